@@ -1,0 +1,15 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# A shared or busy machine makes single examples slow, which says nothing about the code; the
+# timeout of a whole test still holds.
+# CI draws the same examples each time, so that it fails for what was changed; people draw new ones.
+settings.register_profile(
+    "lancefs", settings.default, deadline=None, derandomize="CI" in os.environ
+)
+settings.load_profile("lancefs")

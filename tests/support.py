@@ -1,0 +1,139 @@
+"""What tests share: the corpus of real tables, and tables that a test may damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+from lancefs.proto import table_pb2
+from lancefs.storage import Store
+from lancefs.table.refs import Ref
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CORPUS = Path(os.environ.get("LANCEFS_CORPUS", REPOSITORY.parent / "shared" / "corpus"))
+
+
+@dataclass(frozen=True)
+class CorpusRef:
+    """A version of a corpus table, and what is known of it."""
+
+    case: CorpusCase
+    name: str  # as case.json spells it: `3`, `prod`, `exp@3`
+    info: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.case.name}@{self.name}"
+
+    @property
+    def ref(self) -> Ref:
+        """The version, as lancefs names it."""
+        if self.info.get("tag"):
+            return Ref(tag=self.name)
+        if self.info.get("branch"):
+            return Ref(version=self.info["version"], branch=self.info["branch"])
+        return Ref(version=int(self.name))
+
+    def expected(self, kind: str = "") -> Path | None:
+        """The file with the expected rows, or with their `rowmeta` or `blobs`, if there is one."""
+        suffix = f".{kind}.arrow" if kind else ".arrow"
+        path = self.case.directory / "expected" / (self.name.replace("/", "%2F") + suffix)
+        return path if path.exists() else None
+
+
+@dataclass(frozen=True)
+class CorpusCase:
+    """A table of the corpus."""
+
+    name: str
+    info: dict[str, Any]
+
+    @property
+    def directory(self) -> Path:
+        return CORPUS / self.name
+
+    @property
+    def refs(self) -> list[CorpusRef]:
+        return [CorpusRef(self, name, info) for name, info in self.info["versions"].items()]
+
+    def table(self) -> str:
+        """The table's path, after its manifests' absolute paths were made to lead to the corpus."""
+        if "relocate" in self.info:
+            _link(Path(self.info["relocate"]), self.directory)
+        return str(self.directory / "table.lance")
+
+    def store(self) -> Store:
+        return local_store(self.table())
+
+
+def corpus_cases(prefix: str = "") -> list[CorpusCase]:
+    """The tables of the corpus whose names start with a prefix; none where there is no corpus."""
+    return [case for case in _all_cases() if case.name.startswith(prefix)]
+
+
+def corpus_case(name: str) -> CorpusCase:
+    """One table of the corpus."""
+    return next(case for case in _all_cases() if case.name == name)
+
+
+def corpus_refs(prefix: str = "") -> Iterator[CorpusRef]:
+    """Every version of those tables."""
+    for case in corpus_cases(prefix):
+        yield from case.refs
+
+
+def copy_table(case: CorpusCase, into: Path) -> Path:
+    """Copy a table of the corpus to where a test may change it."""
+    target = into / "table.lance"
+    shutil.copytree(case.directory / "table.lance", target, copy_function=shutil.copyfile)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return target
+
+
+def local_store(path: str | Path) -> Store:
+    return Store(LocalFileSystem(), str(path))
+
+
+def frame(message: table_pb2.Manifest, before: bytes = b"") -> bytes:
+    """The bytes of a manifest file.
+
+    Args:
+        message: The manifest.
+        before: Sections that stand before it.
+    """
+    data = message.SerializeToString()
+    footer = struct.pack("<QHH4s", len(before), 0, 2, b"LANC")
+    return before + struct.pack("<I", len(data)) + data + footer
+
+
+@cache
+def _all_cases() -> tuple[CorpusCase, ...]:
+    found = sorted(CORPUS.glob("*/case.json"))
+    return tuple(CorpusCase(path.parent.name, json.loads(path.read_text())) for path in found)
+
+
+def _link(link: Path, target: Path) -> None:
+    """Make a symbolic link to a case of the corpus.
+
+    Another checkout may have made it before us. What it leads to is left alone, as long as it is
+    that case; a link that leads nowhere, or elsewhere, is replaced, and nothing but a link is.
+    """
+    if not str(link).startswith("/tmp/"):
+        raise ValueError(f"the corpus asks for a link outside of /tmp: {link}")
+    if (link / "case.json").exists():
+        return
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.exists() and not link.is_symlink():
+        raise FileExistsError(f"{link} is in the way of a link to {target}: remove it")
+    beside = link.with_name(f"{link.name}.{os.getpid()}")
+    beside.symlink_to(target)
+    beside.replace(link)
