@@ -1,0 +1,158 @@
+"""Byte ranges: from local files and any fsspec store, few requests, clear errors."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancefs import storage
+from lancefs.errors import CorruptFile, MissingFile, ReadFailed
+from lancefs.storage import Steps, Store, coalesce, read_all, run, together
+
+DATA = bytes(range(256)) * 4
+
+
+class CountingFileSystem(MemoryFileSystem):
+    """A store in memory that counts, and fails when told to."""
+
+    protocol = "counting"
+    cachable = False
+    fail: Exception | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[tuple[str, int, int]] = []
+
+    def cat_file(self, path, start=None, end=None, **kwargs):  # type: ignore[no-untyped-def]
+        self.requests.append((path, start, end))
+        if self.fail:
+            raise self.fail
+        return super().cat_file(path, start, end, **kwargs)
+
+
+@pytest.fixture
+def remote() -> Store:
+    fs = CountingFileSystem()
+    fs.pipe("/dir/a", DATA)
+    fs.pipe("/dir/b", DATA[::-1])
+    return Store(fs, "/dir")
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Store:
+    (tmp_path / "a").write_bytes(DATA)
+    (tmp_path / "empty").write_bytes(b"")
+    return Store(LocalFileSystem(), str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_ranges_are_the_bytes_of_the_file(kind: str, request: pytest.FixtureRequest) -> None:
+    store: Store = request.getfixturevalue(kind)
+    file = store.file("a")
+    got = file.read([(0, 4), (1000, 1024), (5, 5), (2, 10)])
+    assert [data.tobytes() for data in got] == [DATA[:4], DATA[1000:], b"", DATA[2:10]]
+    assert file.size == len(DATA)
+    assert file.read_whole().tobytes() == DATA
+    start, tail = file.read_tail(24)
+    assert (start, tail.tobytes()) == (1000, DATA[1000:])
+
+
+def test_local_bytes_are_mapped_not_copied(local: Store) -> None:
+    first, second = local.file("a").read([(0, 8)])[0], local.file("empty").read_whole()
+    assert not first.flags.owndata
+    assert not first.flags.writeable
+    assert len(second) == 0
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+def test_errors_name_the_file(kind: str, request: pytest.FixtureRequest) -> None:
+    store: Store = request.getfixturevalue(kind)
+    with pytest.raises(MissingFile, match=r"nothing.*gone"):
+        store.file("nothing").read([(0, 1)])
+    with pytest.raises(CorruptFile, match=r"/a: .*(1024|1025)"):
+        store.file("a").read([(1000, 1025)])
+    with pytest.raises(CorruptFile, match="/a: "):
+        store.file("a", 1024).read([(9, 3)])
+
+
+def test_a_store_that_fails(remote: Store) -> None:
+    remote.fs.fail = PermissionError("no")
+    with pytest.raises(ReadFailed, match=r"counting:///dir/a: bytes 0–4: no"):
+        remote.file("a").read([(0, 4)])
+
+
+def test_neighbouring_ranges_travel_together(remote: Store) -> None:
+    a, b = remote.file("a", 1024), remote.file("b", 1024)
+    got = read_all([(a, [(0, 10), (500, 510)]), (b, [(0, 1)]), (a, [(5, 20)])])
+    assert [[data.tobytes() for data in file] for file in got] == [
+        [DATA[:10], DATA[500:510]],
+        [DATA[::-1][:1]],
+        [DATA[5:20]],
+    ]
+    assert sorted(remote.fs.requests) == [("/dir/a", 0, 510), ("/dir/b", 0, 1)]
+
+
+def test_large_ranges_are_split(remote: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "LARGEST_REQUEST", 300)
+    assert remote.file("a", 1024).read([(10, 1000)])[0].tobytes() == DATA[10:1000]
+    assert [end - start for _, start, end in remote.fs.requests] == [300, 300, 300, 90]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 999), st.integers(0, 60)), max_size=30),
+    st.integers(0, 100),
+)
+def test_coalescing_covers_all_and_overlaps_nothing(spans: list[tuple[int, int]], gap: int) -> None:
+    ranges = [(start, start + length) for start, length in spans]
+    merged = coalesce(ranges, gap)
+    for start, end in ranges:
+        assert start == end or any(a <= start and end <= b for a, b in merged)
+    assert all(b + gap < c for (_, b), (c, _) in pairwise(merged))
+
+
+def test_computations_share_their_rounds(remote: Store) -> None:
+    def follow(position: int, hops: int) -> Steps[int]:
+        for _ in range(hops):
+            (data,) = yield [(position, position + 1)]
+            position = int(data[0]) + 1
+        return position
+
+    file = remote.file("a", 1024)
+    assert run([(file, follow(0, 3)), (file, follow(7, 1)), (file, follow(3, 0))]) == [3, 8, 3]
+    assert len(remote.fs.requests) == 3
+
+
+def test_together_is_one_computation() -> None:
+    def ask(first: int, rounds: int) -> Steps[list[int]]:
+        seen: list[int] = []
+        for step in range(rounds):
+            got = yield [(first + step, first + step + 1)] * (step + 1)
+            seen.extend(int(data[0]) for data in got)
+        return seen
+
+    steps = together([ask(0, 2), ask(100, 0), ask(50, 1)])
+    first = next(steps)
+    assert list(first) == [(0, 1), (50, 51)]
+    second = steps.send([np.array([start], np.uint8) for start, _ in first])
+    assert list(second) == [(1, 2), (1, 2)]
+    with pytest.raises(StopIteration) as stopped:
+        steps.send([np.array([start], np.uint8) for start, _ in second])
+    assert stopped.value.value == [[0, 1, 1], [], [50]]
+
+
+def test_listings(local: Store, remote: Store) -> None:
+    assert sorted(local.names()) == ["a", "empty"]
+    assert sorted(remote.names()) == ["a", "b"]
+    assert local.names("nothing") == []
+
+
+def test_addresses_are_those_of_users(local: Store, remote: Store) -> None:
+    assert local.file("a").url == f"{local.root}/a"
+    assert remote.file("a").url == "counting:///dir/a"
