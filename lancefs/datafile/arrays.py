@@ -1,0 +1,213 @@
+"""From decoded blocks to Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import (
+    Array,
+    Block,
+    Constant,
+    Dictionary,
+    FixedSizeList,
+    FixedWidth,
+    Mask,
+    Struct,
+    VariableWidth,
+    dtype_of,
+    no_width,
+)
+from lancefs.datafile.kernels import is_utf8, take, take_strings
+from lancefs.errors import CorruptFile
+
+_WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
+_NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
+
+
+def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
+    """Build the Arrow array of a block.
+
+    Args:
+        block: The values.
+        data_type: A storage type (no extension type) that the block can have.
+        valid: Which slots are not null; None where all are valid.
+
+    Raises:
+        CorruptFile: The block does not hold values of this type.
+    """
+    if valid is not None and (len(valid) != block.count or valid.all()):
+        if len(valid) != block.count:
+            raise CorruptFile(f"{block.count} values with a validity of {len(valid)} slots")
+        valid = None
+    if isinstance(block, Constant) and block.value is None:
+        return pa.nulls(block.count, data_type)
+    if pa.types.is_dictionary(data_type):
+        return _dictionary(block, data_type, valid)
+    match block:
+        case Dictionary():
+            return _looked_up(block, data_type, valid)
+        case VariableWidth():
+            return _variable(block, data_type, valid)
+        case FixedSizeList():
+            return _fixed_size_list(block, data_type, valid)
+        case Struct():
+            return _struct(block, data_type, valid)
+        case Constant():
+            return _fixed(_repeated(block, data_type), data_type, valid)
+        case FixedWidth():
+            return _fixed(block, data_type, valid)
+
+
+def bitmap(valid: Mask | None) -> pa.Buffer | None:
+    """Pack a mask into an Arrow validity buffer; None stays None (all valid)."""
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def children_of(array: pa.Array) -> list[pa.Array]:
+    """Return what lies below a struct, a list of any kind or a map; the array is no slice."""
+    if pa.types.is_struct(array.type):
+        return [array.field(index) for index in range(array.type.num_fields)]
+    if pa.types.is_map(array.type):
+        fields = [array.type.key_field, array.type.item_field]
+        return [pa.StructArray.from_arrays([array.keys, array.items], fields=fields)]
+    return [array.values]
+
+
+def with_children(
+    array: pa.Array, data_type: pa.DataType, children: Sequence[pa.Array]
+) -> pa.Array:
+    """Return an array with other children, and the type that they make; it is no slice."""
+    flat = pa.types.is_struct(data_type) or pa.types.is_fixed_size_list(data_type)
+    buffers = array.buffers()[: 1 if flat else 2]
+    return pa.Array.from_buffers(data_type, len(array), buffers, children=list(children))
+
+
+def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
+    if pa.types.is_null(data_type):
+        return pa.nulls(block.count)
+    if pa.types.is_boolean(data_type) and block.bits == 8:  # as full-zip pages store them
+        block = FixedWidth(1, (block.values != 0).view(np.uint8))
+    if _bit_width(data_type) != block.bits:
+        raise CorruptFile(f"values of {block.bits} bits where {data_type} was expected")
+    values = np.packbits(block.values, bitorder="little") if block.bits == 1 else block.values
+    buffers = [bitmap(valid), _buffer(values)]
+    return pa.Array.from_buffers(data_type, block.count, buffers, _null_count(valid))
+
+
+def _variable(
+    block: VariableWidth, data_type: pa.DataType, valid: Mask | None, is_checked: bool = False
+) -> pa.Array:
+    """Build byte strings or text.
+
+    Args:
+        block: The values.
+        data_type: A string or binary type.
+        valid: Which slots are not null; None where all are valid.
+        is_checked: Whether text is known to be UTF-8.
+    """
+    if any(check(data_type) for check in _NARROW_OFFSETS):
+        if block.offsets[-1] > np.iinfo(np.int32).max:
+            block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
+        if block.offsets[-1] > np.iinfo(np.int32).max:
+            raise CorruptFile(f"more than 2 GiB of {data_type} values in one array")
+        offsets = block.offsets.astype(np.int32, copy=False)
+    elif any(check(data_type) for check in _WIDE_OFFSETS):
+        offsets = block.offsets.astype(np.int64, copy=False)
+    else:
+        raise CorruptFile(f"variable-width values where {data_type} was expected")
+    buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
+    array = pa.Array.from_buffers(data_type, block.count, buffers, _null_count(valid))
+    if _is_text(data_type) and not (is_checked or is_utf8(block.offsets, block.data)):
+        _check_each(array)  # bytes under nulls do not count
+    return array
+
+
+def _check_each(array: pa.Array) -> None:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptFile(f"strings that are not UTF-8: {error}") from error
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
+def _fixed_size_list(block: FixedSizeList, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not pa.types.is_fixed_size_list(data_type) or data_type.list_size != block.dimension:
+        raise CorruptFile(f"lists of {block.dimension} items where {data_type} was expected")
+    items = to_arrow(block.items, data_type.value_type, block.validity)
+    return pa.Array.from_buffers(
+        data_type, block.count, [bitmap(valid)], _null_count(valid), children=[items]
+    )
+
+
+def _struct(block: Struct, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
+    if not pa.types.is_struct(data_type) or data_type.num_fields != len(block.children):
+        raise CorruptFile(f"packed rows of {len(block.children)} values, expected {data_type}")
+    children = [
+        to_arrow(child, data_type.field(i).type, None) for i, child in enumerate(block.children)
+    ]
+    return pa.Array.from_buffers(
+        data_type, block.count, [bitmap(valid)], _null_count(valid), children=children
+    )
+
+
+def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
+    """Replace indices by the values that they point at."""
+    match block.items:
+        case FixedWidth():
+            values = take(block.items.values, block.indices)
+            return _fixed(FixedWidth(block.items.bits, values), data_type, valid)
+        case VariableWidth():
+            items = block.items
+            taken = take_strings(items.offsets, items.data, block.indices, valid)
+            checked = is_utf8(items.offsets, items.data)
+            return _variable(VariableWidth(*taken), data_type, valid, checked)
+    looked_up = to_arrow(block.items, data_type, None)
+    mask = None if valid is None else ~valid
+    return looked_up.take(pa.array(block.indices, mask=mask))
+
+
+def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) -> pa.Array:
+    """Build a dictionary array, also of a page that is not dictionary-encoded."""
+    if isinstance(block, Dictionary):
+        items = to_arrow(block.items, data_type.value_type, None)
+        mask = None if valid is None else ~valid
+        indices = pa.array(block.indices, mask=mask).cast(data_type.index_type)
+        return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered)
+    return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
+
+
+def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:
+    """Spell a constant out; it is always of a fixed width."""
+    value = block.value or b""
+    if pa.types.is_boolean(data_type):
+        if len(value) != 1:
+            raise CorruptFile(f"a constant boolean of {len(value)} bytes")
+        return FixedWidth(1, np.full(block.count, value[0] & 1, np.uint8))
+    bits = _bit_width(data_type)
+    if bits != 8 * len(value):
+        raise CorruptFile(f"a constant of {len(value)} bytes where {data_type} was expected")
+    if not value:
+        return FixedWidth(0, no_width(block.count))
+    one = np.frombuffer(value, dtype_of(len(value)))
+    return FixedWidth(bits, np.repeat(one, block.count))
+
+
+def _bit_width(data_type: pa.DataType) -> int:
+    try:
+        return int(data_type.bit_width)
+    except ValueError:
+        return -1
+
+
+def _buffer(values: Array) -> pa.Buffer:
+    return pa.py_buffer(np.ascontiguousarray(values))
+
+
+def _null_count(valid: Mask | None) -> int:
+    return 0 if valid is None else -1

@@ -1,0 +1,187 @@
+"""Decoded values on their way from bytes to Arrow: what the encodings of a data file produce.
+
+A block holds `count` values without their nulls: which slots are null is told by the definition
+levels (`levels.py`), or by the item validity of a fixed-size list. All blocks can be cut to row
+ranges without a loop over values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from lancefs.datafile.buffers import Array as Array
+from lancefs.datafile.buffers import Ints as Ints
+from lancefs.datafile.buffers import Mask as Mask
+from lancefs.datafile.buffers import dtype_of as dtype_of
+from lancefs.datafile.kernels import gather as gather
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWidth:
+    """Values of one width.
+
+    `values` is one-dimensional. Values of 1, 2, 4 or 8 bytes are unsigned integers, others are of
+    a void dtype. Single bits (`bits == 1`) take a byte each, 0 or 1.
+    """
+
+    bits: int
+    values: Array
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    def select(self, ranges: Sequence[RowRange]) -> FixedWidth:
+        return FixedWidth(self.bits, select(self.values, ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class VariableWidth:
+    """Byte strings: value i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: Array  # int32 or int64, count + 1 of them, ascending
+    data: Bytes
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    def select(self, ranges: Sequence[RowRange]) -> VariableWidth:
+        if len(ranges) == 1:
+            start, end = ranges[0]
+            return VariableWidth(self.offsets[start : end + 1], self.data)
+        lengths = select(np.diff(self.offsets), ranges)
+        starts = np.array([self.offsets[start] for start, _ in ranges], dtype=np.int64)
+        ends = np.array([self.offsets[end] for _, end in ranges], dtype=np.int64)
+        return VariableWidth(offsets_of(lengths), gather(self.data, starts, ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Values given by their index in a block of items."""
+
+    indices: Array  # unsigned integers, all below items.count
+    items: Block
+
+    @property
+    def count(self) -> int:
+        return len(self.indices)
+
+    def select(self, ranges: Sequence[RowRange]) -> Dictionary:
+        return Dictionary(select(self.indices, ranges), self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSizeList:
+    """Lists of `dimension` items each; `validity` tells which items are not null."""
+
+    dimension: int
+    items: Block
+    validity: Mask | None
+    count: int
+
+    def select(self, ranges: Sequence[RowRange]) -> FixedSizeList:
+        scaled = [(start * self.dimension, end * self.dimension) for start, end in ranges]
+        validity = None if self.validity is None else select(self.validity, scaled)
+        count = sum(end - start for start, end in ranges)
+        return FixedSizeList(self.dimension, self.items.select(scaled), validity, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Rows of a packed struct, one block a child."""
+
+    children: tuple[Block, ...]
+    count: int
+
+    def select(self, ranges: Sequence[RowRange]) -> Struct:
+        count = sum(end - start for start, end in ranges)
+        return Struct(tuple(child.select(ranges) for child in self.children), count)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One value, `count` times; None where every slot is null."""
+
+    value: bytes | None
+    count: int
+
+    def select(self, ranges: Sequence[RowRange]) -> Constant:
+        return Constant(self.value, sum(end - start for start, end in ranges))
+
+
+Block: TypeAlias = FixedWidth | VariableWidth | Dictionary | FixedSizeList | Struct | Constant
+
+
+def spread(block: Block, filled: Mask) -> Block:
+    """Put values into the slots that are filled, and something of no meaning into the others.
+
+    Args:
+        block: As many values as there are filled slots.
+        filled: Which slots have a value.
+    """
+    match block:
+        case FixedWidth():
+            return FixedWidth(block.bits, _spread(block.values, filled))
+        case VariableWidth():
+            lengths = _spread(np.diff(block.offsets), filled)
+            return VariableWidth(offsets_of(lengths), block.data[int(block.offsets[0]) :])
+        case Dictionary():
+            return Dictionary(_spread(block.indices, filled), block.items)
+        case FixedSizeList():
+            below = np.repeat(filled, block.dimension)
+            validity = None if block.validity is None else _spread(block.validity, below)
+            items = spread(block.items, below)
+            return FixedSizeList(block.dimension, items, validity, len(filled))
+        case Struct():
+            return Struct(tuple(spread(child, filled) for child in block.children), len(filled))
+        case Constant():
+            return Constant(block.value, len(filled))
+
+
+def _spread(values: Array, filled: Mask) -> Array:
+    out = np.zeros(len(filled), values.dtype)
+    out[filled] = values
+    return out
+
+
+def select(values: Array, ranges: Sequence[RowRange]) -> Array:
+    """Cut ranges out of a one-dimensional array and join them; a single range is not copied."""
+    if len(ranges) == 1:
+        return values[ranges[0][0] : ranges[0][1]]
+    if not ranges:
+        return values[:0]
+    return np.concatenate([values[start:end] for start, end in ranges])
+
+
+def offsets_of(lengths: Array) -> Ints:
+    """Return the n + 1 offsets of n values of the given lengths."""
+    offsets = np.empty(len(lengths) + 1, dtype=np.int64)
+    offsets[0] = 0
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def typed(data: Bytes, bits: int) -> Array:
+    """View bytes as values of a width that is a multiple of 8 bits (see `FixedWidth`).
+
+    Raises:
+        CorruptFile: The length is not a multiple of the width.
+    """
+    width = bits // 8
+    if bits % 8 or width == 0 or len(data) % width:
+        raise CorruptFile(f"a buffer of {len(data)} bytes does not hold values of {bits} bits")
+    return np.ascontiguousarray(data).view(dtype_of(width))
+
+
+def no_width(count: int) -> Array:
+    """Return values without any bytes, as binary values of the fixed size 0 are."""
+    return np.empty(count, "V0")

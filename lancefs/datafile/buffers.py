@@ -1,0 +1,33 @@
+"""Arrays of bytes and numbers: their types, and where the memory of new ones comes from."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def empty(count: int, dtype: Any, slack: int = 0) -> Array:
+    """Make an array whose values are still to be written, out of Arrow's memory pool.
+
+    The pool hands out memory that was in use before, where `np.empty` maps fresh pages for every
+    large array, which cost several times what it takes to fill them.
+
+    Args:
+        count: Values.
+        dtype: Of the values.
+        slack: Bytes beyond the last value that may be written, too.
+    """
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(pa.allocate_buffer(size + slack), np.uint8)[:size].view(dtype)
+
+
+def dtype_of(width: int) -> np.dtype[Any]:
+    """Return the dtype for values of `width` bytes: unsigned integers, or void for odd widths."""
+    return np.dtype(f"<u{width}") if width in (1, 2, 4, 8) else np.dtype(f"V{width}")

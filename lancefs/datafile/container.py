@@ -1,0 +1,202 @@
+"""The container of a data file 2.x: footer, column metadata, pages, global buffers.
+
+Docs: format/file. The last 40 bytes tell where the metadata of the columns and the global buffers
+are. The metadata of a column lists its pages; a page lists its buffers and says how it is encoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.proto import container_pb2 as pb
+from lancefs.storage import TAIL, ByteRange, Bytes, File, Steps, run
+
+MAGIC = b"LANC"
+_FOOTER = struct.Struct("<QQQIIHH4s")
+# Rows that a column may have: far more than a fragment holds, far below what overflows.
+_LARGEST = 1 << 48
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A description of an encoding: the name of its message type, and its bytes."""
+
+    type_name: str  # full protobuf name, such as `lance.encodings21.PageLayout`; empty where none
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a column: `rows` rows, as byte ranges of the file."""
+
+    rows: int
+    buffers: tuple[ByteRange, ...]
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The pages of a column, in row order, and the buffers that they share."""
+
+    pages: tuple[Page, ...]
+    first_rows: tuple[int, ...]  # first row of each page; then the number of rows
+    buffers: tuple[ByteRange, ...]
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """Where the parts of a data file are."""
+
+    version: tuple[int, int]
+    columns: tuple[ByteRange, ...]
+    global_buffers: tuple[ByteRange, ...]
+
+
+class Container:
+    """A data file 2.x whose footer was read; the metadata of a column is read when it is asked for.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        with locating(file.url, "footer"):
+            self._tail_start, self._tail = file.read_tail(TAIL)
+            self.footer = self._read_footer()
+        self._columns: dict[int, Column] = {}
+
+    def column(self, index: int) -> Column:
+        """Return the metadata of a column, reading it unless `load` did.
+
+        Raises:
+            CorruptFile: There is no such column, or its metadata is damaged.
+        """
+        if index not in self._columns:
+            self.load_columns([index])
+        return self._columns[index]
+
+    def load_columns(self, indices: Sequence[int]) -> None:
+        """Read the metadata of several columns in one round of requests."""
+        run([(self.file, self.load(indices))])
+
+    def load(self, indices: Sequence[int]) -> Steps[None]:
+        """Read the metadata of several columns as part of a larger read."""
+        with locating(self.file.url, "column metadata"):
+            wanted = sorted(set(indices) - self._columns.keys())
+            if not wanted:
+                return
+            if not 0 <= wanted[0] <= wanted[-1] < len(self.footer.columns):
+                raise CorruptFile(
+                    f"column {wanted[-1]} is wanted, the file has {len(self.footer.columns)}"
+                )
+            ranges = [self.footer.columns[index] for index in wanted]
+            data = self._from_tail(ranges)
+            if data is None:
+                data = list((yield ranges))
+            for index, bytes_ in zip(wanted, data, strict=True):
+                with locating(place=f"column {index}"):
+                    self._columns[index] = _parse_column(bytes_, self.file.size)
+
+    def schema(self) -> bytes:
+        """Return the bytes of the file's own schema message (`FileDescriptor`)."""
+        with locating(self.file.url, "schema"):
+            if not self.footer.global_buffers:
+                raise CorruptFile("a data file without a schema")
+            return self._read([self.footer.global_buffers[0]])[0].tobytes()
+
+    def _read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
+        data = self._from_tail(ranges)
+        return self.file.read(ranges) if data is None else data
+
+    def _from_tail(self, ranges: Sequence[ByteRange]) -> list[Bytes] | None:
+        """Return ranges out of the tail of the file; None where one does not lie in it."""
+        shift = self._tail_start
+        if any(start < shift for start, _ in ranges):
+            return None
+        return [self._tail[start - shift : end - shift] for start, end in ranges]
+
+    def _read_footer(self) -> Footer:
+        size = self.file.size
+        if size < _FOOTER.size:
+            raise CorruptFile(f"a data file of {size} bytes; the footer alone has {_FOOTER.size}")
+        fields = _FOOTER.unpack(self._tail[-_FOOTER.size :].tobytes())
+        _, columns_at, buffers_at, buffers, columns, major, minor, magic = fields
+        if magic != MAGIC:
+            raise CorruptFile(f"ends in {magic!r}, a Lance data file ends in {MAGIC!r}")
+        version = (2, 0) if (major, minor) == (0, 3) else (int(major), int(minor))
+        if version[0] != 2:
+            raise UnsupportedFeature(f"data file version {major}.{minor}")
+        tables = [(columns_at, columns_at + 16 * columns), (buffers_at, buffers_at + 16 * buffers)]
+        if any(end > size for _, end in tables):
+            raise CorruptFile("the tables of columns and buffers reach beyond the end of the file")
+        columns_table, buffers_table = self._read(tables)
+        return Footer(version, _ranges(columns_table, size), _ranges(buffers_table, size))
+
+
+def _ranges(table: Bytes, size: int) -> tuple[ByteRange, ...]:
+    """Read a table of (position, size) pairs."""
+    pairs = table.view("<u8").reshape(-1, 2).tolist()
+    return tuple(_range(position, length, size) for position, length in pairs)
+
+
+def _range(position: int, length: int, size: int) -> ByteRange:
+    if position + length > size:
+        raise CorruptFile(f"bytes {position}–{position + length} of a file of {size} bytes")
+    return position, position + length
+
+
+def _parse_column(data: Bytes, size: int) -> Column:
+    message = pb.ColumnMetadata()
+    try:
+        message.ParseFromString(data.tobytes())
+    except DecodeError as error:
+        raise CorruptFile("the metadata is not a ColumnMetadata message") from error
+    pages = tuple(_parse_page(page, size) for page in message.pages)
+    rows = np.array([0, *(page.rows for page in pages)], dtype=np.float64).sum()
+    if rows >= _LARGEST:
+        raise CorruptFile("the pages have more rows than a file can hold")
+    first_rows = [0]
+    for page in pages:
+        first_rows.append(first_rows[-1] + page.rows)
+    return Column(
+        pages,
+        tuple(first_rows),
+        _buffers(message.buffer_offsets, message.buffer_sizes, size),
+        _parse_encoding(message.encoding),
+    )
+
+
+def _parse_page(page: pb.ColumnMetadata.Page, size: int) -> Page:
+    buffers = _buffers(page.buffer_offsets, page.buffer_sizes, size)
+    return Page(int(page.length), buffers, _parse_encoding(page.encoding))
+
+
+def _buffers(offsets: Sequence[int], sizes: Sequence[int], size: int) -> tuple[ByteRange, ...]:
+    if len(offsets) != len(sizes):
+        raise CorruptFile(f"{len(offsets)} buffer offsets and {len(sizes)} buffer sizes")
+    return tuple(
+        _range(offset, length, size) for offset, length in zip(offsets, sizes, strict=True)
+    )
+
+
+def _parse_encoding(encoding: pb.Encoding) -> Encoding:
+    location = encoding.WhichOneof("location")
+    if location == "indirect":
+        raise UnsupportedFeature("encodings stored apart from the column metadata")
+    if location != "direct":
+        return Encoding("", b"")
+    message = AnyMessage()
+    try:
+        message.ParseFromString(encoding.direct.encoding)
+    except DecodeError as error:
+        raise CorruptFile("a description of an encoding is not a protobuf Any") from error
+    return Encoding(message.type_url.rsplit("/", 1)[-1], message.value)

@@ -1,0 +1,54 @@
+"""Flat: values as they are, one after the other; booleans take a bit each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, gather, no_width, typed
+from lancefs.datafile.encodings.registry import Chunked, expect_buffers
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import Flat
+from lancefs.storage import Bytes
+
+
+def decode_chunks(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    if encoding.HasField("data"):
+        raise UnsupportedFeature("buffer compression of a flat encoding")
+    expect_buffers(buffers, 1, "flat")
+    return flat_values(buffers[0], int(encoding.bits_per_value), counts)
+
+
+def flat_values(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
+    """Read `counts[i]` values of `bits` bits each from chunk i.
+
+    Raises:
+        CorruptFile: A chunk is too short for its values.
+    """
+    if not 0 <= bits <= 1 << 31:
+        raise CorruptFile(f"flat values of {bits} bits")
+    if bits == 0:
+        return FixedWidth(0, no_width(int(counts.sum())))
+    sizes = -(-counts * bits // 8)
+    if len(counts) and (counts.min() < 0 or np.any(sizes > buffer.sizes)):
+        chunk = int(np.argmax(sizes > buffer.sizes))
+        raise CorruptFile(
+            f"chunk {chunk} has {buffer.sizes[chunk]} bytes for {counts[chunk]} values "
+            f"of {bits} bits"
+        )
+    data = gather(buffer.data, buffer.starts, buffer.starts + sizes)
+    if bits == 1:
+        return FixedWidth(1, _bits(data, sizes, counts))
+    return FixedWidth(bits, typed(data, bits))
+
+
+def _bits(data: Bytes, sizes: Ints, counts: Ints) -> Bytes:
+    values: Bytes = np.unpackbits(data, bitorder="little")
+    total = int(counts.sum())
+    if np.all(counts[:-1] % 8 == 0):
+        return values[:total]
+    # Each chunk begins a byte of its own: drop the padding bits between them.
+    within = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes).repeat(8) * 8
+    kept: Bytes = values[within < np.repeat(counts, sizes * 8)]
+    return kept

@@ -1,0 +1,28 @@
+"""FSST: strings compressed with a symbol table that the description holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancefs.datafile.blocks import Block, Ints, VariableWidth
+from lancefs.datafile.encodings import registry
+from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.kernels import decode_fsst
+from lancefs.datafile.kernels.fsst import parse_table
+from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_1_pb2 import Fsst
+
+
+def decode_chunks(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    return _spell(encoding, registry.decode_chunks(encoding.values, buffers, counts))
+
+
+def decode_variable(encoding: Fsst, values: VariableWidth) -> Block:
+    return _spell(encoding, registry.decode_variable(encoding.values, values))
+
+
+def _spell(encoding: Fsst, compressed: Block) -> Block:
+    if not isinstance(compressed, VariableWidth):
+        raise CorruptFile("FSST over values that are not variable-width")
+    table = parse_table(encoding.symbol_table)
+    return VariableWidth(*decode_fsst(table, compressed.offsets, compressed.data))

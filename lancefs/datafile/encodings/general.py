@@ -1,0 +1,105 @@
+"""General: whole buffers compressed with lz4 or zstd.
+
+lz4 buffers begin with the raw size (u32), zstd ones with the raw size (u64) or at once with a
+frame. Of a chunk only the first buffer is compressed. Full-zip values are compressed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import Block, Ints, VariableWidth, offsets_of
+from lancefs.datafile.encodings import registry
+from lancefs.datafile.encodings.registry import Chunked
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import (
+    COMPRESSION_ALGORITHM_LZ4,
+    COMPRESSION_ALGORITHM_ZSTD,
+    General,
+)
+from lancefs.storage import Bytes
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# More than either algorithm can reach: a size beyond it is damage, not compression.
+_LARGEST_RATIO: dict[int, int] = {
+    COMPRESSION_ALGORITHM_LZ4: 256,
+    COMPRESSION_ALGORITHM_ZSTD: 1 << 16,
+}
+
+
+def decode_chunks(encoding: General, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    if not buffers:
+        raise CorruptFile("a compressed chunk has no buffer")
+    first = decompress_chunks(encoding, buffers[0])
+    return registry.decode_chunks(encoding.values, [first, *buffers[1:]], counts)
+
+
+def decode_blocks(encoding: General, buffer: Chunked, counts: Ints) -> Block:
+    return registry.decode_blocks(encoding.values, decompress_chunks(encoding, buffer), counts)
+
+
+def decode_variable(encoding: General, values: VariableWidth) -> Block:
+    offsets = values.offsets.tolist()
+    pieces = [
+        decompress(encoding.compression.scheme, values.data[start:end])
+        for start, end in pairwise(offsets)
+    ]
+    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    data = np.concatenate(pieces) if pieces else values.data[:0]
+    return VariableWidth(offsets_of(lengths), data)
+
+
+def decompress_chunks(encoding: General, packed: Chunked) -> Chunked:
+    """Decompress one buffer of each chunk."""
+    pieces = [
+        decompress(encoding.compression.scheme, packed.data[start:end])
+        for start, end in zip(packed.starts.tolist(), packed.ends.tolist(), strict=True)
+    ]
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    data = np.concatenate(pieces) if pieces else packed.data[:0]
+    return Chunked(data, np.concatenate((np.zeros(1, np.int64), ends[:-1]))[: len(ends)], ends)
+
+
+def decompress(scheme: int, data: Bytes) -> Bytes:
+    """Decompress one buffer; an empty one stays empty.
+
+    Raises:
+        CorruptFile: It is cut short or does not decompress to the size that it names.
+        UnsupportedFeature: The scheme is not lz4 or zstd.
+    """
+    if not len(data):
+        return data
+    if scheme == COMPRESSION_ALGORITHM_LZ4:
+        name, prefix = "lz4_raw", 4
+    elif scheme == COMPRESSION_ALGORITHM_ZSTD:
+        name, prefix = "zstd", 8
+        if data[:4].tobytes() == _ZSTD_MAGIC and not (len(data) > 4 and data[4] & 0b10000):
+            return _zstd_frame(data)
+    else:
+        raise UnsupportedFeature(f"general compression scheme {scheme}")
+    size = int.from_bytes(data[:prefix].tobytes(), "little")
+    if len(data) < prefix or size > _LARGEST_RATIO[scheme] * len(data):
+        raise CorruptFile(f"a buffer of {len(data)} bytes says that {size} bytes are in it")
+    try:
+        return _checked(pa.Codec(name).decompress(data[prefix:], size), size)
+    except OSError as error:  # Arrow's name for bytes that do not decompress
+        raise CorruptFile(f"a buffer does not decompress: {error}") from error
+
+
+def _zstd_frame(data: Bytes) -> Bytes:
+    """Decompress a bare zstd frame, whose raw size its header need not tell."""
+    stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd")
+    try:
+        return np.frombuffer(stream.read(), dtype=np.uint8)
+    except OSError as error:
+        raise CorruptFile(f"a buffer does not decompress: {error}") from error
+
+
+def _checked(buffer: pa.Buffer, size: int) -> Bytes:
+    if len(buffer) != size:
+        raise CorruptFile(f"a buffer decompressed to {len(buffer)} bytes; it says {size}")
+    return np.frombuffer(buffer, dtype=np.uint8)

@@ -1,0 +1,124 @@
+"""What readers see: JSON as text, and extension types, made of what is stored.
+
+Decoders give arrays of a field's storage type. Most fields are shown as they are stored; where one
+is not, only what differs is made anew: offsets, values and validity around and beside it are shared
+with the array that came in, unless it is a slice.
+
+Format page: table schema (`docs/src/format/table/schema.md`), extension types.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile import jsonb
+from lancefs.datafile.arrays import bitmap
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.types import EXTENSION_NAME
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
+
+
+def present(array: pa.Array, field: Field, blobs: Blobs = "descriptors") -> pa.Array:
+    """Return values as readers see them.
+
+    Args:
+        array: Of `field.storage_type`, at any offset.
+        field: The field that the values are of.
+        blobs: What the array holds of blob columns: where their bytes are, or the bytes.
+
+    Returns:
+        An array of `field.to_arrow(blobs).type`; the same one where that is what came in.
+
+    Raises:
+        CorruptFile: A JSON value is damaged.
+        UnsupportedFeature: A type of the field or below it is not known; or JSON is too long for
+            one array.
+    """
+    if _as_stored(field):
+        return array
+    return _shown(array, field, field.to_arrow(blobs).type)
+
+
+@lru_cache(maxsize=4096)
+def _as_stored(field: Field) -> bool:
+    """Whether a field's type is its storage type, whatever extensions the application registers."""
+    if field.is_json or EXTENSION_NAME in field.metadata or ":lance." in field.logical_type:
+        return False
+    # The metadata of what lies below are a part of the type.
+    return all(not child.metadata and _as_stored(child) for child in field.children)
+
+
+def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
+    """Turn an array into one of the type that is shown.
+
+    Args:
+        array: The values.
+        field: The field that they are of; None for the items of a list that is a leaf.
+        shown: The type to make.
+    """
+    if array.type.equals(shown, check_metadata=True):
+        return array
+    if isinstance(shown, pa.BaseExtensionType):
+        return shown.wrap_array(_shown(array, field, shown.storage_type))
+    if field is not None and field.is_json:
+        return jsonb.to_text(array)
+    if pa.types.is_struct(shown):
+        return _struct(array, field, shown)
+    if any(check(shown) for check in _LISTS):
+        return _list(array, field, shown)
+    if pa.types.is_fixed_size_list(shown):
+        return _fixed_size_list(array, field, shown)
+    raise TypeError(f"values of {array.type} cannot be shown as {shown}")
+
+
+def _struct(array: pa.Array, field: Field | None, shown: pa.StructType) -> pa.Array:
+    children = [
+        _shown(array.field(i), field.children[i] if field else None, shown.field(i).type)
+        for i in range(shown.num_fields)
+    ]
+    return _rebuilt(array, shown, [], children)
+
+
+def _list(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
+    """Rebuild a list, large list or map, with no more items than its rows have."""
+    first, last, offsets = 0, 0, pa.py_buffer(bytes(8))
+    if len(array):
+        ends = array.offsets
+        first, last = ends[0].as_py(), ends[-1].as_py()
+        moved = first != 0 or array.offset != 0
+        offsets = pa.py_buffer(np.asarray(ends) - first) if moved else array.buffers()[1]
+    entries = shown.field(0).type
+    items = _shown(array.values.slice(first, last - first), _item(field), entries)
+    return _rebuilt(array, shown, [offsets], [items])
+
+
+def _fixed_size_list(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
+    size = shown.list_size
+    values = array.values.slice(array.offset * size, len(array) * size)
+    return _rebuilt(array, shown, [], [_shown(values, _item(field), shown.value_type)])
+
+
+def _item(field: Field | None) -> Field | None:
+    """The field below a list; None where the list is a leaf."""
+    return field.children[0] if field is not None and field.children else None
+
+
+def _rebuilt(
+    array: pa.Array,
+    shown: pa.DataType,
+    offsets: list[pa.Buffer],
+    children: list[pa.Array],
+) -> pa.Array:
+    """An array with the validity of another, and other children; its offset is 0."""
+    if array.null_count == 0:
+        validity = None
+    elif array.offset == 0:
+        validity = array.buffers()[0]
+    else:
+        validity = bitmap(array.is_valid().to_numpy(zero_copy_only=False))
+    buffers = [validity, *offsets]
+    return pa.Array.from_buffers(shown, len(array), buffers, array.null_count, children=children)

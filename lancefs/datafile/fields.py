@@ -1,0 +1,336 @@
+"""Fields: the columns of a table, and what lies below them.
+
+A `Field` is read from the schema of a manifest or of a data file and never changes. Its id is what
+ties it to data: names and order may differ between a table and its files. The Arrow type is worked
+out when it is asked for, so that a table with one column of a type from the future still opens.
+
+Format page: table schema (`docs/src/format/table/schema.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pyarrow as pa
+
+from lancefs.datafile.types import (
+    EXTENSION_METADATA,
+    EXTENSION_NAME,
+    leaf_type,
+    split_list_size,
+)
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+
+if TYPE_CHECKING:
+    from lancefs.proto import schema_pb2
+
+# Fields below fields below fields: deeper than any table, and shallow enough for recursion.
+MAX_DEPTH = 100
+
+_BLOB = b"lance-encoding:blob"
+_BLOB_VERSION = b"lance-encoding:blob-version"
+_PACKED = (b"lance-encoding:packed", b"packed")
+_PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
+_PRIMARY_KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
+
+# What a scan shows of a blob: where its bytes are.
+BLOB_V1_DESCRIPTOR = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
+BLOB_V2_DESCRIPTOR = pa.struct(
+    [
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("position", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint64(), nullable=False),
+        pa.field("blob_id", pa.uint32(), nullable=False),
+        pa.field("blob_uri", pa.string(), nullable=False),
+    ]
+)
+
+Blobs: TypeAlias = Literal["descriptors", "bytes"]
+
+
+class Encoding(IntEnum):
+    """How a legacy (0.1) data file stores a field; later files say it page by page."""
+
+    NONE = 0
+    PLAIN = 1
+    VAR_BINARY = 2
+    DICTIONARY = 3
+    RLE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryLocation:
+    """Where the values of a legacy (0.1) dictionary lie in the file that the schema is in."""
+
+    offset: int  # in bytes
+    length: int  # in values
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column, or a part of one.
+
+    Attributes:
+        id: Ties the field to the data files that hold it; it never changes.
+        name: As the user knows it; may change from version to version.
+        logical_type: The type as the schema spells it, for instance `timestamp:us:UTC`.
+        nullable: Whether a value may be missing.
+        metadata: As written, extension types included.
+        children: What lies below a struct, a list or a map.
+        primary_key: Position in the table's unenforced primary key: from 1, 0 where the order is
+            that of the ids, None where the field is not part of it.
+        encoding: Of a legacy data file.
+        dictionary: Of a legacy data file.
+    """
+
+    id: int
+    name: str
+    logical_type: str
+    nullable: bool = True
+    metadata: Mapping[bytes, bytes] = field(default_factory=dict, hash=False)
+    children: tuple[Field, ...] = ()
+    primary_key: int | None = None
+    encoding: Encoding = Encoding.NONE
+    dictionary: DictionaryLocation | None = None
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the field has a column of its own in a data file of format 2.1 or later.
+
+        Leaves are the fields with none below them, and structs that are stored as one: packed ones
+        and blobs.
+        """
+        return not self.children or self.is_packed or self.is_blob
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether this struct is stored as one column, its members side by side."""
+        return self.logical_type == "struct" and any(_is_true(self.metadata, k) for k in _PACKED)
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether the values are large and lie outside the column, which says where."""
+        return self.blob_version is not None
+
+    @property
+    def blob_version(self) -> Literal[1, 2] | None:
+        """The layout of this column's blobs; None where it has none."""
+        if self.metadata.get(EXTENSION_NAME) == b"lance.blob.v2":
+            return 2
+        if _BLOB not in self.metadata or self.metadata[_BLOB].lower() == b"false":
+            return None
+        return 2 if self.metadata.get(_BLOB_VERSION) == b"2" else 1
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the column holds JSON: stored as JSONB bytes, shown as text."""
+        return self.logical_type == "json"
+
+    @property
+    def storage_type(self) -> pa.DataType:
+        """The Arrow type that a data file's values decode into.
+
+        Extension types are their storage, JSON is JSONB bytes, blobs are their descriptors.
+
+        Raises:
+            UnsupportedFeature: A type of the field or below it is not known; it is named.
+            CorruptFile: A type makes no sense.
+        """
+        return self._type(_storage_field)
+
+    def to_arrow(self, blobs: Blobs = "descriptors") -> pa.Field:
+        """Return the Arrow field as readers see it: extension types, nullability, metadata.
+
+        An extension type that pyarrow knows, or that the application registered, is itself; any
+        other is its storage, with its name in the metadata.
+
+        Args:
+            blobs: Whether blob columns show where their bytes are, or the bytes.
+
+        Raises:
+            UnsupportedFeature: A type of the field or below it is not known; it is named.
+            CorruptFile: A type makes no sense.
+        """
+        return _registered(self._shown(blobs))
+
+    def walk(self) -> Iterator[Field]:
+        """Yield this field and all below it, each before what lies below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def prune(self, ids: Collection[int]) -> Field | None:
+        """Return the field with only those descendants that have data, or None where none has.
+
+        Args:
+            ids: The ids of the fields that have a column; a set, for speed.
+        """
+        if self.is_leaf:
+            return self if self.id in ids else None
+        kept = tuple(c for c in (child.prune(ids) for child in self.children) if c is not None)
+        if not kept:
+            return None
+        return self if kept == self.children else replace(self, children=kept)
+
+    def child(self, name: str) -> Field | None:
+        """Return the field of that name directly below this one."""
+        return next((child for child in self.children if child.name == name), None)
+
+    def _shown(self, blobs: Blobs) -> pa.Field:
+        """The Arrow field with extension types in the metadata."""
+        version = self.blob_version
+        metadata = dict(self.metadata)
+        if version == 2 and blobs == "descriptors":
+            metadata = {_BLOB: b"true", b"lance-encoding:packed": b"true"}
+        elif version == 2:
+            metadata.pop(EXTENSION_NAME, None)
+        if version and blobs == "bytes":
+            shown: pa.DataType = pa.large_binary()
+        elif self.is_json:
+            shown = pa.string()
+            metadata[EXTENSION_NAME] = b"arrow.json"
+            metadata.setdefault(EXTENSION_METADATA, b"")
+        else:
+            shown = self._type(lambda child: child._shown(blobs))
+        return pa.field(self.name, shown, self.nullable, metadata or None)
+
+    def _type(self, below: Callable[[Field], pa.Field]) -> pa.DataType:
+        """The Arrow type, with the fields below turned into Arrow's by `below`."""
+        if self.is_blob:
+            return BLOB_V2_DESCRIPTOR if self.blob_version == 2 else BLOB_V1_DESCRIPTOR
+        with locating(place=f"field {self.id} ({self.name})"):
+            if self.logical_type == "struct":
+                return pa.struct([below(child) for child in self.children])
+            if self.logical_type in ("list", "list.struct"):
+                return pa.list_(below(self._item()))
+            if self.logical_type in ("large_list", "large_list.struct"):
+                return pa.large_list(below(self._item()))
+            if self.logical_type == "map":
+                key, value = self._entry()
+                return pa.map_(below(key), below(value))
+            if self.logical_type.startswith("fixed_size_list:") and self.children:
+                _, size = split_list_size(self.logical_type.partition(":")[2])
+                return pa.list_(below(self._item()), size)
+            if self.children:
+                raise UnsupportedFeature(f"the type {self.logical_type!r} with fields below it")
+            return leaf_type(self.logical_type)
+
+    def _item(self) -> Field:
+        if len(self.children) != 1:
+            raise CorruptFile(f"one field below a list was expected, not {len(self.children)}")
+        return self.children[0]
+
+    def _entry(self) -> tuple[Field, Field]:
+        entry = self._item()
+        if len(entry.children) != 2:
+            raise CorruptFile(f"a map has a key and a value, not {len(entry.children)} fields")
+        return entry.children[0], entry.children[1]
+
+
+def fields_from_proto(messages: Iterable[schema_pb2.Field]) -> tuple[Field, ...]:
+    """Nest the flat list of fields that a schema is stored as.
+
+    Args:
+        messages: The fields, each with the id of the one it lies below; any order of parents and
+            children is read, siblings keep theirs.
+
+    Returns:
+        The columns, in the order of the list.
+
+    Raises:
+        CorruptFile: An id occurs twice or is negative, a parent does not exist or lies below its
+            own child, or the fields nest beyond reason.
+    """
+    by_id: dict[int, schema_pb2.Field] = {}
+    for message in messages:
+        if message.id < 0 or message.id in by_id:
+            raise CorruptFile(
+                f"field {message.name!r} has the id {message.id}, which must be unique, from 0 on"
+            )
+        by_id[message.id] = message
+    below: dict[int, list[int]] = {}
+    for message in by_id.values():
+        below.setdefault(_parent(message, by_id), []).append(message.id)
+    fields = tuple(_nest(top, by_id, below, 1) for top in below.get(-1, ()))
+    reached = sum(1 for column in fields for _ in column.walk())
+    if reached != len(by_id):
+        raise CorruptFile(f"{len(by_id) - reached} fields lie below each other in a circle")
+    return fields
+
+
+def _parent(message: schema_pb2.Field, by_id: Mapping[int, schema_pb2.Field]) -> int:
+    if message.parent_id in by_id or message.parent_id == -1:
+        return message.parent_id
+    if message.parent_id == 0:  # not set: the first writers numbered fields from 1
+        return -1
+    raise CorruptFile(
+        f"field {message.name!r} lies below field {message.parent_id}, which does not exist"
+    )
+
+
+def _nest(
+    field_id: int,
+    by_id: Mapping[int, schema_pb2.Field],
+    below: Mapping[int, list[int]],
+    depth: int,
+) -> Field:
+    if depth > MAX_DEPTH:
+        raise CorruptFile(f"fields nest more than {MAX_DEPTH} deep")
+    message = by_id[field_id]
+    children = tuple(_nest(child, by_id, below, depth + 1) for child in below.get(field_id, ()))
+    # Sorted: protobuf keeps maps in an order that differs from process to process.
+    metadata = {key.encode(): message.metadata[key] for key in sorted(message.metadata)}
+    if message.extension_name:
+        metadata.setdefault(EXTENSION_NAME, message.extension_name.encode())
+    dictionary = None
+    if message.HasField("dictionary"):
+        dictionary = DictionaryLocation(message.dictionary.offset, message.dictionary.length)
+    return Field(
+        id=field_id,
+        name=message.name,
+        logical_type=message.logical_type,
+        nullable=message.nullable,
+        metadata=metadata,
+        children=children,
+        primary_key=_primary_key(message, metadata),
+        encoding=_encoding(message.encoding),
+        dictionary=dictionary,
+    )
+
+
+def _primary_key(message: schema_pb2.Field, metadata: Mapping[bytes, bytes]) -> int | None:
+    """The position in the primary key: older writers left it in the metadata only."""
+    if message.unenforced_primary_key:
+        return message.unenforced_primary_key_position
+    if metadata.get(_PRIMARY_KEY, b"").lower() in (b"true", b"1", b"yes"):
+        position = metadata.get(_PRIMARY_KEY_POSITION, b"0")
+        return int(position) if position.isdigit() else 0
+    return None
+
+
+def _encoding(number: int) -> Encoding:
+    # A number from the future cannot concern a legacy file, the only ones that it is used for.
+    return Encoding(number) if number in set(Encoding) else Encoding.NONE
+
+
+def _is_true(metadata: Mapping[bytes, bytes], key: bytes) -> bool:
+    return metadata.get(key, b"").lower() == b"true"
+
+
+def _storage_field(child: Field) -> pa.Field:
+    return pa.field(child.name, child.storage_type, child.nullable)
+
+
+def _registered(shown: pa.Field) -> pa.Field:
+    """Turn extension types that are named in metadata into themselves, where pyarrow knows them.
+
+    Reading a schema that was written does that, by the rules of Arrow and with the types that the
+    application registered.
+    """
+    try:
+        return pa.ipc.read_schema(pa.schema([shown]).serialize()).field(0)
+    except (pa.ArrowException, ValueError, TypeError, KeyError):
+        return shown  # the extension's own parameters make no sense: its storage still does

@@ -1,0 +1,47 @@
+"""The hot loops of decoding: each in NumPy, and a twin of most in C.
+
+The NumPy functions, one file a subject, are the definition of right. `compiled` has functions of
+the same names and signatures that give the same bytes and refuse the same damage. Which of them
+decoders get is decided here, when this module is imported; the environment variable
+`LANCEFS_KERNELS` says what is wanted (see `library`).
+"""
+
+from __future__ import annotations
+
+from lancefs.datafile.kernels.library import LIBRARY, KernelReport, kernels_in_use
+
+if LIBRARY is not None:
+    from lancefs.datafile.kernels.compiled import (
+        decode_fsst,
+        expand,
+        gather,
+        is_utf8,
+        join_chunks,
+        join_streams,
+        take,
+        take_strings,
+        unpack,
+    )
+else:
+    from lancefs.datafile.kernels.bitpacking import unpack
+    from lancefs.datafile.kernels.fsst import decode as decode_fsst
+    from lancefs.datafile.kernels.lookup import take, take_strings
+    from lancefs.datafile.kernels.runs import expand
+    from lancefs.datafile.kernels.segments import gather
+    from lancefs.datafile.kernels.streams import join_streams
+    from lancefs.datafile.kernels.strings import join_chunks
+    from lancefs.datafile.kernels.utf8 import is_utf8
+
+__all__ = [
+    "KernelReport",
+    "decode_fsst",
+    "expand",
+    "gather",
+    "is_utf8",
+    "join_chunks",
+    "join_streams",
+    "kernels_in_use",
+    "take",
+    "take_strings",
+    "unpack",
+]

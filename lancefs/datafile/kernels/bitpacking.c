@@ -1,0 +1,88 @@
+/* Bit unpacking in the FastLanes order; see bitpacking.py for the layout of a block. */
+#include "kernels.h"
+
+#define BLOCK 1024
+#define LARGEST_BLOCK (BLOCK * 8)
+
+static const int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+
+/* A loop over the lanes of a row has a length and a stride that the compiler knows: it becomes
+ * vector instructions, with the width still a variable. */
+#define DEFINE_UNPACK(BITS, WORD)                                                                  \
+    static void unpack_##BITS(const uint8_t *restrict packed, int width, WORD *restrict out) {     \
+        enum { LANES = BLOCK / BITS };                                                             \
+        const WORD mask = (WORD)((WORD) ~(WORD)0 >> (BITS - width));                               \
+        for (int row = 0; row < BITS; row++) {                                                     \
+            const int word = row * width / BITS, shift = row * width % BITS;                       \
+            const uint8_t *restrict low = packed + (size_t)word * (BLOCK / 8);                     \
+            WORD *restrict to = out + ORDER[row / 8] * 16 + row % 8 * 128;                         \
+            if (shift + width <= BITS) {                                                           \
+                for (int lane = 0; lane < LANES; lane++) {                                         \
+                    WORD value;                                                                    \
+                    memcpy(&value, low + (size_t)lane * sizeof value, sizeof value);               \
+                    to[lane] = (WORD)((WORD)(value >> shift) & mask);                              \
+                }                                                                                  \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int lane = 0; lane < LANES; lane++) {                                             \
+                WORD value, next;                                                                  \
+                memcpy(&value, low + (size_t)lane * sizeof value, sizeof value);                   \
+                memcpy(&next, low + BLOCK / 8 + (size_t)lane * sizeof next, sizeof next);          \
+                value = (WORD)((value >> shift) | (WORD)(next << (BITS - shift)));                 \
+                to[lane] = (WORD)(value & mask);                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+DEFINE_UNPACK(8, uint8_t)
+DEFINE_UNPACK(16, uint16_t)
+DEFINE_UNPACK(32, uint32_t)
+DEFINE_UNPACK(64, uint64_t)
+
+static void unpack_block(const uint8_t *packed, int width, int bits, void *out) {
+    if (width == 0) {
+        memset(out, 0, (size_t)(BLOCK / 8 * bits));
+        return;
+    }
+    switch (bits) {
+    case 8:
+        unpack_8(packed, width, out);
+        break;
+    case 16:
+        unpack_16(packed, width, out);
+        break;
+    case 32:
+        unpack_32(packed, width, out);
+        break;
+    default:
+        unpack_64(packed, width, out);
+        break;
+    }
+}
+
+API int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
+                           const int64_t *widths, const int64_t *counts, int64_t blocks, int bits,
+                           uint8_t *out, int64_t room);
+
+/* `out` has `room` values of `bits` bits and is aligned to them. */
+int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
+                       const int64_t *widths, const int64_t *counts, int64_t blocks, int bits,
+                       uint8_t *out, int64_t room) {
+    uint64_t whole[LARGEST_BLOCK / 8];
+    for (int64_t block = 0; block < blocks; block++) {
+        const int64_t start = starts[block], width = widths[block], count = counts[block];
+        if (width < 0 || width > bits || count < 0 || count > BLOCK || count > room)
+            return DAMAGED;
+        if (start < 0 || start > size || width * (BLOCK / 8) > size - start)
+            return DAMAGED;
+        if (count == BLOCK) {
+            unpack_block(data + start, (int)width, bits, out);
+        } else {
+            unpack_block(data + start, (int)width, bits, whole);
+            memcpy(out, whole, (size_t)(count * (bits / 8)));
+        }
+        out += count * (bits / 8);
+        room -= count;
+    }
+    return 0;
+}

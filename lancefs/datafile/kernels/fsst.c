@@ -1,0 +1,112 @@
+/* FSST decompression; see fsst.py for what the codes mean. */
+#include "kernels.h"
+
+#define ESCAPE 255
+#define BATCH 2048
+
+/* Whether one of eight codes is an escape, which is where a byte of their complement is zero. */
+static inline int has_escape(uint64_t codes) {
+    const uint64_t inverse = ~codes;
+    return ((inverse - 0x0101010101010101u) & codes & 0x8080808080808080u) != 0;
+}
+
+API int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8_t *lengths);
+API int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *offsets,
+                                int64_t strings, const uint8_t *symbols, const uint8_t *lengths,
+                                uint8_t *text, int64_t text_size, int32_t *text_offsets);
+
+/* Return the bytes that codes spell; DAMAGED where a code has no symbol or an escape comes last. */
+int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8_t *lengths) {
+    /* A code without a symbol counts more than all codes of a buffer can. */
+    const int64_t none = (int64_t)1 << 48;
+    int64_t sizes[256], total = 0, at = 0;
+    if (size > INT32_MAX)
+        return DAMAGED;
+    for (int code = 0; code < 256; code++)
+        sizes[code] = lengths[code] >= 1 && lengths[code] <= 8 ? lengths[code] : none;
+    while (at < size && total < none) {
+        uint64_t eight;
+        if (size - at >= 8) {
+            memcpy(&eight, codes + at, 8);
+            if (!has_escape(eight)) {
+                const uint8_t *c = codes + at;
+                total += sizes[c[0]] + sizes[c[1]] + sizes[c[2]] + sizes[c[3]];
+                total += sizes[c[4]] + sizes[c[5]] + sizes[c[6]] + sizes[c[7]];
+                at += 8;
+                continue;
+            }
+        }
+        if (codes[at] != ESCAPE) {
+            total += sizes[codes[at]];
+            at += 1;
+        } else {
+            if (size - at < 2)
+                return DAMAGED;
+            total += 1;
+            at += 2;
+        }
+    }
+    return total >= none ? DAMAGED : total;
+}
+
+/* Decode codes that were measured as `text_size` bytes; `text` has room for them and for SLACK.
+ *
+ * All strings are decoded as one stream: a loop for each string would end at a place that the
+ * processor cannot foresee, every few codes. `before` keeps where the text of each code begins, so
+ * that the offsets of the strings can be looked up a batch at a time. */
+int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *offsets,
+                            int64_t strings, const uint8_t *symbols, const uint8_t *lengths,
+                            uint8_t *text, int64_t text_size, int32_t *text_offsets) {
+    int32_t before[BATCH + 8]; /* -1: not a code, but the byte after an escape */
+    int64_t at = 0, to = 0, string = 0;
+    int32_t previous = 0;
+    if (offsets[0] != 0 || offsets[strings] != size || text_size > INT32_MAX)
+        return DAMAGED;
+    while (at < size) {
+        const int64_t first = at, stop = size - at < BATCH ? size : at + BATCH;
+        while (at < stop) {
+            uint64_t eight;
+            if (stop - at >= 8 && text_size - to >= 64) {
+                memcpy(&eight, codes + at, 8);
+                if (!has_escape(eight)) {
+                    int32_t *where = before + (at - first);
+                    for (int i = 0; i < 8; i++) {
+                        const uint8_t code = (uint8_t)(eight >> (8 * i));
+                        where[i] = (int32_t)to;
+                        memcpy(text + to, symbols + (size_t)code * 8, 8);
+                        to += lengths[code];
+                    }
+                    at += 8;
+                    continue;
+                }
+            }
+            before[at - first] = (int32_t)to;
+            if (codes[at] != ESCAPE) {
+                memcpy(text + to, symbols + (size_t)codes[at] * 8, 8);
+                to += lengths[codes[at]];
+                at += 1;
+            } else {
+                if (size - at < 2)
+                    return DAMAGED;
+                before[at + 1 - first] = -1;
+                text[to++] = codes[at + 1];
+                at += 2;
+            }
+            if (to > text_size)
+                return DAMAGED;
+        }
+        for (; string < strings && offsets[string] < at; string++) {
+            /* Offsets that ascend are at least `first`: all before it were taken with it. */
+            if (offsets[string] < previous || before[offsets[string] - first] < 0)
+                return DAMAGED;
+            previous = offsets[string];
+            text_offsets[string] = before[offsets[string] - first];
+        }
+    }
+    for (; string <= strings; string++) {
+        if (offsets[string] != size)
+            return DAMAGED;
+        text_offsets[string] = (int32_t)to;
+    }
+    return to == text_size ? 0 : DAMAGED;
+}

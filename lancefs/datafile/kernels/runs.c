@@ -1,0 +1,57 @@
+/* Runs of equal values, spelled out. */
+#include "kernels.h"
+
+API int64_t lancefs_expand_runs(const uint8_t *values, int width, const uint8_t *lengths,
+                                int length_width, int64_t total_runs, const int64_t *runs,
+                                const int64_t *counts, int64_t chunks, uint8_t *out, int64_t room);
+
+#define FILL(WORD)                                                                                 \
+    {                                                                                              \
+        WORD value;                                                                                \
+        memcpy(&value, from, sizeof value);                                                        \
+        for (int64_t i = 0; i < times; i++)                                                        \
+            memcpy(to + (size_t)i * sizeof value, &value, sizeof value);                           \
+        break;                                                                                     \
+    }
+
+static void fill(uint8_t *to, const uint8_t *from, int width, int64_t times) {
+    switch (width) {
+    case 1:
+        memset(to, from[0], (size_t)times);
+        break;
+    case 2:
+        FILL(uint16_t)
+    case 4:
+        FILL(uint32_t)
+    case 8:
+        FILL(uint64_t)
+    default:
+        for (int64_t i = 0; i < times; i++)
+            memcpy(to + i * width, from, (size_t)width);
+    }
+}
+
+/* Repeat each value as often as its run is long; the last runs of a chunk may reach beyond it. */
+int64_t lancefs_expand_runs(const uint8_t *values, int width, const uint8_t *lengths,
+                            int length_width, int64_t total_runs, const int64_t *runs,
+                            const int64_t *counts, int64_t chunks, uint8_t *out, int64_t room) {
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t left = counts[chunk];
+        if (left < 0 || left > room || runs[chunk] < 0 || runs[chunk] > total_runs)
+            return DAMAGED;
+        room -= left;
+        total_runs -= runs[chunk];
+        for (int64_t run = 0; run < runs[chunk] && left > 0; run++) {
+            const uint64_t length = load(lengths + run * length_width, length_width);
+            const int64_t times = length > (uint64_t)left ? left : (int64_t)length;
+            fill(out, values + run * width, width, times);
+            out += times * width;
+            left -= times;
+        }
+        if (left > 0)
+            return DAMAGED;
+        values += runs[chunk] * width;
+        lengths += runs[chunk] * length_width;
+    }
+    return 0;
+}

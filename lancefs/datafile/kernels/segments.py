@@ -1,0 +1,45 @@
+"""Segments of a buffer, joined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Ints
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+
+def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
+    """Join the segments `data[starts[i]:ends[i]]`, which must ascend and not overlap.
+
+    Raises:
+        CorruptFile: A segment lies outside of `data`, or before the one that it follows.
+    """
+    if len(starts) == 0:
+        return data[:0]
+    bounds = np.column_stack((starts, ends)).reshape(-1).astype(np.int64, copy=False)
+    if bounds[0] < 0 or bounds[-1] > len(data) or np.any(bounds[1:] < bounds[:-1]):
+        raise CorruptFile(f"segments of a buffer overlap or leave its {len(data)} bytes")
+    if len(starts) == 1 or np.array_equal(starts[1:], ends[:-1]):
+        return data[bounds[0] : bounds[-1]]
+    # Every second value of this Arrow array is a segment; Arrow copies them with memcpy.
+    base = pa.py_buffer(data)
+    segments = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), base]
+    )
+    wanted = segments.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
+    return np.frombuffer(wanted.buffers()[2], dtype=np.uint8)[: int(np.sum(ends - starts))]
+
+
+def check_chunks(data: Bytes, starts: Ints, ends: Ints) -> None:
+    """Check that chunks follow each other within a buffer.
+
+    Raises:
+        CorruptFile: One leaves the buffer, or starts before the one that it follows ends.
+    """
+    bounds = np.column_stack((starts, ends)).reshape(-1)
+    if len(bounds) and (
+        bounds[0] < 0 or bounds[-1] > len(data) or np.any(bounds[1:] < bounds[:-1])
+    ):
+        raise CorruptFile(f"chunks overlap or leave their buffer of {len(data)} bytes")

@@ -1,0 +1,62 @@
+/* Strings of chunks, joined. */
+#include "kernels.h"
+
+API int64_t lancefs_join_chunks(const uint8_t *data, int64_t size, const int64_t *starts,
+                                const int64_t *ends, const int64_t *counts, int64_t chunks,
+                                int width, int32_t *offsets, int64_t values, uint8_t *text,
+                                int64_t room);
+/* Write the offsets of one chunk's strings, from `base` on, and return where they end. */
+static int64_t rebase(const uint8_t *from, int64_t count, int width, int64_t base, int32_t *to) {
+    /* Differences are gathered, and looked at once: the loop stays free of branches. */
+    uint64_t descends = 0;
+    if (width == 4) {
+        uint32_t first, previous;
+        memcpy(&first, from, 4);
+        previous = first;
+        for (int64_t i = 1; i <= count; i++) {
+            uint32_t offset;
+            memcpy(&offset, from + i * 4, 4);
+            descends |= offset < previous;
+            to[i] = (int32_t)(offset - first + (uint32_t)base);
+            previous = offset;
+        }
+        return descends ? DAMAGED : base + (int64_t)(previous - first);
+    }
+    const uint64_t first = load(from, 8);
+    uint64_t previous = first;
+    for (int64_t i = 1; i <= count; i++) {
+        const uint64_t offset = load(from + i * 8, 8);
+        descends |= offset < previous;
+        to[i] = (int32_t)(uint32_t)(offset - first + (uint64_t)base);
+        previous = offset;
+    }
+    return descends ? DAMAGED : base + (int64_t)(previous - first);
+}
+
+/* Join the strings of chunks, and return their bytes; the offsets are as many as `values` + 1. */
+int64_t lancefs_join_chunks(const uint8_t *data, int64_t size, const int64_t *starts,
+                            const int64_t *ends, const int64_t *counts, int64_t chunks, int width,
+                            int32_t *offsets, int64_t values, uint8_t *text, int64_t room) {
+    int64_t at = 0, previous = 0;
+    offsets[0] = 0;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const int64_t start = starts[chunk], end = ends[chunk], count = counts[chunk];
+        if (start < previous || end < start || end > size || count < 0 || count > values)
+            return DAMAGED;
+        if (count >= (end - start) / width) /* there is one offset more than values */
+            return DAMAGED;
+        const uint8_t *from = data + start;
+        const uint64_t first = load(from, width), last = load(from + count * width, width);
+        if (first < (uint64_t)((count + 1) * width) || last < first ||
+            last > (uint64_t)(end - start) || last - first > (uint64_t)(room - at))
+            return DAMAGED;
+        if (rebase(from, count, width, at, offsets) != at + (int64_t)(last - first))
+            return DAMAGED;
+        memcpy(text + at, from + first, (size_t)(last - first));
+        at += (int64_t)(last - first);
+        offsets += count;
+        values -= count;
+        previous = end;
+    }
+    return values == 0 ? at : DAMAGED;
+}

@@ -1,0 +1,57 @@
+"""Strings: offsets and bytes, joined from chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.kernels.segments import check_chunks, gather
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+LARGEST = int(np.iinfo(np.int32).max)  # what a narrow offset can say
+
+
+def join_chunks(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+) -> tuple[Array, Bytes]:
+    """Join the strings of chunks.
+
+    A chunk begins with the offsets of its strings, one more than there are strings. They count from
+    the start of the chunk, and the bytes of the strings follow.
+
+    Args:
+        data: The buffer that holds the chunks.
+        starts: Where each chunk starts in `data`.
+        ends: Where it ends.
+        counts: Strings in each chunk.
+        width: Bytes of an offset: 4 or 8.
+
+    Returns:
+        The offsets of all strings, from 0 (int32 where they fit), and their bytes.
+
+    Raises:
+        CorruptFile: A chunk is too short, or its offsets descend or leave it.
+    """
+    check_chunks(data, starts, ends)
+    if np.any(counts < 0) or np.any(counts >= (ends - starts) // width):
+        raise CorruptFile("a chunk of strings is too short for its offsets")
+    heads = (counts + 1) * width
+    offsets = gather(data, starts, starts + heads).view(f"<u{width}")
+    if len(offsets) and int(offsets.max()) > len(data):
+        raise CorruptFile("the offsets of a chunk of strings leave the chunk")
+    offsets = offsets.astype(np.int64, copy=False)
+    # A chunk has one offset more than values: its first and last bound its bytes.
+    last = np.cumsum(counts + 1) - 1
+    first = last - counts
+    lengths = np.delete(np.diff(offsets), last[:-1])
+    beyond = (offsets[first] < heads) | (offsets[last] > ends - starts)
+    if np.any(lengths < 0) or np.any(beyond):
+        raise CorruptFile("the offsets of a chunk of strings descend or leave the chunk")
+    text = gather(data, starts + offsets[first], starts + offsets[last])
+    return narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
+
+
+def narrowed(offsets: Array) -> Array:
+    """Return ascending offsets as int32 where they fit, and as int64 elsewhere."""
+    return offsets.astype(np.int32 if offsets[-1] <= LARGEST else np.int64, copy=False)

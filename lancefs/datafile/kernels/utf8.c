@@ -1,0 +1,77 @@
+/* Whether strings are UTF-8. */
+#include "kernels.h"
+
+#define BATCH 4096
+
+API int64_t lancefs_is_utf8(const int32_t *offsets, int64_t count, const uint8_t *data,
+                            int64_t size);
+
+/* Whether a byte continues a character that began before it. */
+static inline int continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
+
+static int is_ascii(const uint8_t *text, int64_t size) {
+    uint8_t any = 0;
+    for (int64_t i = 0; i < size; i++)
+        any |= text[i];
+    return any < 0x80;
+}
+
+/* Return the bytes of the character that `text` begins with; 0 where it is none. */
+static int64_t character(const uint8_t *text, int64_t size) {
+    const uint8_t lead = text[0];
+    if (lead < 0x80)
+        return 1;
+    if (lead < 0xC2)
+        return 0;
+    if (lead < 0xE0)
+        return size >= 2 && continues(text[1]) ? 2 : 0;
+    if (lead < 0xF0) {
+        if (size < 3 || !continues(text[1]) || !continues(text[2]))
+            return 0;
+        if (lead == 0xE0 && text[1] < 0xA0) /* would fit two bytes */
+            return 0;
+        return lead == 0xED && text[1] >= 0xA0 ? 0 : 3; /* half of a surrogate pair */
+    }
+    if (lead > 0xF4 || size < 4)
+        return 0;
+    if (!continues(text[1]) || !continues(text[2]) || !continues(text[3]))
+        return 0;
+    if (lead == 0xF0 && text[1] < 0x90)
+        return 0;
+    return lead == 0xF4 && text[1] >= 0x90 ? 0 : 4; /* beyond the last character */
+}
+
+/* Return 1 where all strings are UTF-8, 0 where one is not; the offsets ascend within the data. */
+int64_t lancefs_is_utf8(const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size) {
+    const int64_t start = offsets[0], end = offsets[count];
+    if (start < 0 || end < start || end > size)
+        return DAMAGED;
+    int64_t at = start;
+    int ascii = 1;
+    while (at < end) {
+        const int64_t batch = end - at < BATCH ? end - at : BATCH;
+        if (is_ascii(data + at, batch)) {
+            at += batch;
+            continue;
+        }
+        ascii = 0;
+        const int64_t stop = at + batch;
+        while (at < stop) {
+            const int64_t length = character(data + at, end - at);
+            if (length == 0)
+                return 0;
+            at += length;
+        }
+    }
+    if (ascii)
+        return 1;
+    /* All of it is UTF-8; so is each string, unless one begins inside a character. */
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t first = offsets[i];
+        if (first < start || first > end)
+            return DAMAGED;
+        if (first < end && continues(data[first]))
+            return 0;
+    }
+    return 1;
+}

@@ -1,0 +1,226 @@
+"""The full-zip layout: large values, each with its levels right before it.
+
+Docs: format/file/encoding, "Full-zip page layout". An item is a control word (its levels), then the
+value. A value of variable width has its length before it, and none of both where it is null; an
+invisible item is a control word alone. Rows of variable width or with lists are found through a
+second buffer that holds where each row starts (and, one entry more, where the last one ends).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, Ints, RowRange, VariableWidth, gather, offsets_of
+from lancefs.datafile.container import Page
+from lancefs.datafile.encodings import registry
+from lancefs.datafile.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
+from lancefs.storage import ByteRange, Bytes, Steps
+
+# Below as many rows, finding their items one by one is quicker than all together.
+_FEW_ROWS = 64
+
+
+class FullZipPage:
+    """Reads rows of one full-zip page; every row is found without reading others.
+
+    Args:
+        page: Where the buffers are.
+        layout: The description of the page.
+    """
+
+    def __init__(self, page: Page, layout: FullZipLayout) -> None:
+        self.page = page
+        self.layout = layout
+        self.layers = parse_layers(layout.layers)
+        self.top = sum(layer.is_list for layer in self.layers)
+        self.visible = visible_levels(self.layers)
+        self.word = _word_size(layout.bits_rep, layout.bits_def)
+        self.is_fixed = layout.WhichOneof("details") == "bits_per_value"
+        self.width = _byte_width(layout.bits_per_value if self.is_fixed else layout.bits_per_offset)
+        if not self.is_fixed and self.width not in (1, 2, 4, 8):
+            raise CorruptFile(f"full-zip values with length prefixes of {self.width} bytes")
+        self.has_index = not self.is_fixed or layout.bits_rep > 0
+        if len(page.buffers) < 1 + self.has_index:
+            raise CorruptFile(f"a full-zip page of {len(page.buffers)} buffers")
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+        """Read rows, ascending and disjoint, within the page."""
+        rows = sum(end - start for start, end in ranges)
+        base, limit = self.page.buffers[0]
+        if not self.has_index:
+            stride = self.word + self.width
+            spans = [(start * stride, end * stride) for start, end in ranges]
+            buffers = yield [_shifted(base, limit, span) for span in spans]
+            return self._decode_table(_joined(buffers), rows).check()
+        bounds = yield from self._row_bounds(ranges)
+        spans = [(int(rows_[0]), int(rows_[-1])) for rows_ in bounds]
+        buffers = yield [_shifted(base, limit, span) for span in spans]
+        shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))
+        moved = [rows_ - rows_[0] + shift for rows_, shift in zip(bounds, shifts[:-1], strict=True)]
+        none = np.empty(0, np.int64)
+        starts = np.concatenate([none, *(rows_[:-1] for rows_ in moved)])
+        ends = np.concatenate([none, *(rows_[1:] for rows_ in moved)])
+        return self._decode_rows(_joined(buffers), starts, ends).check()
+
+    def _row_bounds(self, ranges: Sequence[RowRange]) -> Steps[list[Ints]]:
+        """Read where the rows of each range start, and where the last of them ends."""
+        start, end = self.page.buffers[1]
+        entries = self.page.rows + 1
+        width = (end - start) // entries
+        if width not in (1, 2, 4, 8) or width * entries != end - start:
+            raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
+        wanted = [(start + a * width, start + (b + 1) * width) for a, b in ranges]
+        buffers = yield wanted
+        bounds = [data.view(f"<u{width}").astype(np.int64) for data in buffers]
+        if any(np.any(np.diff(rows) < 0) for rows in bounds):
+            raise CorruptFile("the row index of a full-zip page descends")
+        return bounds
+
+    def _decode_table(self, data: Bytes, rows: int) -> Leaf:
+        """Decode rows that are all equally wide."""
+        table = data.reshape(rows, self.word + self.width)
+        words = np.ascontiguousarray(table[:, : self.word]).reshape(-1)
+        rep, definition = self._levels(words, rows)
+        values = np.ascontiguousarray(table[:, self.word :]).reshape(-1)
+        return Leaf(self._decode_fixed(values, rows), rep, definition, self.layers, rows)
+
+    def _decode_rows(self, data: Bytes, starts: Ints, ends: Ints) -> Leaf:
+        """Decode rows, each at `data[starts[i]:ends[i]]`."""
+        items = self._items(data, starts, ends) if self.top else starts
+        words = gather(data, items, items + self.word)
+        rep, definition = self._levels(words, len(items))
+        shown = items if definition is None else items[definition <= self.visible]
+        begin = shown + self.word
+        if self.is_fixed:
+            values = gather(data, begin, begin + self.width)
+            block = self._decode_fixed(values, len(shown))
+        else:
+            block = self._decode_variable(data, begin, self._lengths(data, items, definition))
+        return Leaf(block, rep, definition, self.layers, len(starts))
+
+    def _items(self, data: Bytes, starts: Ints, ends: Ints) -> Ints:
+        """Return where the items of rows begin, each of which only the one before it tells.
+
+        Item k of all rows is found at once, for each k, until few rows go on.
+        """
+        found = [np.empty(0, np.int64)]
+        active = np.flatnonzero(starts < ends)
+        position, end = starts[active], ends[active]
+        while len(position) > _FEW_ROWS:
+            found.append(position)
+            _, definition = self._levels(self._words(data, position, end), len(position))
+            position = position + self._item_sizes(data, position, definition, end)
+            going = position < end
+            if np.any(position > end):
+                raise CorruptFile("an item of a full-zip page reaches beyond its row")
+            position, end = position[going], end[going]
+        for first, last in zip(position.tolist(), end.tolist(), strict=True):
+            found.append(self._items_of_row(data[first:last].tobytes()) + first)
+        return np.sort(np.concatenate(found))
+
+    def _items_of_row(self, row: bytes) -> Ints:
+        """Return where the items of one row begin: there may be a million of them."""
+        word, width, visible, is_fixed = self.word, self.width, self.visible, self.is_fixed
+        mask, end = (1 << self.layout.bits_def) - 1, len(row)
+        begins, position = array("q"), 0
+        while position < end:
+            begins.append(position)
+            if word == 1:
+                definition = row[position] & mask
+            else:
+                definition = int.from_bytes(row[position : position + word], "little") & mask
+            position += word
+            if is_fixed:
+                position += width if definition <= visible else 0
+            elif definition == 0:
+                position += width + int.from_bytes(row[position : position + width], "little")
+        if position != end:
+            raise CorruptFile("an item of a full-zip page reaches beyond its row")
+        return np.array(begins, np.int64)  # a list of integers would take four times as much
+
+    def _words(self, data: Bytes, position: Ints, end: Ints) -> Bytes:
+        if np.any(position + self.word > end):
+            raise CorruptFile("a control word of a full-zip page is cut short")
+        return gather(data, position, position + self.word)
+
+    def _item_sizes(self, data: Bytes, position: Ints, definition: Level | None, end: Ints) -> Ints:
+        sizes = np.full(len(position), self.word, np.int64)
+        visible = True if definition is None else definition <= self.visible
+        if self.is_fixed:
+            return sizes + np.where(visible, self.width, 0)
+        valid = np.ones(len(position), np.bool_) if definition is None else definition == 0
+        begin = position[valid] + self.word
+        if np.any(begin + self.width > end[valid]):
+            raise CorruptFile("a length in a full-zip page is cut short")
+        sizes[valid] += self.width + self._prefixes(data, begin)
+        return sizes
+
+    def _lengths(self, data: Bytes, items: Ints, definition: Level | None) -> Ints:
+        """Return the length of each visible value, −1 for one that is null."""
+        if definition is None:
+            return self._prefixes(data, items + self.word)
+        shown = definition <= self.visible
+        lengths = np.full(len(items), -1, np.int64)
+        valid = definition == 0
+        lengths[valid] = self._prefixes(data, items[valid] + self.word)
+        return lengths[shown]
+
+    def _prefixes(self, data: Bytes, positions: Ints) -> Ints:
+        prefixes = gather(data, positions, positions + self.width)
+        lengths = prefixes.view(f"<u{self.width}").astype(np.int64)
+        if np.any(lengths < 0) or np.any(lengths > len(data)):
+            raise CorruptFile("a value of a full-zip page is longer than the page")
+        return lengths
+
+    def _decode_variable(self, data: Bytes, begin: Ints, lengths: Ints) -> Block:
+        valid = lengths >= 0
+        starts = begin[valid] + self.width
+        texts = gather(data, starts, starts + lengths[valid])
+        offsets = offsets_of(np.where(valid, lengths, 0))
+        return registry.decode_variable(
+            self.layout.value_compression, VariableWidth(offsets, texts)
+        )
+
+    def _decode_fixed(self, data: Bytes, count: int) -> Block:
+        return registry.decode_fixed(self.layout.value_compression, data, count)
+
+    def _levels(self, words: Bytes, count: int) -> tuple[Level | None, Level | None]:
+        """Split control words into repetition and definition levels."""
+        if not self.word:
+            return None, None
+        both = words.view(f"<u{self.word}")[:count]
+        bits_def = self.layout.bits_def
+        rep = None
+        if self.layout.bits_rep:
+            rep = (both >> both.dtype.type(bits_def)).astype(np.uint16)
+        mask = both.dtype.type((1 << bits_def) - 1)
+        definition = (both & mask).astype(np.uint16) if bits_def else None
+        return rep, definition
+
+
+def _word_size(bits_rep: int, bits_def: int) -> int:
+    bits = bits_rep + bits_def
+    if bits_rep > 16 or bits_def > 16:
+        raise CorruptFile(f"control words of {bits} bits")
+    return 0 if not bits else 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+
+def _byte_width(bits: int) -> int:
+    if bits % 8 or not bits:
+        raise UnsupportedFeature(f"full-zip values of {bits} bits; only whole bytes are known")
+    return int(bits) // 8
+
+
+def _shifted(base: int, limit: int, span: ByteRange) -> ByteRange:
+    if span[1] > limit - base:
+        raise CorruptFile(f"rows up to byte {span[1]} of a page buffer of {limit - base} bytes")
+    return base + span[0], base + span[1]
+
+
+def _joined(buffers: Sequence[Bytes]) -> Bytes:
+    return buffers[0] if len(buffers) == 1 else np.concatenate([np.empty(0, np.uint8), *buffers])

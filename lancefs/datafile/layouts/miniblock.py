@@ -1,0 +1,285 @@
+"""The mini-block layout: small values in chunks of a few kilobytes.
+
+Docs: format/file/encoding, "Mini-block page layout". The buffers of a page are the chunk table, the
+chunks, then a dictionary and a repetition index where there are such. A chunk has a header (number
+of levels, sizes of its buffers), then repetition levels, definition levels and value buffers, each
+padded to 8 bytes from the start of the chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange, gather
+from lancefs.datafile.container import Page
+from lancefs.datafile.encodings import registry
+from lancefs.datafile.encodings.dictionary import look_up
+from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.levels import Leaf, Level, parse_layers
+from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
+from lancefs.storage import ByteRange, Bytes, Steps
+
+_ALIGN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What must be known of a page before a row can be found in it."""
+
+    starts: Ints  # of each chunk, in the chunk buffer
+    ends: Ints
+    counts: Ints  # values in each chunk
+    first_row: Ints  # first row that starts in each chunk; then the rows of the page
+    continues: Mask  # whether a chunk begins in the middle of a row
+    reach: Ints  # the chunk after the last one that holds some of the rows starting in each chunk
+    dictionary: Block | None
+
+
+class MiniBlockPage:
+    """Reads rows of one mini-block page; keeps its chunk table once that was read.
+
+    Args:
+        page: Where the buffers are.
+        layout: The description of the page.
+    """
+
+    def __init__(self, page: Page, layout: MiniBlockLayout) -> None:
+        self.page = page
+        self.layout = layout
+        self.layers = parse_layers(layout.layers)
+        self.top = sum(layer.is_list for layer in self.layers)
+        self.has_rep = layout.HasField("rep_compression")
+        self.has_def = layout.HasField("def_compression")
+        if self.has_rep and (not self.top or not layout.repetition_index_depth):
+            raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
+        needed = 2 + layout.HasField("dictionary") + self.has_rep
+        if len(page.buffers) < needed:
+            raise CorruptFile(
+                f"a mini-block page of {len(page.buffers)} buffers; it needs {needed}"
+            )
+        self._index: _Index | None = None
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+        """Read rows, ascending and disjoint, within the page."""
+        chunks = self.page.buffers[1]
+        if self._index is None:
+            whole = list(ranges) == [(0, self.page.rows)]
+            index_ranges = self._index_ranges()
+            got = yield [*index_ranges, chunks] if whole else index_ranges
+            self._index = self._parse_index(got)
+            if whole:
+                every = np.arange(len(self._index.counts))
+                return self._decode(self._index, every, got[-1], self._index.starts).check()
+        index = self._index
+        chosen = _chunks_of(index, ranges)
+        spans = _spans(index, chosen)
+        buffers = yield [(chunks[0] + start, chunks[0] + end) for start, end in spans]
+        data = buffers[0] if len(buffers) == 1 else np.concatenate(buffers)
+        starts = _moved(index.starts[chosen], spans)
+        leaf = self._decode(index, chosen, data, starts).check()
+        return leaf.select(_moved_rows(index, chosen, ranges))
+
+    def _index_ranges(self) -> list[ByteRange]:
+        ranges = [self.page.buffers[0]]
+        if self.layout.HasField("dictionary"):
+            ranges.append(self.page.buffers[2])
+        if self.has_rep:
+            ranges.append(self.page.buffers[2 + self.layout.HasField("dictionary")])
+        return ranges
+
+    def _parse_index(self, buffers: Sequence[Bytes]) -> _Index:
+        counts, ends = self._parse_table(buffers[0])
+        dictionary = None
+        if self.layout.HasField("dictionary"):
+            items = int(self.layout.num_dictionary_items)
+            dictionary = registry.decode_block(self.layout.dictionary, buffers[1], items)
+        if self.has_rep:
+            position = 1 + self.layout.HasField("dictionary")
+            starting, continues = self._parse_repetition(buffers[position], len(counts))
+        else:
+            starting, continues = counts, np.zeros(len(counts), np.bool_)
+        first_row = np.concatenate((np.zeros(1, np.int64), np.cumsum(starting)))
+        if first_row[-1] != self.page.rows:
+            raise CorruptFile(
+                f"the chunks of the page hold {first_row[-1]} rows, the page {self.page.rows}"
+            )
+        return _Index(
+            ends - np.diff(ends, prepend=0),
+            ends,
+            counts,
+            first_row,
+            continues,
+            _reach(starting, continues),
+            dictionary,
+        )
+
+    def _parse_table(self, data: Bytes) -> tuple[Ints, Ints]:
+        """Return the values in each chunk, and where each ends in the chunk buffer."""
+        width = 4 if self.layout.has_large_chunk else 2
+        if len(data) % width or not len(data):
+            raise CorruptFile(f"a chunk table of {len(data)} bytes; an entry has {width}")
+        words = data.view(f"<u{width}").astype(np.int64)
+        ends = np.cumsum(((words >> 4) + 1) * _ALIGN)
+        start, end = self.page.buffers[1]
+        if ends[-1] > end - start:
+            raise CorruptFile(f"chunks of {ends[-1]} bytes in a buffer of {end - start}")
+        counts = np.left_shift(1, words & 15)
+        if self.layout.num_items >= 1 << 48:
+            raise CorruptFile(f"a page of {self.layout.num_items} items")
+        # The last chunk has what is left over; its own entry may say so or be 0.
+        counts[-1] = int(self.layout.num_items) - int(counts[:-1].sum())
+        if counts[-1] < 0:
+            raise CorruptFile(f"the chunks hold more than the page's {self.layout.num_items} items")
+        return counts, ends
+
+    def _parse_repetition(self, data: Bytes, chunks: int) -> tuple[Ints, Mask]:
+        """Return how many rows start in each chunk, and which chunks begin inside a row."""
+        stride = int(self.layout.repetition_index_depth) + 1
+        if len(data) != chunks * stride * 8:
+            raise CorruptFile(
+                f"a repetition index of {len(data)} bytes for {chunks} chunks of {stride} counts"
+            )
+        entries = data.view("<i8").reshape(chunks, stride)
+        if entries.min(initial=0) < 0 or entries.max(initial=0) > self.page.rows + (1 << 32):
+            raise CorruptFile("a count in the repetition index is out of bounds")
+        unfinished = entries[:, 1] > 0
+        continues = np.concatenate((np.zeros(1, np.bool_), unfinished[:-1]))
+        return entries[:, 0] + unfinished - continues, continues
+
+    def _decode(self, index: _Index, chosen: Ints, data: Bytes, starts: Ints) -> Leaf:
+        """Decode whole chunks, of which `data` has the bytes at `starts`."""
+        sizes = (index.ends - index.starts)[chosen]
+        counts = index.counts[chosen]
+        levels, buffers = self._parse_chunks(data, starts, sizes)
+        rep = definition = None
+        if self.has_rep:
+            rep = _levels(self.layout.rep_compression, buffers.pop(0), levels)
+        if self.has_def:
+            definition = _levels(self.layout.def_compression, buffers.pop(0), levels)
+        values = registry.decode_chunks(self.layout.value_compression, buffers, counts)
+        if index.dictionary is not None:
+            values = look_up(values, index.dictionary)
+        rows = int(np.diff(index.first_row)[chosen].sum())
+        leaf = Leaf(values, rep, definition, self.layers, rows)
+        return self._without_continuations(leaf, index, chosen, levels)
+
+    def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
+        """Read the headers of all chunks: their numbers of levels, and where their buffers are."""
+        large = bool(self.layout.has_large_chunk)
+        widths = [2] * (self.has_rep + self.has_def) + [4 if large else 2] * self._buffers()
+        header = 2 + sum(widths)
+        if np.any(sizes < header):
+            raise CorruptFile(f"a chunk is shorter than its header of {header} bytes")
+        heads = gather(data, starts, starts + header).reshape(len(starts), header)
+        levels = _column(heads, 0, 2)
+        at, position = 2, _aligned(np.full(len(starts), header, np.int64))
+        buffers = []
+        for width in widths:
+            length = _column(heads, at, width)
+            at += width
+            buffers.append(Chunked(data, starts + position, starts + position + length))
+            if np.any(position + length > sizes):
+                raise CorruptFile("a buffer of a chunk reaches beyond the chunk")
+            position = _aligned(position + length)
+        return levels, buffers
+
+    def _buffers(self) -> int:
+        count = int(self.layout.num_buffers)
+        if count > 64:
+            raise CorruptFile(f"{count} value buffers a chunk")
+        return count
+
+    def _without_continuations(self, leaf: Leaf, index: _Index, chosen: Ints, levels: Ints) -> Leaf:
+        """Drop items that end a row whose beginning was not read, at each gap between chunks."""
+        if leaf.rep is None:
+            return leaf
+        gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
+        cut = np.flatnonzero(gap & index.continues[chosen])
+        if not len(cut):
+            return leaf
+        ends = np.cumsum(levels)
+        row_starts = np.flatnonzero(leaf.rep == self.top)
+        keep: list[RowRange] = []
+        position = 0
+        for chunk in cut.tolist():
+            begin = int(ends[chunk] - levels[chunk])
+            following = row_starts[np.searchsorted(row_starts, begin) :]
+            keep.append((position, begin))
+            position = int(following[0]) if len(following) else len(leaf.rep)
+        keep.append((position, len(leaf.rep)))
+        return leaf.select_items(keep)
+
+
+def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:
+    block = registry.decode_blocks(encoding, buffer, counts)
+    if not isinstance(block, FixedWidth) or block.bits != 16:
+        raise CorruptFile("levels that are not 16 bits wide")
+    return block.values
+
+
+def _column(heads: Bytes, at: int, width: int) -> Ints:
+    return np.ascontiguousarray(heads[:, at : at + width]).view(f"<u{width}")[:, 0].astype(np.int64)
+
+
+def _aligned(positions: Ints) -> Ints:
+    return -(-positions // _ALIGN) * _ALIGN
+
+
+def _reach(starting: Ints, continues: Mask) -> Ints:
+    """For each chunk: the chunk after the last one with some of the rows that start in it."""
+    total = len(starting)
+    reach = np.full(total, total, np.int64)
+    with_rows = np.flatnonzero(starting)
+    if len(with_rows):
+        following = with_rows[1:]
+        reach[with_rows[:-1]] = following + continues[following]
+    return reach
+
+
+def _chunks_of(index: _Index, ranges: Sequence[RowRange]) -> Ints:
+    """Return the chunks that hold the rows, ascending."""
+    total = len(index.counts)
+    rows = _not_empty(ranges)
+    first = np.searchsorted(index.first_row[:-1], rows[:, 0], side="right") - 1
+    last = np.searchsorted(index.first_row[:-1], rows[:, 1] - 1, side="right") - 1
+    stop = np.maximum(index.reach[last], last + 1)
+    change = np.bincount(first, minlength=total + 1) - np.bincount(stop, minlength=total + 1)
+    return np.flatnonzero(np.cumsum(change[:-1]))
+
+
+def _not_empty(ranges: Sequence[RowRange]) -> Ints:
+    """Return the ranges with rows, of shape (ranges, 2)."""
+    rows = np.array(ranges, np.int64).reshape(-1, 2)
+    return rows[rows[:, 0] < rows[:, 1]]
+
+
+def _spans(index: _Index, chosen: Ints) -> list[ByteRange]:
+    """Return the byte ranges that hold the chosen chunks, neighbours joined."""
+    breaks = np.flatnonzero(np.diff(chosen) != 1) + 1
+    runs = np.split(chosen, breaks) if len(chosen) else []
+    return [(int(index.starts[run[0]]), int(index.ends[run[-1]])) for run in runs]
+
+
+def _moved(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
+    """Translate positions in the chunk buffer into positions in the joined spans."""
+    if not spans:
+        return starts
+    begins = np.array([start for start, _ in spans], np.int64)
+    lengths = np.array([end - start for start, end in spans], np.int64)
+    span = np.searchsorted(begins, starts, side="right") - 1
+    return starts - begins[span] + (np.cumsum(lengths) - lengths)[span]
+
+
+def _moved_rows(index: _Index, chosen: Ints, ranges: Sequence[RowRange]) -> list[RowRange]:
+    """Translate rows of the page into rows of the chosen chunks."""
+    first = index.first_row[chosen]
+    starting = np.diff(index.first_row)[chosen]
+    before = np.cumsum(starting) - starting
+    rows = _not_empty(ranges)
+    chunk = np.searchsorted(first, rows[:, 0], side="right") - 1
+    moved = rows + (before[chunk] - first[chunk])[:, None]
+    return list(zip(moved[:, 0].tolist(), moved[:, 1].tolist(), strict=True))

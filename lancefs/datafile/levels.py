@@ -1,0 +1,285 @@
+"""Repetition and definition levels: from the levels of a leaf column to validity and offsets.
+
+Docs: format/file/encoding, "Repetition and definition levels". A leaf column of a data file 2.1+
+has one level pair an item. The *layers* say what the levels mean, from the innermost (the leaf's
+own values) to the outermost: an item layer has at most one definition level (null), a list layer up
+to two (null, empty). Definition level 0 is "valid all the way"; levels count up layer by layer. A
+repetition level above 0 starts a new list: the highest starts a new row.
+
+Items whose definition level belongs to a list layer or beyond have no value: they are *invisible*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of, select
+from lancefs.errors import CorruptFile
+from lancefs.proto import encodings_v2_1_pb2 as pb
+
+Level: TypeAlias = npt.NDArray[np.uint16]
+
+_LISTS: dict[int, tuple[bool, bool]] = {
+    pb.REPDEF_ALL_VALID_LIST: (False, False),
+    pb.REPDEF_NULLABLE_LIST: (True, False),
+    pb.REPDEF_EMPTYABLE_LIST: (False, True),
+    pb.REPDEF_NULL_AND_EMPTY_LIST: (True, True),
+}
+_ITEMS: dict[int, bool] = {pb.REPDEF_ALL_VALID_ITEM: False, pb.REPDEF_NULLABLE_ITEM: True}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer's levels can say."""
+
+    is_list: bool
+    nullable: bool
+    emptyable: bool
+
+    @property
+    def levels(self) -> int:
+        """How many definition levels it has."""
+        return self.nullable + self.emptyable
+
+
+def parse_layers(layers: Sequence[int]) -> tuple[Layer, ...]:
+    """Read the layers of a page, innermost first.
+
+    Raises:
+        CorruptFile: One of them is not known.
+    """
+    parsed = []
+    for layer in layers:
+        if layer in _LISTS:
+            parsed.append(Layer(True, *_LISTS[layer]))
+        elif layer in _ITEMS:
+            parsed.append(Layer(False, _ITEMS[layer], False))
+        else:
+            raise CorruptFile(f"layer kind {layer} of the repetition and definition levels")
+    return tuple(parsed)
+
+
+def visible_levels(layers: Sequence[Layer]) -> int:
+    """Return the highest definition level at which an item still has a value."""
+    total = 0
+    for layer in layers:
+        if layer.is_list:
+            break
+        total += layer.levels
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Some rows of a leaf column: its values and its levels.
+
+    `rep` and `definition` have one entry an item, or are None where all of them are 0; `values`
+    has the visible items.
+    """
+
+    values: Block
+    rep: Level | None
+    definition: Level | None
+    layers: tuple[Layer, ...]
+    rows: int
+
+    def check(self) -> Leaf:
+        """Check that levels, layers and values fit each other; return self.
+
+        Raises:
+            CorruptFile: They do not.
+        """
+        lists = sum(layer.is_list for layer in self.layers)
+        if not self.layers:
+            raise CorruptFile("a page has no layers")
+        if (self.rep is not None) and (lists == 0 or int(self.rep.max(initial=0)) > lists):
+            raise CorruptFile(f"a repetition level above the page's {lists} list layers")
+        highest = sum(layer.levels for layer in self.layers)
+        if self.definition is not None and int(self.definition.max(initial=0)) > highest:
+            raise CorruptFile(f"a definition level above {highest}, the highest of the page")
+        if None not in (counts := self._level_counts()) and counts[0] != counts[1]:
+            raise CorruptFile(f"{counts[0]} repetition levels, {counts[1]} definition levels")
+        visible = self._visible_count()
+        if visible is not None and visible != self.values.count:
+            raise CorruptFile(f"{self.values.count} values where the levels tell of {visible}")
+        if self._row_count() != self.rows:
+            raise CorruptFile(f"the levels tell of {self._row_count()} rows, expected {self.rows}")
+        return self
+
+    def select(self, ranges: Sequence[RowRange]) -> Leaf:
+        """Cut row ranges, ascending and disjoint, out of these rows."""
+        rows = sum(end - start for start, end in ranges)
+        if rows == self.rows:
+            return self
+        items = ranges if self.rep is None else self._item_ranges(ranges)
+        return self.select_items(items, rows)
+
+    def select_items(self, ranges: Sequence[RowRange], rows: int | None = None) -> Leaf:
+        """Cut ranges of items; they must hold whole rows, `rows` of them (default: all rows)."""
+        rep = None if self.rep is None else select(self.rep, ranges)
+        definition = None if self.definition is None else select(self.definition, ranges)
+        values = self.values.select(self._visible(ranges))
+        return Leaf(values, rep, definition, self.layers, self.rows if rows is None else rows)
+
+    def unravel(self) -> list[Unravelled]:
+        """Turn the levels into validity and offsets, layer by layer.
+
+        Returns:
+            One entry a layer, innermost first; the first has as many slots as there are values.
+
+        Raises:
+            CorruptFile: The levels contradict the layers.
+        """
+        state = _Unraveller(self)
+        return [
+            state.list_layer(layer) if layer.is_list else state.item_layer(layer)
+            for layer in self.layers
+        ]
+
+    def _level_counts(self) -> tuple[int | None, int | None]:
+        rep, definition = self.rep, self.definition
+        return None if rep is None else len(rep), None if definition is None else len(definition)
+
+    def _item_ranges(self, ranges: Sequence[RowRange]) -> list[RowRange]:
+        assert self.rep is not None
+        top = sum(layer.is_list for layer in self.layers)
+        starts = np.append(np.flatnonzero(self.rep == top), len(self.rep))
+        return [(int(starts[start]), int(starts[end])) for start, end in ranges]
+
+    def _visible(self, items: Sequence[RowRange]) -> Sequence[RowRange]:
+        if self.definition is None or self.rep is None:
+            return items
+        seen = np.concatenate(([0], np.cumsum(self.definition <= visible_levels(self.layers))))
+        return [(int(seen[start]), int(seen[end])) for start, end in items]
+
+    def _visible_count(self) -> int | None:
+        if self.definition is not None:
+            return int(np.count_nonzero(self.definition <= visible_levels(self.layers)))
+        return None if self.rep is None else len(self.rep)
+
+    def _row_count(self) -> int:
+        if self.rep is not None:
+            top = sum(layer.is_list for layer in self.layers)
+            return int(np.count_nonzero(self.rep == top))
+        return len(self.definition) if self.definition is not None else self.values.count
+
+
+@dataclass(frozen=True, slots=True)
+class Unravelled:
+    """One layer of rows: which slots are valid (None: all), and where the items of lists start."""
+
+    validity: Mask | None
+    offsets: Ints | None  # n + 1, starting at 0; None for an item layer
+    count: int
+
+    def select(self, ranges: Sequence[RowRange]) -> Unravelled:
+        """Cut ranges of slots out of this layer."""
+        count = sum(end - start for start, end in ranges)
+        validity = None if self.validity is None else select(self.validity, ranges)
+        if self.offsets is None:
+            return Unravelled(validity, None, count)
+        if len(ranges) == 1:
+            offsets = self.offsets[ranges[0][0] : ranges[0][1] + 1]
+            return Unravelled(validity, offsets - offsets[0], count)
+        return Unravelled(validity, offsets_of(select(np.diff(self.offsets), ranges)), count)
+
+    def below(self, ranges: Sequence[RowRange]) -> list[RowRange]:
+        """Translate ranges of slots into ranges of the slots of the next layer in."""
+        if self.offsets is None:
+            return list(ranges)
+        return [(int(self.offsets[start]), int(self.offsets[end])) for start, end in ranges]
+
+
+class _Unraveller:
+    """Walks the layers from the inside out, dropping the items of a list when it is done."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self.rep = leaf.rep
+        self.definition = leaf.definition
+        self.layers = leaf.layers
+        self.count = leaf.values.count  # slots of the current layer
+        self.below = 0  # definition levels of the layers already done
+        self.lists = 0  # list layers already done
+        self.index = 0
+        self.seen_from = _visible_from(leaf.layers)
+
+    def item_layer(self, layer: Layer) -> Unravelled:
+        self.index += 1
+        if not layer.nullable:
+            return Unravelled(None, None, self.count)
+        limit, self.below = self.below, self.below + 1
+        if self.definition is None:
+            return Unravelled(None, None, self.count)
+        definition = self.definition
+        if self.seen_from is not None:
+            definition = definition[self.seen_from[definition] <= self.lists]
+        return Unravelled(definition <= limit, None, len(definition))
+
+    def list_layer(self, layer: Layer) -> Unravelled:
+        if self.rep is None:
+            raise CorruptFile("a list column without repetition levels")
+        valid = self.below
+        null = valid + 1 if layer.nullable else 0
+        empty = (null or valid) + 1 if layer.emptyable else 0
+        self.below += layer.levels
+        self.index += 1
+        self.lists += 1
+        starts = np.flatnonzero(self.rep)
+        if self.definition is None:
+            bounds = np.append(starts, len(self.rep))
+            if len(bounds) and bounds[0] != 0:
+                raise CorruptFile("a page of lists does not begin with a new row")
+            self._check_items(int(bounds[-1]))
+            self.rep = self.rep[starts] - np.uint16(1)
+            self.count = len(starts)
+            return Unravelled(None, bounds.astype(np.int64), len(starts))
+        return self._lists_with_levels(starts, null, empty)
+
+    def _lists_with_levels(self, starts: Ints, null: int, empty: int) -> Unravelled:
+        assert self.rep is not None
+        assert self.definition is not None
+        # Up to `upper` the levels speak of this list; from there to `highest` a null struct around
+        # it masks it; above that the list is part of an outer list without items.
+        upper = max(null, empty)
+        upper = upper or self.below
+        highest = upper + visible_levels(self.layers[self.index :])
+        definition = self.definition[starts]
+        shown = (definition == 0) | (definition <= highest)
+        is_null = shown & (((definition == null) & (null > 0)) | (definition > upper))
+        is_empty = shown & (definition == empty) & (empty > 0)
+        # Every item counts, except those that stand for a list without items.
+        items = np.ones(len(self.rep), dtype=np.int64)
+        items[starts[~shown | is_null | is_empty]] = 0
+        before = np.concatenate(([0], np.cumsum(items)))
+        offsets = np.append(before[starts[shown]], before[-1])
+        if offsets[0] != 0:
+            raise CorruptFile("a page of lists does not begin with a new row")
+        self._check_items(int(offsets[-1]))
+        self.rep = self.rep[starts] - np.uint16(1)
+        self.definition = definition
+        self.count = len(offsets) - 1
+        validity = ~is_null[shown] if is_null.any() else None
+        return Unravelled(validity, offsets, self.count)
+
+    def _check_items(self, items: int) -> None:
+        if items != self.count:
+            raise CorruptFile(f"lists of {items} items in all, where there are {self.count}")
+
+
+def _visible_from(layers: Sequence[Layer]) -> npt.NDArray[np.int64] | None:
+    """For each definition level: after how many list layers its items begin to be seen.
+
+    None where there are no lists, so that all are seen at once.
+    """
+    if not any(layer.is_list for layer in layers):
+        return None
+    seen, lists = [0], 0
+    for layer in layers:
+        lists += layer.is_list
+        seen.extend([lists] * layer.levels)
+    return np.array(seen, dtype=np.int64)

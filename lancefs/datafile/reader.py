@@ -1,0 +1,65 @@
+"""Opening a data file of any format: who reads its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.container import Container
+from lancefs.datafile.fields import Field
+from lancefs.datafile.legacy.reader import LegacyReader
+from lancefs.datafile.structural import StructuralReader
+from lancefs.datafile.v2_0.reader import ArrayReader
+from lancefs.errors import UnsupportedFeature, locating
+from lancefs.storage import File, Steps
+
+NEWEST = (2, 3)
+
+
+class FieldReader(Protocol):
+    """Reads fields of one data file."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        ...
+
+    def read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
+        """Read rows of a field as an array of its storage type.
+
+        Args:
+            field: The field, pruned to what the file holds.
+            ranges: Rows of the file, ascending and disjoint.
+        """
+        ...
+
+
+def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> FieldReader:
+    """Open a data file; for formats from 2.0 on its own footer says which one it is.
+
+    Args:
+        file: The file.
+        columns: Column index of each field that has one, by field id.
+        is_legacy: Whether the manifest says that it is of format 0.1, whose fields go by their ids.
+
+    Raises:
+        MissingFile: The file is gone.
+        CorruptFile: It is not a data file, or damaged.
+        UnsupportedFeature: Its format is newer than this release of lancefs.
+    """
+    if is_legacy:
+        return LegacyReader(file)
+    container = Container(file)
+    version = container.footer.version
+    with locating(file.url):
+        if version > NEWEST:
+            raise UnsupportedFeature(
+                f"data file format {version[0]}.{version[1]}; this release of lancefs reads up to "
+                f"{NEWEST[0]}.{NEWEST[1]}"
+            )
+    if version == (2, 0):
+        return ArrayReader(container, columns)
+    return StructuralReader(container, columns)

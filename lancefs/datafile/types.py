@@ -1,0 +1,139 @@
+"""Logical types: the strings by which a schema names the type of a column.
+
+Format pages: table schema (`docs/src/format/table/schema.md`) and the comment on `Field` in
+`file.proto`. A string names the type of a leaf in full; lists, structs and maps take theirs from
+the fields below them, see `lancefs.datafile.fields`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+
+from lancefs.errors import CorruptFile, UnsupportedFeature
+
+EXTENSION_NAME = b"ARROW:extension:name"
+EXTENSION_METADATA = b"ARROW:extension:metadata"
+# How the items of a fixed-size list of bfloat16 are marked; only the list's type names it.
+BFLOAT16 = {EXTENSION_NAME: b"lance.bfloat16", EXTENSION_METADATA: b""}
+
+_PLAIN: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "uint8": pa.uint8(),
+    "int16": pa.int16(),
+    "uint16": pa.uint16(),
+    "int32": pa.int32(),
+    "uint32": pa.uint32(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "halffloat": pa.float16(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "json": pa.large_binary(),  # JSONB bytes, see the page on jsonb
+    "blob": pa.large_binary(),
+    "date32:day": pa.date32(),
+    "date64:ms": pa.date64(),
+    "time32:s": pa.time32("s"),
+    "time32:ms": pa.time32("ms"),
+    "time64:us": pa.time64("us"),
+    "time64:ns": pa.time64("ns"),
+    "duration:s": pa.duration("s"),
+    "duration:ms": pa.duration("ms"),
+    "duration:us": pa.duration("us"),
+    "duration:ns": pa.duration("ns"),
+}
+
+
+@lru_cache(maxsize=1024)
+def leaf_type(logical_type: str) -> pa.DataType:
+    """Return the Arrow type that a logical type without fields below it stands for.
+
+    Args:
+        logical_type: For instance `int32`, `decimal:128:10:2` or `fixed_size_list:float:128`.
+
+    Raises:
+        UnsupportedFeature: No such type is known to this release.
+        CorruptFile: The type is known, its parameters make no sense.
+    """
+    plain = _PLAIN.get(logical_type)
+    if plain is not None:
+        return plain
+    family, _, parameters = logical_type.partition(":")
+    parse = _FAMILIES.get(family)
+    if parse is None:
+        raise UnsupportedFeature(
+            f"the type {logical_type!r} is not known to this release of lancefs; "
+            "a later Lance introduced it"
+        )
+    try:
+        return parse(parameters)
+    except CorruptFile:
+        raise
+    except (ValueError, TypeError, KeyError, OverflowError, pa.ArrowException) as error:
+        raise CorruptFile(f"the type {logical_type!r} makes no sense: {error}") from error
+
+
+def split_list_size(parameters: str) -> tuple[str, int]:
+    """Split what follows `fixed_size_list:` into the type of the items and their number.
+
+    The items' type may itself hold colons (`timestamp:us:-`), so the number is what stands last.
+
+    Raises:
+        CorruptFile: There is no number, or it does not fit.
+    """
+    item, _, size = parameters.rpartition(":")
+    return item, parse_size(size)
+
+
+def parse_size(text: str) -> int:
+    """Return a size in a logical type, checked to be one that Arrow can hold.
+
+    Raises:
+        CorruptFile: It is not a number, negative, or beyond 2³¹ − 1.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**31):
+        raise CorruptFile(f"a size from 0 to 2147483647 was expected in a type, not {text!r}")
+    return int(text)
+
+
+def _fixed_size_list(parameters: str) -> pa.DataType:
+    item, size = split_list_size(parameters)
+    if item == "lance.bfloat16":
+        return pa.list_(pa.field("item", pa.binary(2), metadata=BFLOAT16), size)
+    return pa.list_(pa.field("item", leaf_type(item)), size)
+
+
+def _fixed_size_binary(parameters: str) -> pa.DataType:
+    return pa.binary(parse_size(parameters))
+
+
+def _decimal(parameters: str) -> pa.DataType:
+    bits, precision, scale = parameters.split(":")
+    return {"128": pa.decimal128, "256": pa.decimal256}[bits](int(precision), int(scale))
+
+
+def _timestamp(parameters: str) -> pa.DataType:
+    # The zone may hold colons (`+05:30`); the oldest writers left it out.
+    unit, _, zone = parameters.partition(":")
+    return pa.timestamp(unit, None if zone in ("", "-") else zone)
+
+
+def _dictionary(parameters: str) -> pa.DataType:
+    value, index, ordered = parameters.rsplit(":", 2)
+    return pa.dictionary(leaf_type(index), leaf_type(value), ordered == "true")
+
+
+_FAMILIES = {
+    "fixed_size_list": _fixed_size_list,
+    "fixed_size_binary": _fixed_size_binary,
+    "decimal": _decimal,
+    "timestamp": _timestamp,
+    "dict": _dictionary,
+}

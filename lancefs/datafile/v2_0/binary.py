@@ -1,0 +1,38 @@
+"""Binary: byte strings, as the offset at which each ends and their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
+from lancefs.datafile.v2_0 import registry
+from lancefs.datafile.v2_0.ends import read_extents
+from lancefs.datafile.v2_0.page import ArrayPage, Slots
+from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding, Binary
+from lancefs.storage import Bytes, Steps
+
+
+def read(encoding: Binary, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[Slots]:
+    extents = yield from read_extents(encoding.indices, page, ranges, int(encoding.null_adjustment))
+    data = yield from read_bytes(encoding.bytes, page, extents.ranges)
+    return Slots(VariableWidth(extents.offsets, data), extents.valid)
+
+
+def read_bytes(
+    encoding: ArrayEncoding, page: ArrayPage, ranges: Sequence[RowRange]
+) -> Steps[Bytes]:
+    """Read an array that must be bytes without nulls.
+
+    Raises:
+        CorruptFile: It is not.
+    """
+    if not ranges:
+        return np.empty(0, np.uint8)
+    slots = yield from registry.read(encoding, page, ranges)
+    block = slots.values
+    if not isinstance(block, FixedWidth) or block.bits != 8 or slots.valid is not None:
+        raise CorruptFile("the bytes of strings are not stored as bytes")
+    return block.values

@@ -1,0 +1,60 @@
+"""Dictionary: values by their index in a list of items.
+
+Writers use it for two things. A column of a dictionary type has its own items, which may hold
+nulls, and indices from 0. A string column of few values has indices from 1, and 0 for null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import Constant, FixedWidth, RowRange, VariableWidth
+from lancefs.datafile.blocks import Dictionary as DictionaryBlock
+from lancefs.datafile.v2_0 import registry
+from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, integers
+from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_0_pb2 import Dictionary
+from lancefs.storage import Steps, together
+
+
+def read(encoding: Dictionary, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[Slots]:
+    indices, items = yield from together(
+        [registry.read(encoding.indices, page, ranges), _items(encoding, page)]
+    )
+    if indices.is_all_null or items.is_all_null:
+        return Slots(Constant(None, count_rows(ranges)))
+    return _look_up(indices, items, page.zero_based)
+
+
+def _look_up(indices: Slots, items: Slots, zero_based: bool) -> Slots:
+    """Join indices with their items; the nulls of both become nulls of the indices."""
+    positions = integers(Slots(indices.values), "the indices into a dictionary")
+    valid = np.ones(len(positions), np.bool_) if indices.valid is None else indices.valid
+    if not zero_based:
+        valid = valid & (positions > 0)
+        positions = positions - 1
+    positions = np.where(valid, positions, 0)
+    highest = int(positions.max(initial=-1))
+    if highest >= items.values.count:
+        if not valid.any():
+            return Slots(Constant(None, len(positions)))
+        raise CorruptFile(f"index {highest} into a dictionary of {items.values.count} items")
+    if items.valid is not None:
+        valid = valid & items.valid[positions]
+    return Slots(
+        DictionaryBlock(positions.view(np.uint64), items.values), None if valid.all() else valid
+    )
+
+
+def _items(encoding: Dictionary, page: ArrayPage) -> Steps[Slots]:
+    """Read all items, which every part of the page needs: they are kept."""
+    key = encoding.items.SerializeToString()
+    if key not in page.dictionaries:
+        count = int(encoding.num_dictionary_items)
+        items = yield from registry.read(encoding.items, page, [(0, count)] if count else [])
+        if not (items.is_all_null or isinstance(items.values, FixedWidth | VariableWidth)):
+            raise CorruptFile("the items of a dictionary are neither numbers nor strings")
+        page.dictionaries[key] = items
+    return page.dictionaries[key]

@@ -1,0 +1,104 @@
+"""End offsets: where the parts of strings and of lists end, with their nulls.
+
+Row i is the parts from where row i − 1 ends to where it ends itself; the first starts at 0. A null
+row's end has an adjustment added that is greater than any end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancefs.datafile.blocks import Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.v2_0 import registry
+from lancefs.datafile.v2_0.page import ArrayPage, integers
+from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
+from lancefs.storage import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """Where the parts of some rows are.
+
+    Attributes:
+        offsets: n + 1 offsets of the n rows in the parts of `ranges`, joined; they begin at 0.
+        valid: Which rows are not null; None where all are valid.
+        ranges: The parts to read; those without any are left out.
+    """
+
+    offsets: Ints
+    valid: Mask | None
+    ranges: list[RowRange]
+
+    def shifted(self, parts: int) -> Extents:
+        """Return the same rows where `parts` parts stand before those of the page."""
+        ranges = [(start + parts, end + parts) for start, end in self.ranges]
+        return Extents(self.offsets, self.valid, ranges)
+
+
+def read_extents(
+    ends: ArrayEncoding, page: ArrayPage, ranges: Sequence[RowRange], adjustment: int
+) -> Steps[Extents]:
+    """Read where the parts of rows are.
+
+    Args:
+        ends: The end offsets.
+        page: The page that they are in.
+        ranges: Rows of the page, ascending and disjoint.
+        adjustment: What is added to the end of a null row.
+
+    Raises:
+        CorruptFile: The ends do not ascend.
+    """
+    if not ranges:
+        return Extents(np.zeros(1, np.int64), None, [])
+    # A row begins where the one before it ends, so that one is read too, if there is one.
+    wanted = [(max(start - 1, 0), end) for start, end in ranges]
+    stored = integers((yield from registry.read(ends, page, wanted)), "the offsets of a page")
+    if ranges[0][0] == 0:
+        stored = np.concatenate((np.zeros(1, np.int64), stored))
+    adjustment = min(adjustment, int(np.iinfo(np.int64).max))
+    is_null = stored >= adjustment
+    bounds = np.where(is_null, stored - adjustment, stored) if is_null.any() else stored
+    # Each range has one bound more than it has rows; the first of them is no end of a row.
+    counts = np.array([end - start + 1 for start, end in ranges], dtype=np.int64)
+    lasts = np.cumsum(counts) - 1
+    firsts = lasts - counts + 1
+    lengths = np.diff(bounds)
+    nulls = is_null[1:]
+    if len(ranges) > 1:
+        rows = np.ones(len(lengths), dtype=np.bool_)
+        rows[firsts[1:] - 1] = False
+        lengths, nulls = lengths[rows], nulls[rows]
+    if len(lengths) and int(lengths.min()) < 0:
+        raise CorruptFile("the offsets of a page do not ascend")
+    parts = zip(bounds[firsts].tolist(), bounds[lasts].tolist(), strict=True)
+    return Extents(
+        offsets_of(lengths),
+        ~nulls if nulls.any() else None,
+        [(start, end) for start, end in parts if start < end],
+    )
+
+
+def join_extents(pieces: Sequence[Extents]) -> Extents:
+    """Join the rows of several pages; parts that follow each other are read as one range."""
+    if len(pieces) == 1:
+        return pieces[0]
+    valid = None
+    if any(piece.valid is not None for piece in pieces):
+        valid = np.concatenate(
+            [
+                np.ones(len(piece.offsets) - 1, np.bool_) if piece.valid is None else piece.valid
+                for piece in pieces
+            ]
+        )
+    lengths = [np.diff(piece.offsets) for piece in pieces]
+    ranges: list[RowRange] = []
+    for start, end in (parts for piece in pieces for parts in piece.ranges):
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]
+        ranges.append((start, end))
+    return Extents(offsets_of(np.concatenate([np.empty(0, np.int64), *lengths])), valid, ranges)

@@ -1,0 +1,445 @@
+"""The compiled kernels give what the NumPy ones give, and refuse what they refuse.
+
+Inputs are drawn so that most are sound and some are damaged in one place. The NumPy kernels, which
+are the definition of right, are in turn held against definitions that are slow and plain.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lancefs
+from lancefs.datafile import kernels
+from lancefs.datafile.kernels import (
+    bitpacking,
+    fsst,
+    library,
+    lookup,
+    runs,
+    segments,
+    streams,
+    strings,
+    utf8,
+)
+from lancefs.errors import CorruptFile
+
+COMPILED = library.LIBRARY is not None
+if COMPILED:
+    from lancefs.datafile.kernels import compiled
+
+needs_library = pytest.mark.skipif(not COMPILED, reason="the compiled kernels are not in use")
+ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
+Arguments = tuple[Any, ...]
+
+
+def outcome(kernel: Callable[..., Any], arguments: Arguments) -> object:
+    """Return what a kernel gives, in a form that can be compared, or that it refuses."""
+    try:
+        result = kernel(*arguments)
+    except CorruptFile as error:
+        return f"refused: {error}"
+    parts = result if isinstance(result, tuple) else (result,)
+    return [(p.dtype.str, p.tobytes()) if isinstance(p, np.ndarray) else p for p in parts]
+
+
+def ints(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(values, np.int64)
+
+
+@st.composite
+def generators(draw: st.DrawFn) -> np.random.Generator:
+    """Draw a source of bulk numbers, whose seed is all that hypothesis has to shrink."""
+    return np.random.default_rng(draw(st.integers(0, 1 << 32)))
+
+
+def odd_place(draw: st.DrawFn, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Move bytes to an address that is not a multiple of anything."""
+    shift = draw(st.integers(0, 7))
+    return np.concatenate((np.zeros(shift, np.uint8), data.view(np.uint8)))[shift:]
+
+
+def damage(draw: st.DrawFn, *arrays: np.ndarray[Any, Any]) -> None:
+    """In some cases change one number of one array."""
+    if draw(st.integers(0, 3)):
+        return
+    array = draw(st.sampled_from(arrays))
+    if len(array):
+        info = np.iinfo(array.dtype)
+        near = st.integers(max(-3, info.min), min(1100, info.max))
+        extreme = st.sampled_from([info.min, info.max, info.max // 2])
+        array[draw(st.integers(0, len(array) - 1))] = draw(near | extreme)
+
+
+# Inputs
+
+
+@st.composite
+def packed_blocks(draw: st.DrawFn) -> Arguments:
+    bits = draw(st.sampled_from([8, 16, 32, 64]))
+    widths = ints(draw(st.lists(st.integers(0, bits), max_size=4)))
+    whole = st.just(1024)
+    counts = ints([draw(whole | st.integers(0, 1024)) for _ in widths])
+    gap = draw(st.integers(0, 9))
+    starts = np.cumsum(widths * 128 + gap) - widths * 128
+    size = int(starts[-1] + widths[-1] * 128) if len(widths) else 0
+    data = draw(generators()).integers(0, 256, size, np.uint8)
+    damage(draw, starts, widths, counts)
+    return odd_place(draw, data), starts, widths, counts, bits
+
+
+@st.composite
+def some_segments(draw: st.DrawFn) -> Arguments:
+    size = draw(st.integers(0, 60))
+    borders = sorted(draw(st.lists(st.integers(0, size), max_size=12)))
+    borders = borders[: len(borders) // 2 * 2]
+    starts, ends = ints(borders[::2]), ints(borders[1::2])
+    damage(draw, starts, ends)
+    return draw(generators()).integers(0, 256, size, np.uint8), starts, ends
+
+
+@st.composite
+def fsst_strings(draw: st.DrawFn) -> Arguments:
+    source = draw(generators())
+    symbols = np.zeros((256, 8), np.uint8)
+    lengths = np.zeros(256, np.uint8)
+    used = draw(st.sampled_from([1, 3, 200, 255]))
+    lengths[:used] = source.integers(1, 9, used)
+    symbols[:used] = source.integers(0, 256, (used, 8))
+    symbols[np.arange(8) >= lengths[:, None]] = 0
+    table = fsst.SymbolTable(symbols, lengths, raw=draw(st.integers(0, 15)) == 0)
+    strings_: list[list[int]] = []
+    rare = draw(st.sampled_from([2, 5, 40, 1000]))
+    for size in draw(st.lists(st.sampled_from([0, 1, 7, 8, 9, 30, 2100]), max_size=8)):
+        codes: list[int] = []
+        for code, choice in zip(
+            source.integers(0, used, size), source.integers(0, rare, size), strict=True
+        ):
+            codes += [255, int(source.integers(0, 256))] if choice == 0 else [int(code)]
+        strings_.append(codes)
+    before = draw(st.integers(0, 3))
+    ends = np.cumsum([before, *(len(codes) for codes in strings_)])
+    offsets = ends.astype(draw(st.sampled_from([np.int32, np.int64])))
+    data = np.array([0] * before + [code for codes in strings_ for code in codes], np.uint8)
+    damage(draw, offsets, data)
+    return table, offsets, data
+
+
+@st.composite
+def string_chunks(draw: st.DrawFn) -> Arguments:
+    width = draw(st.sampled_from([4, 8]))
+    texts = draw(st.lists(st.lists(st.binary(max_size=9), max_size=6), max_size=4))
+    padding = draw(st.integers(0, 5))
+    pieces, starts, ends, at = [], [], [], draw(st.integers(0, 3))
+    pieces.append(bytes(at))
+    for chunk in texts:
+        head = (len(chunk) + 1) * width
+        offsets = np.cumsum([head, *(len(text) for text in chunk)]).astype(f"<u{width}")
+        damage(draw, offsets)
+        pieces.append(offsets.tobytes() + b"".join(chunk) + bytes(padding))
+        starts.append(at)
+        at += len(pieces[-1])
+        ends.append(at)
+    data = np.frombuffer(b"".join(pieces), np.uint8)
+    bounds = ints(starts), ints(ends), ints([len(chunk) for chunk in texts])
+    damage(draw, *bounds)
+    return odd_place(draw, data), *bounds, width
+
+
+@st.composite
+def fixed_lookups(draw: st.DrawFn) -> Arguments:
+    dtype = draw(st.sampled_from(["<u1", "<u2", "<u4", "<u8", "V16", "V5", "V3"]))
+    count = draw(st.integers(1, 200))
+    source = draw(generators())
+    width = np.dtype(dtype).itemsize
+    items = source.integers(0, 256, count * width, np.uint8).view(dtype)
+    kind = draw(st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))
+    indices = source.integers(0, count, draw(st.integers(0, 50))).astype(kind)
+    damage(draw, indices)
+    return items, indices
+
+
+@st.composite
+def string_lookups(draw: st.DrawFn) -> Arguments:
+    items = draw(st.lists(st.binary(max_size=20), min_size=1, max_size=8))
+    before = draw(st.integers(0, 3))
+    offsets = np.cumsum([before, *(len(item) for item in items)])
+    offsets = offsets.astype(draw(st.sampled_from([np.int32, np.int64])))
+    data = np.frombuffer(bytes(before) + b"".join(items), np.uint8)
+    source = draw(generators())
+    count = draw(st.integers(0, 40))
+    kind = draw(st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))
+    indices = source.integers(0, len(items), count).astype(kind)
+    damage(draw, indices, offsets)
+    valid = draw(st.sampled_from([None, source.integers(0, 2, count).astype(np.bool_)]))
+    return offsets, data, indices, valid
+
+
+@st.composite
+def some_runs(draw: st.DrawFn) -> Arguments:
+    source = draw(generators())
+    run_counts = ints(draw(st.lists(st.integers(0, 6), max_size=5)))
+    total = int(run_counts.sum())
+    kind = draw(st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))
+    lengths = source.integers(0, 12, total).astype(kind)
+    per_chunk = np.split(lengths.astype(np.int64), np.cumsum(run_counts)[:-1])
+    reach = [int(chunk.sum()) for chunk in per_chunk][: len(run_counts)]
+    counts = ints([max(0, r - draw(st.sampled_from([0, 0, 1, 5]))) for r in reach])
+    dtype = draw(st.sampled_from(["<u1", "<u2", "<u4", "<u8", "V16"]))
+    values = source.integers(0, 256, total * np.dtype(dtype).itemsize, np.uint8).view(dtype)
+    damage(draw, lengths, run_counts)
+    if draw(st.integers(0, 5)) == 0 and len(counts):
+        counts[draw(st.integers(0, len(counts) - 1))] = draw(st.integers(-2, 90))
+    return values, lengths, run_counts, counts
+
+
+@st.composite
+def split_streams(draw: st.DrawFn) -> Arguments:
+    width = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
+    counts = ints(draw(st.lists(st.integers(0, 40), max_size=4)))
+    padding = draw(st.integers(0, 5))
+    ends = np.cumsum(counts * width + padding)
+    starts = ends - counts * width - padding
+    size = int(ends[-1]) if len(ends) else 0
+    data = draw(generators()).integers(0, 256, size, np.uint8)
+    damage(draw, starts, ends, counts)
+    return odd_place(draw, data), starts, ends, counts, width
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> Arguments:
+    long = st.integers(0, 9000).map(lambda size: "a" * size)
+    parts = [text.encode() for text in draw(st.lists(st.text(max_size=8) | long, max_size=6))]
+    data = np.frombuffer(b"".join(parts), np.uint8).copy()
+    offsets = np.cumsum([0, *(len(part) for part in parts)])
+    offsets = offsets.astype(draw(st.sampled_from([np.int32, np.int64])))
+    if len(data) and draw(st.booleans()):
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    if len(parts) > 1 and draw(st.booleans()):
+        offsets[1] = draw(st.integers(int(offsets[0]), int(offsets[2])))
+    return offsets, data
+
+
+# Both kernels
+
+PAIRS = {
+    "unpack": (bitpacking.unpack, packed_blocks()),
+    "gather": (segments.gather, some_segments()),
+    "decode_fsst": (fsst.decode, fsst_strings()),
+    "join_chunks": (strings.join_chunks, string_chunks()),
+    "take": (lookup.take, fixed_lookups()),
+    "take_strings": (lookup.take_strings, string_lookups()),
+    "expand": (runs.expand, some_runs()),
+    "join_streams": (streams.join_streams, split_streams()),
+    "is_utf8": (utf8.is_utf8, texts()),
+}
+
+
+@needs_library
+@pytest.mark.parametrize("name", PAIRS)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_both_kernels_agree(name: str, data: st.DataObject) -> None:
+    reference, inputs = PAIRS[name]
+    arguments = data.draw(inputs)
+    assert outcome(getattr(compiled, name), arguments) == outcome(reference, arguments)
+
+
+# The NumPy kernels, against plain definitions
+
+
+def packed(values: list[int], bits: int, width: int) -> np.ndarray[Any, Any]:
+    """Pack 1024 values, bit by bit, as the format describes it."""
+    lanes = 1024 // bits
+    stored = np.zeros((width, lanes), f"<u{bits // 8}")
+    for row in range(bits):
+        for lane in range(lanes):
+            value = values[ORDER[row // 8] * 16 + row % 8 * 128 + lane]
+            for bit in range(width):
+                word, shift = divmod(row * width + bit, bits)
+                if value >> bit & 1:
+                    stored[word, lane] |= stored.dtype.type(1 << shift)
+    return stored.reshape(-1).view(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("bits", "width"), [(8, 3), (8, 8), (16, 1), (16, 11), (32, 12), (32, 31), (64, 18), (64, 64)]
+)
+def test_packed_values_come_out_again(bits: int, width: int) -> None:
+    source = np.random.default_rng(bits + width)
+    values = [int(v) >> (64 - width) for v in source.integers(0, 1 << 64, 1024, np.uint64)]
+    found = kernels.unpack(
+        packed(values, bits, width), ints([0]), ints([width]), ints([1000]), bits
+    )
+    assert found.tolist() == values[:1000]
+    assert found.dtype == np.dtype(f"<u{bits // 8}")
+
+
+def test_values_of_no_bits_are_zeros() -> None:
+    data = np.zeros(0, np.uint8)
+    assert not kernels.unpack(data, ints([0, 0]), ints([0, 0]), ints([1024, 5]), 32).any()
+
+
+@settings(max_examples=60)
+@given(fsst_strings())
+def test_fsst_codes_are_spelled_out_one_by_one(arguments: Arguments) -> None:
+    table, offsets, data = arguments
+    expected: list[bytes] | None = []
+    for start, end in pairwise(offsets.tolist()):
+        codes = iter(data[start:end].tolist())
+        text = b""
+        for code in codes:
+            literal = next(codes, None) if code == 255 else None
+            length = int(table.lengths[code])
+            if expected is None or (code == 255 and literal is None) or (code < 255 and not length):
+                expected = None  # damaged
+                break
+            text += (
+                bytes([literal]) if literal is not None else table.symbols[code, :length].tobytes()
+            )
+        if expected is not None:
+            expected.append(data[start:end].tobytes() if table.raw else text)
+    try:
+        ends, spelled = kernels.decode_fsst(table, offsets, data)
+    except CorruptFile:
+        return  # what may be refused is the matter of the tests above
+    found = [spelled[start:end].tobytes() for start, end in pairwise(ends.tolist())]
+    assert table.raw or expected is not None
+    assert expected is None or found == expected
+
+
+def test_a_run_that_reaches_beyond_its_chunk_is_cut() -> None:
+    values = np.array([7, 8, 9], np.uint32)
+    found = kernels.expand(values, np.array([2, 9, 1], np.uint8), ints([2, 1]), ints([4, 1]))
+    assert found.tolist() == [7, 7, 8, 8, 9]
+
+
+def test_runs_that_do_not_fill_their_chunk_are_refused() -> None:
+    with pytest.raises(CorruptFile, match="runs of chunk 0 give 3 of 4 values"):
+        kernels.expand(np.array([7], np.uint8), np.array([3], np.uint8), ints([1]), ints([4]))
+
+
+def test_an_index_beyond_the_dictionary_is_refused() -> None:
+    with pytest.raises(CorruptFile, match="index 2 into a dictionary of 2 items"):
+        kernels.take(np.array([1, 2], np.uint64), np.array([0, 2], np.uint8))
+
+
+def test_a_null_has_no_text_whatever_its_index_is() -> None:
+    items = np.frombuffer(b"onetwo", np.uint8)
+    offsets, valid = np.array([0, 3, 6], np.int32), np.array([True, False, True])
+    found = kernels.take_strings(offsets, items, np.array([1, 0, 0], np.uint32), valid)
+    assert found[0].tolist() == [0, 3, 3, 6]
+    assert found[1].tobytes() == b"twoone"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain",
+        "größe",
+        "漢字",
+        "🙂",
+        "\x00",
+        "\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff",
+    ],
+)
+def test_text_is_utf8(text: str) -> None:
+    data = np.frombuffer(text.encode(), np.uint8)
+    assert kernels.is_utf8(np.array([0, len(data)], np.int32), data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80",
+        b"\xc0\x80",
+        b"\xc1\xbf",
+        b"\xe0\x9f\xbf",
+        b"\xed\xa0\x80",
+        b"\xf0\x8f\xbf\xbf",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+        b"\xff",
+        b"a\xc3",
+        b"\xe2\x82",
+        b"\xf0\x9f\x99",
+        b"\xc3a",
+    ],
+)
+def test_other_bytes_are_not_utf8(data: bytes) -> None:
+    array = np.frombuffer(data, np.uint8)
+    assert not kernels.is_utf8(np.array([0, len(data)], np.int32), array)
+
+
+def test_a_character_that_two_strings_share_is_not_utf8() -> None:
+    assert not kernels.is_utf8(np.array([0, 1, 2], np.int32), np.frombuffer("ö".encode(), np.uint8))
+
+
+# Which kernels are in use
+
+
+def program(**environment: str) -> subprocess.CompletedProcess[str]:
+    code = "import lancefs; print(lancefs.kernels_in_use().name)"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment},
+        cwd=Path(lancefs.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_numpy_kernels_can_be_asked_for() -> None:
+    done = program(LANCEFS_KERNELS="numpy")
+    assert done.stdout.strip() == "numpy"
+    assert not done.stderr
+
+
+def test_a_library_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+    done = program(LANCEFS_KERNELS=str(tmp_path / "none.so"))
+    assert done.returncode
+    assert "ImportError" in done.stderr
+    assert "LANCEFS_KERNELS" in done.stderr
+
+
+@needs_library
+def test_the_report_names_the_library() -> None:
+    report = lancefs.kernels_in_use()
+    assert report.name == "compiled"
+    assert Path(report.reason).exists()
+
+
+def test_without_a_library_numpy_decodes_and_a_note_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("LANCEFS_KERNELS", raising=False)
+    monkeypatch.setattr(library, "_built", lambda: None)
+    with caplog.at_level(logging.WARNING, "lancefs"):
+        found, report = library._load()
+    assert found is None
+    assert report.name == "numpy"
+    assert "C compiler" in report.reason
+    assert "LANCEFS_KERNELS=numpy" in caplog.text
+
+
+@needs_library
+def test_a_library_of_another_release_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("LANCEFS_KERNELS", raising=False)
+    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
+    with caplog.at_level(logging.WARNING, "lancefs"):
+        assert library._load()[0] is None
+    assert "another release" in caplog.text

@@ -1,0 +1,54 @@
+"""Types that few tables have, at the edges of what formats can store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+
+import lancefs
+from lancefs.errors import UnsupportedFeature
+
+NEW = ("2.1", "2.2", "2.3")
+
+
+def written(table: pa.Table, path: Path, version: str) -> lancefs.LanceDataset:
+    lance.write_dataset(table, path, data_storage_version=version)
+    return lancefs.open(path)
+
+
+@pytest.mark.parametrize("values", [[b"", b"", b""], [b"", None, b""], [None, None, None]])
+def test_binary_values_of_the_size_0_are_only_there_or_not(
+    values: list[bytes | None], tmp_path: Path
+) -> None:
+    table = pa.table({"x": pa.array(values, pa.binary(0))})
+    for version in ("2.0", *NEW):
+        dataset = written(table, tmp_path / version, version)
+        assert_same_table(dataset.to_table(), table)
+        assert_same_table(dataset.take([2, 1]), table.take([2, 1]))
+
+
+def test_structs_without_members_are_never_null(tmp_path: Path) -> None:
+    """So does pylance read them, whatever was written."""
+    table = pa.table({"x": pa.array([{}, None, {}], pa.struct([]))})
+    dataset = written(table, tmp_path / "t", "2.3")
+    assert dataset.to_table()["x"].to_pylist() == [{}, {}, {}]
+    assert_same_table(dataset.to_table(), lance.dataset(tmp_path / "t").to_table())
+    for version in NEW:
+        table = pa.table({"x": pa.array([{}, {}, {}], pa.struct([]))})
+        assert_same_table(written(table, tmp_path / version, version).take([1]), table.take([1]))
+
+
+@pytest.mark.parametrize("version", NEW)
+def test_booleans_that_packed_structs_lost_are_refused_by_name(
+    version: str, tmp_path: Path
+) -> None:
+    members = [pa.array([True, False]), pa.array([1, 2])]
+    rows = pa.StructArray.from_arrays(members, ["flag", "number"])
+    field = pa.field("x", rows.type, metadata={"lance-encoding:packed": "true"})
+    dataset = written(pa.table([rows], schema=pa.schema([field])), tmp_path / "t", version)
+    with pytest.raises(UnsupportedFeature, match=r"column 0 \(x\).*booleans"):
+        dataset.to_table()
