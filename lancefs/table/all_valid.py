@@ -1,0 +1,43 @@
+"""Whether rows of a fragment are known to have no nulls, found out without reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.fields import Field
+from lancefs.datafile.validity import known_without_nulls
+from lancefs.storage import run
+from lancefs.table.fragment_reader import FragmentReader
+
+
+def all_valid(
+    reader: FragmentReader, fields: Sequence[Field], ranges: Sequence[RowRange]
+) -> list[bool]:
+    """Tell for each field whether all its rows, and what is below them, are known to be valid.
+
+    The metadata of columns is read for it, no values. Where the answer is no, there may still be no
+    nulls.
+
+    Args:
+        reader: Of the fragment.
+        fields: Columns of the table.
+        ranges: Offsets of rows, ascending and disjoint.
+
+    Raises:
+        LanceError: The metadata cannot be read.
+    """
+    found = [False] * len(fields)
+    asked = []
+    for position, field in enumerate(fields):
+        holding = [
+            one for one in reader.fragment.files if field.prune(frozenset(one.columns)) is not None
+        ]
+        if len(holding) != 1 or holding[0].is_legacy or reader.fragment.overlays:
+            continue
+        if field.prune(frozenset(holding[0].columns)) == field:
+            asked.append((position, field, *reader._open(holding[0])))
+    steps = [(file, known_without_nulls(opened, field, ranges)) for _, field, file, opened in asked]
+    for (position, *_), answer in zip(asked, run(steps), strict=True):
+        found[position] = answer
+    return found

@@ -1,0 +1,478 @@
+"""Which rows differ between two versions of a table.
+
+Only what may differ is read. Fragments that are the same in both versions are passed over; of one
+that lost rows, those rows are read; of one with new values in some columns, those columns; of one
+that only one version has, all rows. What is left then is compared:
+
+- Where row ids are stable, by id. A row that both versions have, with other values, was updated;
+  where it only lies elsewhere, the versions of rows mostly tell so without a look at the values.
+- Otherwise by value. A row that stands on both sides was moved, by a compaction for instance, and
+  did not change; an updated row is one deleted and one inserted.
+
+Rows are compared in the columns that both versions have. That a column came or went changes no row.
+
+Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.blocks import Mask
+from lancefs.datafile.extensions import present
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.errors import CorruptFile
+from lancefs.storage import Store
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.commits import CommitFile, read_commits
+from lancefs.table.correspondence import Correspondence, correspond
+from lancefs.table.fragment_reader import FragmentReader, as_ranges
+from lancefs.table.fragments import Fragment
+from lancefs.table.manifest import Manifest
+from lancefs.table.roaring import Offsets
+from lancefs.table.row_ids import Ids
+from lancefs.table.row_metadata import CREATED_AT, LAST_UPDATED_AT, ROW_ID, RowMetadata
+from lancefs.table.row_values import encode_rows, unmatched
+from lancefs.table.timeline import Timeline, is_same, signature
+from lancefs.table.versions import list_versions
+
+INSERT = "insert"
+DELETE = "delete"
+BEFORE = "update_preimage"
+AFTER = "update_postimage"
+
+# Columns that are added to those of the newer version.
+CHANGE_TYPE = pa.field("_change_type", pa.string(), nullable=False)
+COMMIT_VERSION = pa.field("_commit_version", pa.int64(), nullable=False)
+COMMIT_TIMESTAMP = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False)
+_ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+# Rows of which the values are read at once.
+_STEP = 64 * 1024
+# To read so many rows in one piece takes about as long as to start on another piece.
+_GAP = 128
+_NONE: Offsets = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version, open.
+
+    Attributes:
+        manifest: Of the version.
+        readers: Of its fragments, in scan order.
+        metadata: Of its rows.
+    """
+
+    manifest: Manifest
+    readers: Sequence[FragmentReader]
+    metadata: RowMetadata
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of one version.
+
+    Attributes:
+        fragments: For each its fragment, by its position in the version.
+        offsets: For each its offset there.
+        commits: For each the version that brought it, or took it away; 0 where that is not known.
+    """
+
+    fragments: Offsets
+    offsets: Offsets
+    commits: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def take(self, which: Offsets | Mask) -> _Rows:
+        return _Rows(self.fragments[which], self.offsets[which], self.commits[which])
+
+    def order(self) -> Offsets:
+        """Return what puts the rows into scan order."""
+        return np.lexsort((self.offsets, self.fragments))
+
+    def groups(self) -> Iterator[tuple[int, slice]]:
+        """Yield each run of rows of one fragment."""
+        edges = np.flatnonzero(np.diff(self.fragments)) + 1
+        for start, end in pairwise([0, *edges.tolist(), len(self)] if len(self) else []):
+            yield int(self.fragments[start]), slice(start, end)
+
+
+def changes_schema(fields: Sequence[Field]) -> pa.Schema:
+    """Return the schema of the changes up to a version.
+
+    Args:
+        fields: The columns of the version.
+    """
+    shown = [one.to_arrow().with_nullable(True) for one in fields]
+    return pa.schema([*shown, *_ADDED])
+
+
+def commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
+    """Read the commits from one version to another, as far as they are there.
+
+    Where one of them restored a version from before the first, those from there on are read too.
+
+    Args:
+        store: The directory of the table, or of the branch.
+        since: The first version, which is itself left out.
+        until: The last one.
+    """
+    versions = list_versions(store)
+    commits: list[CommitFile] = []
+    first, start = until + 1, since + 1
+    while start < first:
+        earlier = [one for one in versions if start <= one.version < first]
+        commits = [*read_commits(store, earlier), *commits]
+        done = [one.transaction for one in commits if one.transaction is not None]
+        restored = [one.details.get("version", 0) for one in done if one.operation == "Restore"]
+        first, start = start, min([start, *restored])
+    return commits
+
+
+def read_changes(
+    since: Snapshot,
+    until: Snapshot,
+    commits: Sequence[CommitFile],
+    files: Callable[[Manifest], TableFiles],
+) -> pa.Table:
+    """Compare two versions.
+
+    Args:
+        since: The older one.
+        until: The newer one.
+        commits: What `commits_between` reads.
+        files: Finds the files of a version.
+
+    Returns:
+        A row a change, in the order of the commits, with the columns of the newer version and
+        `_rowid`, `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`),
+        `_commit_version` and `_commit_timestamp`. What a row did not have in its version is null.
+
+    Raises:
+        MissingFile: A file of one of the versions is gone.
+        CorruptFile: A file is damaged.
+        UnsupportedFeature: A file or a type is not read, or rows with it are not compared.
+    """
+    return _Comparison(since, until, commits, files).run()
+
+
+class _Comparison:
+    """Two versions, and what was found of them so far."""
+
+    def __init__(
+        self,
+        since: Snapshot,
+        until: Snapshot,
+        commits: Sequence[CommitFile],
+        files: Callable[[Manifest], TableFiles],
+    ) -> None:
+        self.since, self.until = since, until
+        self.columns: Correspondence = correspond(since.manifest, until.manifest, commits)
+        between = [
+            one.manifest
+            for one in commits
+            if one.manifest is not None and one.file.version > since.manifest.version
+        ]
+        self.timeline = Timeline(until.manifest, between, files)
+        self.is_stable = since.metadata.is_stable and until.metadata.is_stable
+        self._old: list[_Rows] = []
+        self._new: list[_Rows] = []
+        self._updates: list[tuple[_Rows, _Rows]] = []
+
+    def run(self) -> pa.Table:
+        self._collect()
+        old, new = _in_order(self._old), _in_order(self._new)
+        deleted, inserted = self._by_id(old, new) if self.is_stable else self._by_value(old, new)
+        self._date(deleted, self.since, is_there=False)
+        self._date(inserted, self.until, is_there=True)
+        before = _concatenated([one for one, _ in self._updates])
+        after = _concatenated([one for _, one in self._updates])
+        self._date_updates(after)
+        before.commits = after.commits
+        tables = [
+            self._images(deleted, self.since, DELETE),
+            self._images(before, self.since, BEFORE),
+            self._images(after, self.until, AFTER),
+            self._images(inserted, self.until, INSERT),
+        ]
+        groups = np.repeat([0, 1, 1, 2], [len(deleted), len(before), len(after), len(inserted)])
+        places = np.concatenate([np.arange(len(table)) for table in tables])
+        table = pa.concat_tables(tables)
+        order = np.lexsort((places, groups, table["_commit_version"].to_numpy()))
+        return table.take(pa.array(order))
+
+    # Which rows may have changed
+
+    def _collect(self) -> None:
+        old = {one.id: position for position, one in enumerate(self.since.manifest.fragments)}
+        for position, fragment in enumerate(self.until.manifest.fragments):
+            before = old.get(fragment.id)
+            if before is None or not is_same(self.since.manifest.fragments[before], fragment):
+                self._new.append(_live(self.until, position))
+                continue
+            del old[fragment.id]
+            if self.since.manifest.fragments[before] != fragment:
+                self._collect_from(before, position)
+        for position in sorted(old.values()):
+            self._old.append(_live(self.since, position))
+
+    def _collect_from(self, before: int, position: int) -> None:
+        """Find what may have changed in a fragment that both versions have."""
+        old, new = self.since.readers[before], self.until.readers[position]
+        self._old.append(_rows(before, np.setdiff1d(new.deleted, old.deleted)))
+        self._new.append(_rows(position, np.setdiff1d(old.deleted, new.deleted)))
+        changed = [
+            (of_old, of_new)
+            for of_old, of_new in self.columns.compared
+            if not _has_same_values(old.fragment, of_old, new.fragment, of_new)
+        ]
+        if changed:
+            self._collect_updates(before, position, changed)
+
+    def _collect_updates(
+        self, before: int, position: int, changed: Sequence[tuple[Field, Field]]
+    ) -> None:
+        """Compare the rows of a fragment in the columns of which the values may be others."""
+        old, new = self.since.readers[before], self.until.readers[position]
+        live = np.delete(np.arange(new.physical_rows), np.union1d(old.deleted, new.deleted))
+        ids = [one.id for _, below in changed for one in below.walk()]
+        commit = self.timeline.since_when_alike(new.fragment, ids)
+        for start in range(0, len(live), _STEP):
+            offsets = live[start : start + _STEP]
+            rows = _rows(before, offsets, commit), _rows(position, offsets, commit)
+            of_old = _encoded(self.since, [one for one, _ in changed], rows[0])
+            of_new = _encoded(self.until, [one for _, one in changed], rows[1])
+            differ = _differ(of_old, of_new)
+            if self.is_stable:
+                self._updates.append((rows[0].take(differ), rows[1].take(differ)))
+            else:
+                self._old.append(rows[0].take(differ))
+                self._new.append(rows[1].take(differ))
+
+    # Which of them did
+
+    def _by_value(self, old: _Rows, new: _Rows) -> tuple[_Rows, _Rows]:
+        """Leave out the rows that stand on both sides."""
+        compared = self.columns.compared
+        if not (len(old) and len(new) and compared and self.columns.is_comparable):
+            return old, new
+        of_old = _encoded(self.since, [one for one, _ in compared], old)
+        of_new = _encoded(self.until, [one for _, one in compared], new)
+        gone, come = unmatched(of_old, of_new)
+        return old.take(gone), new.take(come)
+
+    def _by_id(self, old: _Rows, new: _Rows) -> tuple[_Rows, _Rows]:
+        """Take the rows that both versions have as updated, where their values differ."""
+        ids_old, ids_new = _unique_ids(self.since, old), _unique_ids(self.until, new)
+        _, in_old, in_new = np.intersect1d(ids_old, ids_new, return_indices=True)
+        order = np.argsort(in_new)
+        in_old, in_new = in_old[order], in_new[order]
+        if len(in_new):
+            self._compare_moved(old.take(in_old), new.take(in_new))
+        gone, come = np.ones(len(old), np.bool_), np.ones(len(new), np.bool_)
+        gone[in_old] = False
+        come[in_new] = False
+        return old.take(gone), self._created(new.take(come))
+
+    def _compare_moved(self, old: _Rows, new: _Rows) -> None:
+        """Compare rows of the same ids, the newer ones in scan order."""
+        was = _versions(self.since, old)
+        now = _versions(self.until, new)
+        told = (was > 0) & (was == now)  # by the version that they last changed in
+        old, new, now = old.take(~told), new.take(~told), now[~told]
+        compared = self.columns.compared
+        if not len(new) or not compared:
+            return
+        of_old = _encoded(self.since, [one for one, _ in compared], old)
+        of_new = _encoded(self.until, [one for _, one in compared], new)
+        differ = _differ(of_old, of_new)
+        after = new.take(differ)
+        after.commits = self._known_commits(now[differ])
+        self._updates.append((old.take(differ), after))
+
+    def _created(self, rows: _Rows) -> _Rows:
+        """Note the versions that inserted rows say they are of."""
+        rows.commits = self._known_commits(_versions(self.until, rows, CREATED_AT))
+        return rows
+
+    def _known_commits(self, versions: Offsets) -> Offsets:
+        """Leave those of the versions that lie between the two, and can be told of."""
+        is_known = np.isin(versions, list(self.timeline.timestamps))
+        return np.where(is_known, versions, 0)
+
+    # What to say of them
+
+    def _date(self, rows: _Rows, snapshot: Snapshot, is_there: bool) -> None:
+        """Find the version that brought or took away each row, where that is not known yet."""
+        unknown = np.flatnonzero(rows.commits == 0)
+        left = rows.take(unknown)
+        if self.is_stable and len(left):
+            rows.commits[unknown] = self.timeline.since_when_ids(_ids(snapshot, left), is_there)
+            return
+        for position, part in left.groups():
+            fragment = snapshot.manifest.fragments[position]
+            versions = self.timeline.since_when(fragment, left.offsets[part], is_there)
+            rows.commits[unknown[part]] = versions
+
+    def _date_updates(self, rows: _Rows) -> None:
+        """Find the version that last wrote each updated row, where that is not known yet."""
+        for position, part in rows.groups():
+            fragment = self.until.manifest.fragments[position]
+            unknown = np.flatnonzero(rows.commits[part] == 0) + part.start
+            versions = self.timeline.since_when(fragment, rows.offsets[unknown], is_there=True)
+            rows.commits[unknown] = versions
+
+    def _images(self, rows: _Rows, snapshot: Snapshot, change: str) -> pa.Table:
+        """Read the rows as a version has them."""
+        is_old = snapshot is self.since
+        wanted = [pair.old if is_old else pair.field for pair in self.columns.pairs]
+        read = iter(_read(snapshot, [one for one in wanted if one is not None], rows))
+        schema = changes_schema(self.until.manifest.fields)
+        stamps = [self.timeline.timestamps[version] for version in rows.commits.tolist()]
+        columns = [
+            pa.nulls(len(rows), shown.type) if one is None else next(read).cast(shown.type)
+            for one, shown in zip(wanted, schema, strict=False)
+        ]
+        columns += [
+            pa.array(_ids(snapshot, rows)),
+            pa.repeat(change, len(rows)),
+            pa.array(rows.commits),
+            pa.array(stamps, COMMIT_TIMESTAMP.type),
+        ]
+        return pa.table(columns, schema=schema)
+
+
+def _concatenated(parts: Sequence[_Rows]) -> _Rows:
+    return _Rows(
+        np.concatenate([_NONE, *(part.fragments for part in parts)]),
+        np.concatenate([_NONE, *(part.offsets for part in parts)]),
+        np.concatenate([_NONE, *(part.commits for part in parts)]),
+    )
+
+
+def _in_order(parts: Sequence[_Rows]) -> _Rows:
+    rows = _concatenated(parts)
+    return rows.take(rows.order())
+
+
+def _rows(position: int, offsets: Offsets, commit: int = 0) -> _Rows:
+    """Rows of one fragment."""
+    return _Rows(np.full(len(offsets), position), offsets, np.full(len(offsets), commit))
+
+
+def _live(snapshot: Snapshot, position: int) -> _Rows:
+    """All rows of a fragment that a reader sees."""
+    reader = snapshot.readers[position]
+    return _rows(position, np.delete(np.arange(reader.physical_rows), reader.deleted))
+
+
+def _differ(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> Mask:
+    differ: Mask = pc.not_equal(old, new).to_numpy(zero_copy_only=False)
+    return differ
+
+
+def _has_same_values(old: Fragment, of_old: Field, new: Fragment, of_new: Field) -> bool:
+    """Whether a field's values are those of the same column of the same files."""
+    return signature(old, [one.id for one in of_old.walk()]) == signature(
+        new, [one.id for one in of_new.walk()]
+    )
+
+
+def _ids(snapshot: Snapshot, rows: _Rows) -> Ids:
+    """Return the row ids of rows."""
+    order = rows.order()
+    ordered = rows.take(order)
+    ids = np.empty(len(rows), np.uint64)
+    for position, part in ordered.groups():
+        reader = snapshot.readers[position]
+        ids[order[part]] = snapshot.metadata.at(ROW_ID, reader, ordered.offsets[part])
+    return ids
+
+
+def _unique_ids(snapshot: Snapshot, rows: _Rows) -> Ids:
+    """Return the stable row ids of rows, of which no two may have the same."""
+    ids = _ids(snapshot, rows)
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) < len(ids):
+        raise CorruptFile(
+            f"{snapshot.manifest.path}: two rows have the stable id {values[counts > 1][0]}"
+        )
+    return ids
+
+
+def _versions(snapshot: Snapshot, rows: _Rows, which: Field = LAST_UPDATED_AT) -> Offsets:
+    """Return the versions that rows are of; 0 where that is not recorded."""
+    versions = np.zeros(len(rows), np.int64)
+    for position, part in rows.groups():
+        sequence = snapshot.metadata.versions(which, snapshot.readers[position])
+        if sequence is not None:
+            versions[part] = sequence.at(rows.offsets[part]).astype(np.int64)
+    return versions
+
+
+def _read(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> list[pa.ChunkedArray]:
+    """Read columns of rows, as readers see them."""
+    order = rows.order()
+    parts: list[list[pa.Array]] = [[] for _ in fields]
+    for reader, offsets in _steps(snapshot, rows.take(order)):
+        for part, array, one in zip(parts, _values(reader, fields, offsets), fields, strict=True):
+            part.append(present(array, one))
+    back = pa.array(np.argsort(order))
+    return [
+        pa.chunked_array(part, one.to_arrow().type).take(back)
+        for part, one in zip(parts, fields, strict=True)
+    ]
+
+
+def _encoded(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> pa.LargeBinaryArray:
+    """Return the values of some columns of rows as bytes that can be compared."""
+    order = rows.order()
+    parts = [
+        encode_rows(_values(reader, fields, offsets, "bytes"), len(offsets))
+        for reader, offsets in _steps(snapshot, rows.take(order))
+    ]
+    encoded = pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
+    return encoded.take(pa.array(np.argsort(order)))
+
+
+def _steps(snapshot: Snapshot, rows: _Rows) -> Iterator[tuple[FragmentReader, Offsets]]:
+    """Cut rows, in order, into pieces of one fragment each that are small enough to be read."""
+    for position, part in rows.groups():
+        offsets = rows.offsets[part]
+        if _are_scattered(offsets) and len(offsets) <= _STEP:
+            yield snapshot.readers[position], offsets
+            continue
+        edges = np.flatnonzero(np.diff(offsets // _STEP)) + 1
+        for start, end in pairwise([0, *edges.tolist(), len(offsets)]):
+            yield snapshot.readers[position], offsets[start:end]
+
+
+def _values(
+    reader: FragmentReader, fields: Sequence[Field], offsets: Offsets, blobs: Blobs = "descriptors"
+) -> list[pa.Array]:
+    """Read columns of some rows of a fragment; where they lie close, with those between them."""
+    if not fields:
+        return []
+    if _are_scattered(offsets):
+        return reader.read(fields, as_ranges(offsets), blobs)
+    first, end = int(offsets[0]), int(offsets[-1]) + 1
+    arrays = reader.read(fields, [(first, end)], blobs)
+    if end - first == len(offsets):
+        return arrays
+    picked = pa.array(offsets - first)
+    return [array.take(picked) for array in arrays]
+
+
+def _are_scattered(offsets: Offsets) -> bool:
+    """Whether rows lie so far from each other that those between them are better left out."""
+    runs = int(np.count_nonzero(np.diff(offsets) != 1)) + 1
+    return runs * _GAP < int(offsets[-1] - offsets[0])

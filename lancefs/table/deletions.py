@@ -1,0 +1,103 @@
+"""Deletion files: the offsets of a fragment's rows that are deleted.
+
+A few of them are one column of an Arrow IPC file (`.arrow`), many are a Roaring bitmap (`.bin`).
+Offsets count the rows of the data files, deleted ones included.
+
+Format page: table format, section "Deletion Files" (`docs/src/format/table/index.md`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.errors import CorruptFile, locating
+from lancefs.storage import Bytes
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.fragments import DeletionKind, Fragment
+from lancefs.table.roaring import Offsets, read_roaring
+
+# Fragments of writers that did not record their rows (before 0.8) are never as large as this.
+MOST_ROWS = 2**27
+# What an Arrow file needs beside its values: schema, batch metadata, footer.
+_ARROW_OVERHEAD = 64 * 1024
+_ARROW_MAGIC = b"ARROW1"
+_ZSTD_MAGIC = 0xFD2FB528
+
+
+def read_deletions(
+    files: TableFiles, fragment: Fragment, physical_rows: int | None = None
+) -> Offsets:
+    """Return the offsets of a fragment's deleted rows, sorted, each once.
+
+    Args:
+        files: Finds the deletion file.
+        fragment: The fragment; one without a deletion file has no deleted rows.
+        physical_rows: Its rows, for fragments whose manifest does not record them (by writers
+            before 0.8).
+
+    Raises:
+        MissingFile: The deletion file is gone.
+        CorruptFile: It is damaged, names rows beyond the fragment's end, or not as many as the
+            manifest says.
+    """
+    deletion = fragment.deletion_file
+    if deletion is None:
+        return np.empty(0, dtype=np.int64)
+    file = files.deletion_file(fragment)
+    rows = fragment.physical_rows if fragment.physical_rows is not None else physical_rows
+    limit = MOST_ROWS if rows is None else rows
+    data = file.read_whole()
+    with locating(file.url):
+        if deletion.kind is DeletionKind.BITMAP:
+            offsets = read_roaring(data, limit)
+        else:
+            try:
+                offsets = _read_arrow(data, limit)
+            except OSError as error:  # what pyarrow raises where a buffer does not decompress
+                raise CorruptFile(f"the offsets do not decode: {error}") from error
+        if deletion.num_deleted is not None and len(offsets) != deletion.num_deleted:
+            raise CorruptFile(
+                f"{len(offsets)} rows are deleted, the manifest says {deletion.num_deleted}"
+            )
+    return offsets
+
+
+def _read_arrow(data: Bytes, limit: int) -> Offsets:
+    """Read the one batch of an Arrow IPC file, message by message, to see what it expands to."""
+    if len(data) > _ARROW_OVERHEAD + 8 * limit:
+        raise CorruptFile(f"{len(data)} bytes are too many for offsets of {limit} rows")
+    if data[:6].tobytes() != _ARROW_MAGIC or data[-6:].tobytes() != _ARROW_MAGIC:
+        raise CorruptFile("not an Arrow file, or it was cut short")
+    # Writers pad the magic to 8 or to 64 bytes; the first message starts with a mark of 0xFF.
+    start = len(_ARROW_MAGIC) + int(np.argmax(data[len(_ARROW_MAGIC) :] != 0))
+    messages = list(pa.ipc.MessageReader.open_stream(pa.py_buffer(data[start:])))
+    kinds = [message.type for message in messages]
+    if kinds != ["schema", "record batch"]:
+        raise CorruptFile(f"a schema and one batch were expected, not {', '.join(kinds)}")
+    schema = pa.ipc.read_schema(messages[0])
+    if len(schema) != 1 or not pa.types.is_integer(schema.types[0]):
+        raise CorruptFile(f"one column of offsets was expected, not {schema.types}")
+    _check_expansion(np.frombuffer(messages[1].body, dtype=np.uint8), limit)
+    batch = pa.ipc.read_record_batch(messages[1], schema)
+    batch.validate(full=True)
+    if batch.column(0).null_count:
+        raise CorruptFile("offsets without nulls were expected")
+    offsets = np.unique(batch.column(0).to_numpy(zero_copy_only=False).astype(np.int64))
+    if len(offsets) and (offsets[0] < 0 or offsets[-1] >= limit):
+        beyond = offsets[0] if offsets[0] < 0 else offsets[-1]
+        raise CorruptFile(f"row {beyond} is deleted, the fragment has {limit} rows")
+    return offsets
+
+
+def _check_expansion(body: Bytes, limit: int) -> None:
+    """Refuse compressed buffers that would expand to more than the rows could need.
+
+    A compressed buffer is the length it expands to (i64) and a Zstandard frame; buffers start at
+    multiples of 8.
+    """
+    words = body[: len(body) // 8 * 8].view("<u4").reshape(-1, 2)
+    frames = np.flatnonzero(words[1:, 0] == _ZSTD_MAGIC)
+    expanded = body[: len(words) * 8].view("<u8")[frames]
+    if (expanded > 8 * limit + 64).any():
+        raise CorruptFile(f"{expanded.max()} bytes are announced for offsets of {limit} rows")

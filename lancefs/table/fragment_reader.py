@@ -1,0 +1,228 @@
+"""Rows of a fragment: its fields, out of whichever data files hold them.
+
+A field is found by its id, whatever it was called and wherever it stood when the file was written.
+A field that no file holds is null. The members of a struct may lie in different files.
+
+Format page: table format, sections "Fragments" and "Data Evolution"
+(`docs/src/format/table/index.md`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.arrays import children_of, with_children
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.reader import FieldReader, open_data_file
+from lancefs.errors import CorruptFile, locating
+from lancefs.storage import File, Steps, run
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.blobs import Described, as_bytes, read_blobs
+from lancefs.table.deletions import read_deletions
+from lancefs.table.fragments import DataFile, Fragment
+from lancefs.table.overlays import Patch, apply, patches
+from lancefs.table.roaring import Offsets
+
+# What a data file gave for a field: the field as far as the file holds it, and its values.
+_Piece = tuple[Field, pa.Array]
+
+
+class FragmentReader:
+    """Reads rows of one fragment; opens its files when they are first needed.
+
+    Args:
+        files: Finds the files of the table.
+        fragment: The fragment.
+        fields: The columns of the table.
+    """
+
+    def __init__(self, files: TableFiles, fragment: Fragment, fields: Sequence[Field]) -> None:
+        self.files = files
+        self.fragment = fragment
+        self.fields = tuple(fields)
+        self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
+        self._deleted: Offsets | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows with the deleted ones."""
+        if self.fragment.physical_rows is not None:
+            return self.fragment.physical_rows
+        return self._open(self.fragment.files[0])[1].num_rows if self.fragment.files else 0
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a reader sees."""
+        known = self.fragment.num_rows
+        return self.physical_rows - len(self.deleted) if known is None else known
+
+    @property
+    def deleted(self) -> Offsets:
+        """The offsets of the deleted rows, ascending."""
+        if self._deleted is None:
+            recorded = self.fragment.physical_rows
+            rows = None if recorded is not None else self.physical_rows
+            self._deleted = read_deletions(self.files, self.fragment, rows)
+        return self._deleted
+
+    def offsets(self, rows: Offsets) -> Offsets:
+        """Translate positions among the rows that a reader sees into offsets in the data files.
+
+        Args:
+            rows: Positions, each below `num_rows`.
+        """
+        deleted = self.deleted
+        before = deleted - np.arange(len(deleted))  # visible rows before each deleted one
+        return rows + np.searchsorted(before, rows, side="right")
+
+    def read(
+        self,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+        blobs: Blobs = "descriptors",
+    ) -> list[pa.Array]:
+        """Read rows of several fields, deleted rows included.
+
+        Args:
+            fields: Columns of the table, or parts of them; values come as their storage types.
+            ranges: Offsets of rows, ascending and disjoint.
+            blobs: Whether blobs come as descriptors, or as their bytes.
+
+        Raises:
+            MissingFile: A data file is gone.
+            CorruptFile: A data file is damaged, or does not hold what the manifest says.
+            UnsupportedFeature: A data file uses something that this release does not read.
+        """
+        parts = [
+            (position, data_file, pruned)
+            for position, field in enumerate(fields)
+            for data_file in self.fragment.files
+            if (pruned := field.prune(_ids(data_file))) is not None
+        ]
+        read = self._read([(data_file, held, ranges) for _, data_file, held in parts], blobs)
+        pieces: list[list[_Piece]] = [[] for _ in fields]
+        for (position, _, _), piece in zip(parts, read, strict=True):
+            pieces[position].append(piece)
+        rows = sum(end - start for start, end in ranges)
+        shown = list(fields) if blobs == "descriptors" else [as_bytes(field) for field in fields]
+        arrays = [
+            self._checked(merge(field, found, rows), rows, field)
+            for field, found in zip(shown, pieces, strict=True)
+        ]
+        if not self.fragment.overlays:
+            return arrays
+        found = [
+            list(patches(self.fragment.overlays, f, ranges, self.physical_rows)) for f in fields
+        ]
+        return self._overlaid(shown, arrays, found, blobs)
+
+    def _overlaid(
+        self,
+        fields: Sequence[Field],
+        arrays: list[pa.Array],
+        found: Sequence[Sequence[Patch]],
+        blobs: Blobs,
+    ) -> list[pa.Array]:
+        """Put the values of overlay files into arrays that were read."""
+        wanted = [
+            (patch.overlay.file, patch.field, as_ranges(patch.items))
+            for patches_ in found
+            for patch in patches_
+        ]
+        read = iter(self._read(wanted, blobs))
+        for position, patches_ in enumerate(found):
+            for patch in patches_:
+                held, values = next(read)
+                patch = replace(patch, field=held)
+                arrays[position] = apply(fields[position], arrays[position], patch, values)
+        return arrays
+
+    def _read(
+        self, wanted: Sequence[tuple[DataFile, Field, Sequence[RowRange]]], blobs: Blobs
+    ) -> list[_Piece]:
+        """Read fields of data files, all in one round of requests; then the bytes of blobs."""
+        arrays = run([self._steps(*part) for part in wanted])
+        pieces = [(held, array) for (_, held, _), array in zip(wanted, arrays, strict=True)]
+        if blobs == "descriptors":
+            return pieces
+        described = [
+            Described(data_file, self._open(data_file)[0], held, array)
+            for (data_file, held, _), array in zip(wanted, arrays, strict=True)
+        ]
+        read = read_blobs(self.files, described)
+        return [(as_bytes(held), array) for (held, _), array in zip(pieces, read, strict=True)]
+
+    def _steps(
+        self, data_file: DataFile, field: Field, ranges: Sequence[RowRange]
+    ) -> tuple[File, Steps[pa.Array]]:
+        file, reader = self._open(data_file)
+        return file, _located(reader.read(field, ranges), file, field)
+
+    def _checked(self, array: pa.Array, rows: int, field: Field) -> pa.Array:
+        if len(array) != rows:
+            raise CorruptFile(
+                f"fragment {self.fragment.id}, {field.name}: {len(array)} rows, expected {rows}"
+            )
+        return array
+
+    def _open(self, data_file: DataFile) -> tuple[File, FieldReader]:
+        with self._lock:
+            if data_file not in self._readers:
+                file = self.files.data_file(data_file)
+                reader = open_data_file(file, data_file.columns, data_file.is_legacy)
+                self._readers[data_file] = file, reader
+            return self._readers[data_file]
+
+
+def as_ranges(rows: Offsets) -> list[RowRange]:
+    """Return ascending rows as ranges, neighbours joined."""
+    if not len(rows):
+        return []
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    starts = rows[np.concatenate((np.zeros(1, np.int64), breaks))]
+    ends = rows[np.concatenate((breaks - 1, np.array([len(rows) - 1])))] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def _ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
+    """The fields that have data in a file."""
+    return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
+
+
+def _located(steps: Steps[pa.Array], file: File, field: Field) -> Steps[pa.Array]:
+    with locating(file.url, field.name):
+        return (yield from steps)
+
+
+def merge(field: Field, pieces: Sequence[_Piece], rows: int) -> pa.Array:
+    """Put a field together from what data files hold of it.
+
+    Args:
+        field: What is wanted.
+        pieces: What each file gave, all of the same rows.
+        rows: How many.
+
+    Returns:
+        An array of the field's storage type; what no file holds is null.
+    """
+    if not pieces:
+        return pa.nulls(rows, field.storage_type)
+    if field.is_leaf or (len(pieces) == 1 and pieces[0][0] == field):
+        return pieces[0][1]  # where two files hold a field, Lance reads the first
+    found = [
+        {child.id: (child, values) for child, values in zip(held.children, below, strict=True)}
+        for held, below in ((held, children_of(array)) for held, array in pieces)
+    ]
+    length = len(next(iter(found[0].values()))[1])  # rows of a struct, items of lists
+    children = [
+        merge(child, [held[child.id] for held in found if child.id in held], length)
+        for child in field.children
+    ]
+    return with_children(pieces[0][1], field.storage_type, children)

@@ -1,0 +1,435 @@
+"""Refs: which version of a table is meant.
+
+One grammar, everywhere a version can be named:
+
+    latest              the newest version of the main branch (the default)
+    7, v7               a version of the main branch
+    prod, tags/12       what a tag points to; `tags/` where the tag reads like something else
+    exp:latest, exp:3   a version of a branch (its name may hold `/`)
+
+and, as an argument of its own, a point in time: the newest version committed at or before it.
+
+Format page: branches and tags (`docs/src/format/table/branch_tag.md`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+from urllib.parse import unquote
+
+from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, RefNotFound, locating
+from lancefs.storage import Bytes, File, Store, read_all
+from lancefs.table.manifest import read_timestamp
+from lancefs.table.versions import VersionFile, describe, list_versions, pick
+
+MAIN = "main"
+LATEST = "latest"
+
+_TAGS = "_refs/tags"
+_BRANCHES = "_refs/branches"
+_VERSION = re.compile(r"v?([0-9]{1,19})")
+_TAG = re.compile(r"[A-Za-z0-9._-]+")
+_BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+_TAG_PREFIX = "tags/"
+_GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One version of one table, as it was asked for.
+
+    Attributes:
+        version: Its number; None for the newest, or what `tag` or `as_of` say.
+        branch: The branch that it is on; None for the main one.
+        tag: The tag that points to it; excludes all others.
+        as_of: The point in time whose newest version is meant; excludes `version`.
+    """
+
+    version: int | None = None
+    branch: str | None = None
+    tag: str | None = None
+    as_of: datetime | None = None
+
+    def __str__(self) -> str:
+        """The ref in the grammar of this module; a point in time is shown after a `?`."""
+        if self.tag is not None:
+            plain = self.tag != LATEST and not _VERSION.fullmatch(self.tag)
+            return self.tag if plain else _TAG_PREFIX + self.tag
+        version = LATEST if self.version is None else str(self.version)
+        text = version if self.branch is None else f"{self.branch}:{version}"
+        return text if self.as_of is None else f"{text}?as_of={self.as_of.isoformat()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for one version.
+
+    Attributes:
+        name: The tag.
+        version: The version that it points to.
+        branch: The branch that this is on; None for the main one.
+        manifest_size: Of the version's manifest, in bytes, where the writer said.
+        created_at: When the tag was made, as written; None where the writer did not say.
+        updated_at: When it was last moved, as written.
+    """
+
+    name: str
+    version: int
+    branch: str | None = None
+    manifest_size: int | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A history of its own, that started from a version of another.
+
+    Attributes:
+        name: The branch.
+        parent_branch: The branch that it started from; None for the main one.
+        parent_version: The version there.
+        created_at: When, in UTC.
+        manifest_size: Of its first manifest, in bytes, where the writer said.
+    """
+
+    name: str
+    parent_branch: str | None
+    parent_version: int
+    created_at: datetime | None
+    manifest_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Where the version that a ref names is found.
+
+    Attributes:
+        store: The directory of the table, or of the branch.
+        file: The manifest of the version.
+        branch: The branch that it is on; None for the main one.
+        root: The directory of the table.
+    """
+
+    store: Store
+    file: VersionFile
+    branch: str | None
+    root: Store
+
+    @property
+    def manifest(self) -> File:
+        """The manifest file, for `read_manifest`."""
+        return self.store.file(self.file.path, self.file.size)
+
+
+def parse_ref(text: str) -> Ref:
+    """Read a ref.
+
+    Raises:
+        ValueError: It is not one; the message says what would be.
+    """
+    text = text.strip()
+    head, colon, tail = text.rpartition(":")
+    if colon:
+        return _parse_branch(text, head, tail)
+    if text in ("", LATEST):
+        return Ref()
+    version = _VERSION.fullmatch(text)
+    if version:
+        return Ref(version=int(version[1]))
+    tag = text.removeprefix(_TAG_PREFIX)
+    if _is_name(tag, _TAG):
+        return Ref(tag=tag)
+    hint = f"; for a branch say '{text}:latest'" if _BRANCH.fullmatch(text) else ""
+    raise ValueError(f"{text!r} is not a ref: {_GRAMMAR}{hint}")
+
+
+def make_ref(
+    version: int | str | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
+    as_of: date | str | None = None,
+    ref: Ref | str | int | None = None,
+) -> Ref:
+    """Make a ref of the arguments by which functions let users name a version.
+
+    Args:
+        version: A number, on `branch` if that is given.
+        tag: A tag.
+        branch: A branch; its newest version, unless `version` or `as_of` say otherwise.
+        as_of: A point in time (a datetime, or ISO 8601; UTC where it names no zone), or a day's
+            first moment.
+        ref: A ref in the grammar of this module.
+
+    Raises:
+        ValueError: Arguments contradict each other, or one of them cannot be read.
+    """
+    given = {"ref": ref, "version": version, "tag": tag, "branch": branch, "as_of": as_of}
+    named = [name for name, value in given.items() if value is not None]
+    allowed = {"version", "branch"}, {"as_of", "branch"}
+    if len(named) > 1 and not any(set(named) <= pair for pair in allowed):
+        raise ValueError(
+            f"{' and '.join(named)} each name a version; only branch goes with version or as_of"
+        )
+    if ref is not None:
+        return ref if isinstance(ref, Ref) else parse_ref(str(ref))
+    if tag is not None:
+        return Ref(tag=_checked(tag, _TAG, "tag"))
+    return Ref(
+        version=None if version is None else _parse_version(version),
+        branch=None if branch in (None, MAIN) else _checked(str(branch), _BRANCH, "branch"),
+        as_of=None if as_of is None else _parse_time(as_of),
+    )
+
+
+def list_tags(store: Store) -> dict[str, Tag]:
+    """Read all tags of a table, by name.
+
+    Args:
+        store: The directory of the table.
+
+    Raises:
+        CorruptFile: A tag's file does not say what it must.
+        ReadFailed: The store refused or failed.
+    """
+    return {name: _tag(name, data, file) for name, data, file in _read_refs(store, _TAGS)}
+
+
+def list_branches(store: Store) -> dict[str, Branch]:
+    """Read all branches of a table but the main one, by name; raises as `list_tags` does."""
+    return {
+        unquote(name): _branch(unquote(name), data, file)
+        for name, data, file in _read_refs(store, _BRANCHES)
+    }
+
+
+def resolve(store: Store, ref: Ref | None = None) -> Resolved:
+    """Find the version that a ref names.
+
+    One listing, for a tag one read before it, for a point in time a few reads after it.
+
+    Args:
+        store: The directory of the table.
+        ref: The ref; the newest version of the main branch by default.
+
+    Raises:
+        NotALanceTable: The directory is not a table.
+        RefNotFound: There is no such version, tag or branch; the message lists those that are.
+        CorruptFile: What is read on the way is damaged.
+        ReadFailed: The store refused or failed.
+    """
+    ref = ref or Ref()
+    if ref.tag is None:
+        return _resolve(store, ref)
+    tag = _read_tag(store, ref.tag)
+    try:
+        return _resolve(store, Ref(version=tag.version, branch=tag.branch))
+    except RefNotFound as error:
+        raise RefNotFound(f"the tag {tag.name!r} points to what is gone: {error}") from error
+
+
+def _resolve(store: Store, ref: Ref) -> Resolved:
+    branch = None if ref.branch == MAIN else ref.branch
+    where = store
+    if branch is not None:
+        where = Store(store.fs, store.full(f"tree/{_checked(branch, _BRANCH, 'branch')}"))
+    try:
+        versions = list_versions(where)
+    except NotALanceTable:
+        if branch is None:
+            raise
+        raise _no_branch(store, branch) from None
+    if ref.as_of is not None:
+        file = _as_of(where, versions, ref.as_of)
+    elif ref.version is not None:
+        file = pick(where, versions, ref.version)
+    else:
+        file = versions[-1]
+    return Resolved(where, file, branch, store)
+
+
+def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> VersionFile:
+    """The newest version committed at or before a time: later versions are never older."""
+
+    def committed(file: VersionFile) -> datetime:
+        return read_timestamp(store.file(file.path, file.size))
+
+    if committed(versions[-1]) <= as_of:  # by far the most frequent answer
+        return versions[-1]
+    position = bisect_right(versions, as_of, hi=len(versions) - 1, key=committed)
+    if position == 0:
+        raise RefNotFound(
+            f"{store.url()}: there is no version from {as_of.isoformat()} or before; the oldest, "
+            f"{versions[0].version}, is from {committed(versions[0]).isoformat()}; "
+            f"{describe(versions)}"
+        )
+    return versions[position - 1]
+
+
+def _parse_branch(text: str, branch: str, version: str) -> Ref:
+    if not _is_name(branch, _BRANCH):
+        time = "; a point in time goes into as_of" if re.match(r"\d{4}-\d\d-\d\d", text) else ""
+        raise ValueError(f"{text!r} is not a ref: {_GRAMMAR}{time}")
+    return make_ref(branch=branch, version=version)
+
+
+def _parse_version(version: int | str) -> int | None:
+    match = _VERSION.fullmatch(str(version).strip())
+    if match and not isinstance(version, bool):
+        return int(match[1])
+    if version == LATEST:
+        return None
+    raise ValueError(f"{version!r} is not a version: a number was expected, or {LATEST!r}")
+
+
+def _parse_time(time: date | str) -> datetime:
+    if isinstance(time, date) and not isinstance(time, datetime):
+        time = datetime(time.year, time.month, time.day)
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time.strip())
+        except ValueError:
+            raise ValueError(
+                f"{time!r} is not a point in time; one like 2026-01-31T12:00:00Z was expected"
+            ) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _is_name(name: str, grammar: re.Pattern[str]) -> bool:
+    """Whether a name is safe to look for: `..` would leave the directory of its kind."""
+    return grammar.fullmatch(name) is not None and ".." not in name
+
+
+def _checked(name: str, grammar: re.Pattern[str], kind: str) -> str:
+    if not _is_name(name, grammar):
+        raise ValueError(f"{name!r} cannot be the name of a {kind}")
+    return name
+
+
+def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
+    """Read the JSON files of a directory together: (name without `.json`, bytes, file)."""
+    store.fs.invalidate_cache(store.full(directory))
+    entries = [entry for entry in store.entries(directory) if entry[0].endswith(".json")]
+    files = [store.file(f"{directory}/{name}") for name, _ in entries]
+    sizes = [info.get("size") for _, info in entries]
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) == len(files):
+        ranges = [(file, [(0, size)]) for file, size in zip(files, known, strict=True)]
+        data = [parts[0] for parts in read_all(ranges)]
+    else:
+        data = [file.read_whole() for file in files]
+    names = [name.removesuffix(".json") for name, _ in entries]
+    return sorted(zip(names, data, files, strict=True), key=lambda found: found[0])
+
+
+def _read_tag(store: Store, name: str) -> Tag:
+    file = store.file(f"{_TAGS}/{_checked(name, _TAG, 'tag')}.json")
+    try:
+        return _tag(name, file.read_whole(), file)
+    except MissingFile:
+        list_versions(store)  # no table at all is another error
+        raise _no_tag(store, name) from None
+
+
+def _tag(name: str, data: Bytes, file: File) -> Tag:
+    with locating(file.url):
+        said = _read_json(data)
+        branch = _text(said, "branch")
+        if branch is not None and not _is_name(branch, _BRANCH):
+            raise CorruptFile(f"{branch!r} cannot be the name of a branch")
+        return Tag(
+            name=name,
+            version=_count(said, "version"),
+            branch=branch,
+            manifest_size=_optional_count(said, "manifestSize"),
+            created_at=_text(said, "createdAt"),
+            updated_at=_text(said, "updatedAt"),
+        )
+
+
+def _branch(name: str, data: Bytes, file: File) -> Branch:
+    with locating(file.url):
+        said = _read_json(data)
+        created = _optional_count(said, "createAt")
+        return Branch(
+            name=name,
+            parent_branch=_text(said, "parentBranch"),
+            parent_version=_count(said, "parentVersion"),
+            created_at=None if created is None else datetime.fromtimestamp(created, UTC),
+            manifest_size=_optional_count(said, "manifestSize"),
+        )
+
+
+def _read_json(data: Bytes) -> Mapping[str, Any]:
+    try:
+        said = json.loads(data.tobytes())
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(f"not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise CorruptFile("an object was expected")
+    return said
+
+
+def _value(said: Mapping[str, Any], key: str) -> Any:
+    """Look a key up as it is written, or as the format page spells it (`parent_branch`)."""
+    if key in said:
+        return said[key]
+    return said.get(re.sub("[A-Z]", lambda capital: "_" + capital[0].lower(), key))
+
+
+def _optional_count(said: Mapping[str, Any], key: str) -> int | None:
+    value = _value(said, key)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise CorruptFile(f"{key} is {value!r}, a number was expected")
+    return value
+
+
+def _count(said: Mapping[str, Any], key: str) -> int:
+    value = _optional_count(said, key)
+    if value is None:
+        raise CorruptFile(f"{key} is missing")
+    return value
+
+
+def _text(said: Mapping[str, Any], key: str) -> str | None:
+    value = _value(said, key)
+    if value is not None and not isinstance(value, str):
+        raise CorruptFile(f"{key} is {value!r}, a text was expected")
+    return value
+
+
+def _no_tag(store: Store, name: str) -> RefNotFound:
+    tags = [tag.removesuffix(".json") for tag in store.names(_TAGS)]
+    branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
+    hint = f"; for the branch say '{name}:latest'" if name in branches else ""
+    return RefNotFound(
+        f"{store.url()}: there is no tag {name!r}; {_choose(name, tags, 'tags')}{hint}"
+    )
+
+
+def _no_branch(store: Store, name: str) -> RefNotFound | NotALanceTable:
+    try:
+        list_versions(store)
+    except NotALanceTable as error:
+        return error
+    branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
+    return RefNotFound(
+        f"{store.url()}: there is no branch {name!r}; {_choose(name, branches, 'branches')}"
+    )
+
+
+def _choose(name: str, names: Sequence[str], kind: str) -> str:
+    """Say which names there are: all where they are few, else the nearest."""
+    if not names:
+        return f"the table has no {kind}"
+    if len(names) > 10:
+        near = difflib.get_close_matches(name, names, 10, 0.3) or sorted(names)[:10]
+        return f"the table has {len(names)} {kind}, among them {', '.join(near)}"
+    return f"the table has the {kind} {', '.join(sorted(names))}"
