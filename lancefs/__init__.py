@@ -1,0 +1,36 @@
+"""Lance tables as files, as Arrow and as SQL, from plain Python.
+
+>>> import lancefs
+>>> lancefs.open("t.lance", version=7).to_table()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lancefs.datafile.kernels import kernels_in_use
+    from lancefs.dataset import LanceDataset, open
+    from lancefs.filesystem import LanceFileSystem
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["LanceDataset", "LanceFileSystem", "__version__", "kernels_in_use", "open"]
+
+# What needs pyarrow and fsspec is imported when it is first used: `import lancefs` stays cheap.
+_HOMES = {
+    "LanceDataset": "lancefs.dataset",
+    "LanceFileSystem": "lancefs.filesystem",
+    "kernels_in_use": "lancefs.datafile.kernels",
+    "open": "lancefs.dataset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lancefs' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,315 @@
+"""Planning and running a scan: which rows, which columns, in batches.
+
+A scan goes through the fragments in the order of the manifest, in steps of so many rows. In each
+step the columns that the filter reads come first, and the others only for rows that are left. Steps
+are read ahead by a few threads and come out in order; there are never more of them in memory than
+threads, plus the one in the consumer's hands. Rows that a filter names by their ids or addresses
+are looked up, and steps without such rows left out.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs import expressions
+from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.datafile.extensions import present
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.table.fragment_reader import FragmentReader, as_ranges
+from lancefs.table.roaring import Offsets
+from lancefs.table.row_index import RowIndex
+from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, is_row_metadata
+
+BATCH_ROWS = 64 * 1024
+# A batch with the bytes of blobs has fewer: each of them may be megabytes.
+BLOB_BATCH_ROWS = 256
+THREADS = min(4, os.cpu_count() or 1)
+# Where a filter leaves fewer rows than this share, only those are read of the other columns.
+_SPARSE = 1 / 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Some rows of a fragment, by their offsets in the data files."""
+
+    fragment: FragmentReader
+    start: int
+    end: int
+    within: Sequence[RowRange] | None = None  # where the rows lie that may be wanted
+
+    @property
+    def all(self) -> list[RowRange]:
+        """All rows of the step."""
+        return [(self.start, self.end)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What to read.
+
+    Attributes:
+        fragments: Readers of the fragments, in scan order.
+        fields: The columns to return, in order.
+        filter: Rows to return; all where it is None.
+        filter_fields: The columns that the filter reads.
+        batch_rows: At most this many rows a batch.
+        limit: At most this many rows in all; None for no limit.
+        offset: Rows, among those that the filter keeps, to pass over first.
+        index: Knows which rows rows are; without it, there are no columns of row metadata.
+        blobs: Whether blob columns show where their bytes are, or the bytes.
+    """
+
+    fragments: Sequence[FragmentReader]
+    fields: tuple[Field, ...]
+    filter: pc.Expression | None = None
+    filter_fields: tuple[Field, ...] = ()
+    batch_rows: int = BATCH_ROWS
+    limit: int | None = None
+    offset: int = 0
+    index: RowIndex | None = None
+    blobs: Blobs = "descriptors"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        return self._schema(self.fields)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order; batches are not empty.
+
+        Raises:
+            MissingFile: A file of the table is gone.
+            CorruptFile: A file of the table is damaged.
+            UnsupportedFeature: A file uses something that this release does not read.
+        """
+        left = self.limit
+        if left is not None and self.filter is None and self._is_short():
+            yield from self.pick(np.arange(self.offset, self.offset + left))
+            return
+        fragments, first, skip = self._from_offset()
+        steps = self._steps(fragments, first)
+        read = map(self._read, steps) if self._is_short() else _ahead(self, steps)
+        if left == 0:
+            return
+        for batch in read:
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+                continue
+            batch, skip = batch.slice(skip), 0
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            yield batch
+            if left == 0:
+                return
+
+    def pick(self, rows: Offsets) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at given positions, of a scan without filter, offset and limit.
+
+        Args:
+            rows: Positions among the rows of the scan, ascending, each once.
+        """
+        first = start = 0
+        for fragment in self.fragments:
+            if start == len(rows):
+                return
+            end = int(np.searchsorted(rows, first + fragment.num_rows))
+            if start < end:
+                offsets = fragment.offsets(rows[start:end] - first)
+                yield self.at(fragment, offsets)
+            first, start = first + fragment.num_rows, end
+
+    def at(self, fragment: FragmentReader, offsets: Offsets) -> pa.RecordBatch:
+        """Return rows of a fragment, whatever filter, offset and limit say.
+
+        Args:
+            fragment: The fragment.
+            offsets: Of the rows, ascending, each once; they must not be deleted.
+        """
+        arrays = self._columns(fragment, self.fields, as_ranges(offsets))
+        return self._batch(self.fields, arrays, len(offsets))
+
+    def _is_short(self) -> bool:
+        """Whether so few rows are wanted that reading ahead would be wasted."""
+        passed_over = 0 if self.filter is None else self.offset
+        return self.limit is not None and passed_over + self.limit <= self.batch_rows
+
+    def _from_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
+        """Leave out the rows that `offset` passes over; a filter must see them all.
+
+        Returns:
+            The fragments that are left, the offset of the row to begin with in the first of them,
+            and how many rows are still to be passed over.
+        """
+        skip = self.offset
+        if self.filter is not None:
+            return self.fragments, 0, skip
+        for position, fragment in enumerate(self.fragments):
+            if skip < fragment.num_rows:
+                first = fragment.offsets(np.array([skip]))
+                return self.fragments[position:], int(first[0]), 0
+            skip -= fragment.num_rows
+        return (), 0, 0
+
+    def _steps(self, fragments: Iterable[FragmentReader], first: int) -> Iterator[_Step]:
+        """Yield steps, from an offset in the first of the fragments on."""
+        candidates = self._candidates()
+        for fragment in fragments:
+            within = None if candidates is None else candidates.get(fragment.fragment.id, [])
+            total = 0 if within == [] else fragment.physical_rows
+            for start in range(first, total, self.batch_rows):
+                step = _Step(fragment, start, min(start + self.batch_rows, total), within)
+                if within is None or _touches(step, within):
+                    yield step
+            first = 0
+
+    def _candidates(self) -> Mapping[int, Sequence[RowRange]] | None:
+        """Return where rows lie that the filter may keep, by fragment id; None: anywhere."""
+        if self.filter is None or self.index is None:
+            return None
+        read = {field.id for field in self.filter_fields}
+        for field, find in (
+            (ROW_ID, self.index.ranges_of_ids),
+            (ROW_ADDRESS, self.index.ranges_of_addresses),
+        ):
+            if field.id in read:
+                values = expressions.values_of(self.filter, field.name)
+                if values is not None:
+                    return find(values)
+        return None
+
+    def _read(self, step: _Step) -> pa.RecordBatch:
+        """Read one step, without deleted and filtered rows."""
+        kept = _wanted(step)
+        arrays: dict[int, pa.Array] = {}
+        if self.filter is not None:
+            arrays, kept = self._tested(step, self.filter, kept)
+        if kept is None or kept.all():
+            arrays |= self._others(step, arrays, step.all)
+        elif _is_sparse(kept) or self.blobs == "bytes":
+            arrays |= self._others(step, arrays, _runs(kept, step.start))
+        else:
+            arrays |= _filtered(self._others(step, arrays, step.all), kept)
+        rows = step.end - step.start if kept is None else int(np.count_nonzero(kept))
+        return self._batch(self.fields, arrays, rows)
+
+    def _tested(
+        self, step: _Step, condition: pc.Expression, kept: Mask | None
+    ) -> tuple[dict[int, pa.Array], Mask]:
+        """Read what the filter reads, of rows that may be wanted.
+
+        Returns:
+            Those columns of the rows that pass, and which rows of the step those are.
+        """
+        is_sparse = kept is not None and (_is_sparse(kept) or self.blobs == "bytes")
+        ranges = _runs(kept, step.start) if kept is not None and is_sparse else step.all
+        if not ranges:
+            assert kept is not None
+            return self._none(self.filter_fields), kept
+        arrays = self._columns(step.fragment, self.filter_fields, ranges)
+        tested = self._batch(self.filter_fields, arrays, sum(end - start for start, end in ranges))
+        hits = pc.fill_null(expressions.matching(condition, tested), False)
+        passed: Mask = hits.to_numpy(zero_copy_only=False)
+        if kept is None:
+            kept = passed
+        elif is_sparse:
+            kept[kept] = passed
+        else:
+            kept = passed = passed & kept
+        return arrays if passed.all() else _filtered(arrays, passed), kept
+
+    def _others(
+        self, step: _Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
+    ) -> dict[int, pa.Array]:
+        """Read the columns to return that the filter did not need."""
+        fields = [field for field in self.fields if field.id not in known]
+        return self._columns(step.fragment, fields, ranges) if ranges else self._none(fields)
+
+    def _columns(
+        self, fragment: FragmentReader, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> dict[int, pa.Array]:
+        stored = [field for field in fields if not is_row_metadata(field)]
+        read = zip(stored, fragment.read(stored, ranges, self.blobs), strict=True)
+        arrays = {field.id: present(array, field, self.blobs) for field, array in read}
+        for field in fields:
+            if is_row_metadata(field):
+                assert self.index is not None
+                arrays[field.id] = self.index.metadata.read(field, fragment, ranges)
+        return arrays
+
+    def _schema(self, fields: Sequence[Field]) -> pa.Schema:
+        return pa.schema([field.to_arrow(self.blobs) for field in fields])
+
+    def _none(self, fields: Sequence[Field]) -> dict[int, pa.Array]:
+        # Unlike `pa.array([], …)`, this knows extension types inside of others.
+        return {field.id: pa.nulls(0, field.to_arrow(self.blobs).type) for field in fields}
+
+    def _batch(
+        self, fields: Sequence[Field], arrays: dict[int, pa.Array], rows: int
+    ) -> pa.RecordBatch:
+        if not fields:  # only from a struct does Arrow make a batch of rows without columns
+            empty = pa.Array.from_buffers(pa.struct([]), rows, [None])
+            return pa.RecordBatch.from_struct_array(empty)
+        columns = [arrays[field.id] for field in fields]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields))
+
+
+def _ahead(scan: Scan, steps: Iterator[_Step]) -> Iterator[pa.RecordBatch]:
+    """Read steps in threads, in order; closing the generator stops the readers."""
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-scan")
+    pending: deque[Future[pa.RecordBatch]] = deque()
+    try:
+        for step in steps:
+            pending.append(pool.submit(scan._read, step))
+            if len(pending) > THREADS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _touches(step: _Step, ranges: Sequence[RowRange]) -> bool:
+    """Whether some of the ranges, ascending and disjoint, overlap a step."""
+    first = bisect_right(ranges, step.start, key=lambda one: one[1])
+    return first < len(ranges) and ranges[first][0] < step.end
+
+
+def _wanted(step: _Step) -> Mask | None:
+    """Return which rows of a step may be wanted and are not deleted; None where all are."""
+    deleted = step.fragment.deleted
+    first, last = np.searchsorted(deleted, (step.start, step.end))
+    if first == last and step.within is None:
+        return None
+    wanted = np.full(step.end - step.start, step.within is None)
+    if step.within is not None:
+        low = bisect_right(step.within, step.start, key=lambda one: one[1])
+        high = bisect_left(step.within, step.end, key=lambda one: one[0])
+        for start, end in step.within[low:high]:
+            wanted[max(0, start - step.start) : end - step.start] = True
+    wanted[deleted[first:last] - step.start] = False
+    return wanted
+
+
+def _is_sparse(kept: Mask) -> bool:
+    return int(np.count_nonzero(kept)) < _SPARSE * len(kept)
+
+
+def _runs(kept: Mask, start: int) -> list[RowRange]:
+    """Return the ranges of rows that a mask keeps."""
+    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)) + start
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
+    mask = pa.array(kept)
+    return {key: array.filter(mask) for key, array in arrays.items()}

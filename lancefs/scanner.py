@@ -1,0 +1,177 @@
+"""`LanceScanner`: what to read of a dataset, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs import expressions
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
+
+if TYPE_CHECKING:
+    from lancefs.dataset import LanceDataset
+
+# Names of columns, or names for expressions over columns.
+Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
+Positions: TypeAlias = npt.NDArray[np.integer[Any]]
+
+
+class LanceScanner:
+    """What to read of a dataset; made by `LanceDataset.scanner`."""
+
+    def __init__(
+        self,
+        dataset: LanceDataset,
+        columns: Columns | None = None,
+        filter: pc.Expression | None = None,
+        batch_size: int | None = None,
+        limit: int | None = None,
+        offset: int | None = None,
+        blobs: Blobs = "descriptors",
+    ) -> None:
+        for name, value in (("batch_size", batch_size), ("limit", limit), ("offset", offset)):
+            if value is not None and value < (name == "batch_size"):
+                raise ValueError(f"{name} is {value}; a positive number was expected")
+        if blobs not in get_args(Blobs):
+            raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
+        self._dataset = dataset
+        self._computed = _expressions(columns) if isinstance(columns, Mapping) else None
+        self._scan = Scan(
+            fragments=dataset._fragment_readers,
+            fields=self._fields(columns),
+            filter=filter,
+            filter_fields=self._fields_of([] if filter is None else [filter]),
+            batch_rows=batch_size or (BATCH_ROWS if blobs == "descriptors" else BLOB_BATCH_ROWS),
+            limit=limit,
+            offset=offset or 0,
+            index=dataset._row_index,
+            blobs=blobs,
+        )
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return self._dataset.schema
+
+    @cached_property
+    def projected_schema(self) -> pa.Schema:
+        """The columns that come out."""
+        metadata = self._dataset.schema.metadata
+        if self._computed is None:
+            return self._scan.schema.with_metadata(metadata)
+        empty = pa.RecordBatch.from_pylist([], schema=self._scan.schema)
+        return self._compute(empty).schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Read in batches, in order."""
+        metadata = self._dataset.schema.metadata
+        for batch in self._scan.batches():
+            if self._computed is None:
+                yield batch.replace_schema_metadata(metadata) if metadata else batch
+            else:
+                yield self._compute(batch)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Read as a stream."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Read into memory."""
+        return pa.Table.from_batches(self.to_batches(), self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Read the first rows, and no more than their chunks."""
+        limit = num_rows if self._scan.limit is None else min(num_rows, self._scan.limit)
+        return self._limited(limit).to_table()
+
+    def count_rows(self) -> int:
+        """Count the rows that come out."""
+        scan = self._scan
+        if scan.filter is None:
+            rows = max(0, self._dataset.count_rows() - scan.offset)
+            return rows if scan.limit is None else min(rows, scan.limit)
+        return sum(batch.num_rows for batch in replace(scan, fields=()).batches())
+
+    def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
+        """Read rows by their positions among those that come out.
+
+        Args:
+            indices: Positions, in any order, also repeated.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        wanted = np.asarray(indices, dtype=np.int64)
+        if self._scan.filter is not None or self._scan.limit is not None or self._scan.offset:
+            return self.to_table().take(pa.array(wanted))
+        total = self._dataset.count_rows()
+        if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
+            beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
+            raise IndexError(f"row {beyond} of {self._dataset.uri}, which has {total} rows")
+        rows, position = np.unique(wanted, return_inverse=True)
+        return self._gathered(self._scan.pick(rows)).take(pa.array(position))
+
+    def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
+        """Read rows by their ids; what the scanner says of rows has no meaning here.
+
+        Args:
+            row_ids: Values of `_rowid`, in any order, also repeated.
+
+        Raises:
+            IndexError: The table has no such row.
+        """
+        wanted, position = np.unique(np.asarray(row_ids, dtype=np.uint64), return_inverse=True)
+        found = self._dataset._row_index.find_ids(wanted)
+        which = np.concatenate([np.empty(0, np.int64), *(one.which for one in found)])
+        order = np.argsort(which)
+        if len(which) < len(wanted):
+            missing = np.delete(wanted, which)
+            raise IndexError(
+                f"{self._dataset.uri}@{self._dataset._ref} has no row with the id {missing[0]}"
+                + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
+            )
+        batches = (self._scan.at(one.reader, one.offsets) for one in found)
+        return self._gathered(batches).take(pa.array(order[position]))
+
+    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+        """Put batches of the scan together, with expressions worked out."""
+        computed = [batch if self._computed is None else self._compute(batch) for batch in batches]
+        return pa.Table.from_batches(computed, self.projected_schema)
+
+    def _limited(self, limit: int) -> LanceScanner:
+        limited = copy(self)
+        limited._scan = replace(self._scan, limit=limit)
+        return limited
+
+    def _fields(self, columns: Columns | None) -> tuple[Field, ...]:
+        if columns is None:
+            return self._dataset._columns
+        if self._computed is not None:
+            return self._fields_of(list(self._computed.values()))
+        return tuple(self._dataset._field(name) for name in columns)
+
+    def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
+        fields = self._dataset._named_fields
+        needed = {name for one in wanted for name in expressions.columns_of(one, fields)}
+        return tuple(field for name, field in fields.items() if name in needed)
+
+    def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        assert self._computed is not None
+        arrays = expressions.evaluate(list(self._computed.values()), batch)
+        return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
+
+
+def _expressions(columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
+    return {
+        name: pc.field(value) if isinstance(value, str) else value
+        for name, value in columns.items()
+    }

@@ -1,0 +1,101 @@
+"""JSON documents: what is known of a version besides its rows."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from lancefs.datafile.fields import Field
+from lancefs.errors import UnsupportedFeature
+from lancefs.table.flags import ReaderFlags
+from lancefs.views.tables import Version
+
+
+def document(name: str, version: Version) -> pa.Buffer:
+    """Return the bytes of a document.
+
+    Args:
+        name: One of `NAMES`.
+        version: What it is about.
+    """
+    text = json.dumps(_MAKERS[name](version), indent=2, ensure_ascii=False)
+    return pa.py_buffer(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def _schema(version: Version) -> dict[str, Any]:
+    manifest = version.manifest
+    return {
+        "fields": [_field(field) for field in manifest.fields],
+        "metadata": _plain(manifest.schema_metadata),
+    }
+
+
+def _field(field: Field) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "id": field.id,
+        "type": _arrow_type(field),
+        "logical_type": field.logical_type,
+        "nullable": field.nullable,
+        "primary_key": field.primary_key,
+        "metadata": _plain(field.metadata),
+        "fields": [_field(child) for child in field.children],
+    }
+
+
+def _arrow_type(field: Field) -> str | None:
+    """The type as Arrow writes it; None for one from the future."""
+    try:
+        return str(field.to_arrow().type)
+    except UnsupportedFeature:
+        return None
+
+
+def _manifest(version: Version) -> dict[str, Any]:
+    """All that the typed manifest says, but the columns: those are in the schema's document."""
+    manifest = version.manifest
+    names = [field.name for field in dataclasses.fields(manifest)]
+    said = {name: _plain(getattr(manifest, name)) for name in names if name != "fields"}
+    counts = {"num_rows": manifest.num_rows, "physical_rows": manifest.physical_rows}
+    said["fields"] = [field.name for field in manifest.fields]
+    return counts | said
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of the manifest as JSON can say it."""
+    if isinstance(value, ReaderFlags):
+        return [flag.name for flag in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {field.name: _plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, Mapping):
+        return {_text(key): _text(item) for key, item in sorted(value.items())}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _text(data: str | bytes) -> str:
+    """Metadata is text; the odd byte that is not shows as an escape."""
+    return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
+
+
+_MAKERS: Mapping[str, Callable[[Version], dict[str, Any]]] = {
+    "schema.json": _schema,
+    "manifest.json": _manifest,
+}
+
+NAMES = tuple(_MAKERS)

@@ -1,0 +1,62 @@
+"""Tables that the tests of the filesystem read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from fs_tables import write_table
+
+from lancefs.filesystem import LanceFileSystem
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    """The filesystem under its protocol, as the entry point of an installed lancefs puts it."""
+    fsspec.register_implementation("lance", LanceFileSystem, clobber=True)
+    yield
+    LanceFileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="session")
+def shared_table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table that no test changes; see `write_table`."""
+    path = str(tmp_path_factory.mktemp("shared") / "a table é.lance")
+    write_table(path)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """A table of the test's own, in a directory with nothing else in it; see `write_table`."""
+    path = str(tmp_path / "t.lance")
+    write_table(path)
+    return path
+
+
+@pytest.fixture
+def fs(shared_table: str) -> LanceFileSystem:
+    """The filesystem that begins in the shared table."""
+    return LanceFileSystem(fo=shared_table)
+
+
+@pytest.fixture
+def in_memory(shared_table: str) -> Iterator[str]:
+    """The shared table, copied into memory: its path there."""
+    memory = fsspec.filesystem("memory")
+    memory.put(shared_table, "/lake/m.lance", recursive=True)
+    yield "/lake/m.lance"
+    memory.rm("/lake", recursive=True)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, shared_table: str) -> Path:
+    """A folder of tables, with other things between them."""
+    for name in ("one.lance", "deep/er/two.lance"):
+        shutil.copytree(shared_table, tmp_path / "lake" / name)
+    (tmp_path / "lake" / "notes").mkdir()
+    (tmp_path / "lake" / "README.txt").write_text("not a table")
+    return tmp_path / "lake"

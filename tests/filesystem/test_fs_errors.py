@@ -1,0 +1,125 @@
+"""What is not there, or is damaged: which error, and that it helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import lancefs
+from lancefs.errors import CorruptFile, LanceError, MissingFile, NotALanceTable, RefNotFound
+from lancefs.filesystem import LanceFileSystem
+from lancefs.views.tree import NoSuchPath
+
+MISSING = {
+    "versions/99.arrow": (RefNotFound, "no version 99; the table has 1, 2, 3"),
+    "versions/99/columns/id.arrow": (RefNotFound, "no version 99"),
+    "versions/07.arrow": (NoSuchPath, "no '07.arrow'"),
+    "versions/v1.arrow": (NoSuchPath, "did you mean 1.arrow"),
+    "versions/99999999999999999999.arrow": (NoSuchPath, "it has 1, 2, 3"),
+    "tags/nope.arrow": (RefNotFound, "no tag 'nope'; the table has the tags prod"),
+    "tags/no good.arrow": (NoSuchPath, "it has prod"),
+    "tags/...arrow": (NoSuchPath, "it has prod"),
+    "branches/nope/latest.arrow": (NoSuchPath, "it has exp, team"),
+    "branches/exp/versions/9.arrow": (RefNotFound, "no version 9; the table has 3, 4"),
+    "latest.arow": (NoSuchPath, "did you mean latest"),
+    "latest/columns/nope.arrow": (NoSuchPath, "no column 'nope'"),
+    "latest/columns/id,nope.arrow": (NoSuchPath, "no column 'nope'"),
+    "latest/columns/id.parquet": (NoSuchPath, "it has id, name, price"),
+    "latest/fragments/99.arrow": (NoSuchPath, "it has 0, 1, 2, 3"),
+    "latest/scheme.json": (NoSuchPath, "did you mean schema.json"),
+    "latest.arrow/id": (NoSuchPath, "is a file, not a directory"),
+    "data/x.lance": (NoSuchPath, "it has latest, versions, tags, branches"),
+    "../t.lance/latest.arrow": (NoSuchPath, "cannot lead out"),
+}
+
+
+@pytest.mark.parametrize("path", MISSING)
+def test_what_is_not_there(path: str, fs: LanceFileSystem) -> None:
+    kind, message = MISSING[path]
+    for ask in (fs.info, fs.open, fs.cat_file, fs.ls, fs.ukey, fs.created):
+        with pytest.raises(kind, match=message) as error:
+            ask(path)
+        assert isinstance(error.value, LanceError)
+        assert isinstance(error.value, FileNotFoundError)
+    assert not fs.exists(path)
+
+
+def test_a_directory_cannot_be_opened(fs: LanceFileSystem) -> None:
+    for path in ("", "versions", "versions/1", "latest/columns"):
+        with pytest.raises(IsADirectoryError, match="Is a directory"):
+            fs.open(path)
+    with pytest.raises(RefNotFound, match="no version 9"):
+        fs.open("versions/9")
+
+
+def test_no_table(tmp_path: Path, lake: Path) -> None:
+    cases = {
+        f"{tmp_path}/nope.lance": "there is no such directory, or it is empty",
+        f"{lake}/notes": "there is no such directory, or it is empty",
+        str(lake): "not a Lance table.*did you mean one of one.lance",
+    }
+    for root, message in cases.items():
+        for fs, path in (
+            (LanceFileSystem(fo=root), "latest.arrow"),
+            (LanceFileSystem(), f"{root}/latest.arrow"),
+        ):
+            with pytest.raises(NotALanceTable, match=message):
+                fs.open(path)
+            assert not fs.exists(path)
+    with pytest.raises(NoSuchPath, match=r"did you mean one.lance\?"):
+        LanceFileSystem().ls(f"{lake}/ona.lance")
+    with pytest.raises(FileNotFoundError):
+        LanceFileSystem(fo=f"{tmp_path}/nope.lance").ls("")
+
+
+def test_pandas_shows_the_message(shared_table: str) -> None:
+    with pytest.raises(FileNotFoundError, match="no version 99; the table has 1, 2, 3"):
+        pd.read_feather(f"lance://{shared_table}/versions/99.arrow")
+
+
+def test_a_damaged_data_file(table: str) -> None:
+    data = sorted(Path(table).glob("data/*.lance"))
+    for path in data:
+        path.write_bytes(path.read_bytes()[:100])
+    fs = LanceFileSystem(fo=table)
+    assert fs.exists("latest.arrow")
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match=r"data/.*\.lance"):
+            fs.cat("latest.arrow")
+        with pytest.raises(CorruptFile, match=r"data/.*\.lance"):
+            fs.cat("latest.arrows")
+    assert fs.cat("latest/schema.json")
+
+
+def test_a_missing_data_file(table: str) -> None:
+    for path in Path(table).glob("data/*.lance"):
+        path.unlink()
+    fs = LanceFileSystem(fo=table)
+    for path in ("latest.arrow", "latest.arrows", "versions/1/columns/id.arrow"):
+        with pytest.raises(MissingFile, match=r"data/.*\.lance"):
+            fs.cat(path)
+
+
+def test_a_stream_that_fails_fails_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    table = pa.table({"id": pa.array(range(100_000), pa.int64())})
+    lance.write_dataset(table, str(path), max_rows_per_file=50_000)
+    name = lancefs.open(path).fragments[1].files[0].path
+    (path / "data" / name).unlink()
+    with LanceFileSystem(fo=str(path)).open("latest.arrows") as file:
+        for _ in range(2):
+            with pytest.raises(MissingFile, match=name):
+                file.read()
+
+
+def test_a_damaged_manifest(table: str) -> None:
+    newest = min(Path(table).glob("_versions/*.manifest"))
+    newest.write_bytes(newest.read_bytes()[:-20])
+    fs = LanceFileSystem(fo=table)
+    with pytest.raises(CorruptFile, match=newest.name):
+        fs.cat("latest.arrow")
+    assert fs.cat("versions/2.arrow")

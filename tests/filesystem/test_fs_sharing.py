@@ -1,0 +1,125 @@
+"""Files that are made once for many readers, threads, and processes that fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support import REPOSITORY
+
+from lancefs.filesystem import LanceFileSystem
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.views import lazy_file, measures
+from lancefs.views.cache import BudgetCache
+
+
+@pytest.fixture
+def read_fields(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the columns that are read during a test, once for each batch."""
+    seen: list[str] = []
+    read = FragmentReader.read
+
+    def noted(self: FragmentReader, fields: Any, *arguments: Any) -> list[pa.Array]:
+        seen.extend(field.name for field in fields)
+        return read(self, fields, *arguments)
+
+    monkeypatch.setattr(FragmentReader, "read", noted)
+    return seen
+
+
+def test_values_are_read_once_for_all_readers(table: str, read_fields: list[str]) -> None:
+    fs = LanceFileSystem(fo=table)
+    barrier = threading.Barrier(8)
+
+    def whole(_: int) -> bytes:
+        barrier.wait()
+        return fs.cat_file("versions/2.arrow")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(whole, range(8)))) == 1
+    fs.info("versions/2.arrow")
+    fs.cat("tags/prod.arrow")
+    assert Counter(read_fields) == dict.fromkeys(("id", "name", "price", "a,b/c%"), 3)
+
+
+def test_values_above_the_budget_are_not_kept(
+    table: str, read_fields: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy_file._BODIES, "budget", 1000)
+    monkeypatch.setattr(measures._READ, "budget", 1000)
+    fs = LanceFileSystem(fo=table)
+    one = fs.cat("versions/1/columns/id.arrow")
+    assert read_fields == ["id"] * 3
+    size = fs.info("versions/1/columns/id.arrow")["size"]
+    assert size == len(one)
+    assert len(read_fields) == 3  # its size is remembered nevertheless
+    assert fs.cat("versions/1/columns/id.arrow") == one
+    assert len(read_fields) == 6
+
+
+def test_a_file_is_the_same_in_every_process(table: str) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from lancefs.filesystem import LanceFileSystem\n"
+        "import hashlib\n"
+        "fs = LanceFileSystem(fo=sys.argv[2])\n"
+        "for path in fs.find('versions/2') + ['latest.arrow', 'latest.arrows']:\n"
+        "    print(fs.ukey(path), hashlib.sha256(fs.cat_file(path)).hexdigest())\n"
+    )
+    arguments = [sys.executable, "-c", program, str(REPOSITORY), table]
+    one, other = (
+        subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert one == other
+    assert len(one.splitlines()) == 11
+
+
+def test_a_forked_child_reads_on_its_own(table: str) -> None:
+    # In a process of its own, where no other thread runs.
+    program = """
+import os, sys, threading
+sys.path.insert(0, sys.argv[1])
+from lancefs.filesystem import LanceFileSystem
+from lancefs.views import lazy_file
+fs = LanceFileSystem(fo=sys.argv[2])
+expected = fs.cat("latest.arrow")
+lazy_file._BODIES._lock.acquire()  # as if another thread were inside when the process forks
+child = os.fork()
+if child == 0:
+    right = fs.cat("latest.arrow") == expected and len(fs.ls("versions")) == 9
+    os._exit(0 if right else 1)
+lazy_file._BODIES._lock.release()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    arguments = [sys.executable, "-W", "ignore", "-c", program, str(REPOSITORY), table]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_was_used_last_is_kept() -> None:
+    cache: BudgetCache[str, str] = BudgetCache(3)
+    made: list[str] = []
+
+    def get(key: str) -> str:
+        return cache.get(key, lambda: made.append(key) or key, lambda _: 1)
+
+    for key in "abcadb":
+        assert get(key) == key
+    assert "".join(made) == "abcdb"
+    assert (cache.peek("a"), cache.peek("c")) == ("a", None)
+    cache.clear()
+    assert cache.peek("a") is None
+
+
+def test_what_could_not_be_made_is_tried_again() -> None:
+    cache: BudgetCache[str, int] = BudgetCache(10)
+    with pytest.raises(ZeroDivisionError):
+        cache.get("x", lambda: 1 // 0, lambda _: 1)
+    assert cache.get("x", lambda: 7, lambda _: 1) == 7

@@ -1,0 +1,31 @@
+"""Every version of every corpus table, through `lancefs.open`, equals what is expected of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from support import CORPUS, CorpusRef, corpus_refs
+
+import lancefs
+
+REFS = list(corpus_refs())
+with_corpus = pytest.mark.skipif(not REFS, reason=f"no corpus of real tables at {CORPUS}")
+
+
+@with_corpus
+@pytest.mark.parametrize("ref", [ref for ref in REFS if ref.expected()], ids=str)
+def test_rows_are_those_expected(ref: CorpusRef) -> None:
+    path = ref.expected()
+    assert path is not None
+    expected = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    table = lancefs.open(ref.case.table(), ref=ref.ref).to_table()
+    table.validate(full=True)
+    assert_same_table(table, expected)
+
+
+@with_corpus
+@pytest.mark.parametrize("ref", REFS, ids=str)
+def test_rows_are_counted(ref: CorpusRef) -> None:
+    dataset = lancefs.open(ref.case.table(), ref=ref.ref)
+    assert dataset.count_rows() == ref.info["num_rows"]

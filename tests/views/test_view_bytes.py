@@ -1,0 +1,194 @@
+"""The bytes of `.arrow` views: the rows of the dataset, the exact size, always the same."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from support import REPOSITORY, CorpusRef, corpus_refs
+from views_support import forget
+
+import lancefs
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.filesystem import LanceFileSystem
+from lancefs.views.bodies import encode
+from lancefs.views.lazy_file import LazyFile
+from lancefs.views.shapes import measure, shape_of, walk
+from lancefs.views.view import WholeView
+
+PATH = "versions/2.arrow"
+REFS = [ref for ref in corpus_refs() if ref.expected()]
+
+
+def path_of(ref: CorpusRef) -> str:
+    name = f"tags/{ref.ref.tag}" if ref.ref.tag else f"versions/{ref.ref.version}"
+    return f"branches/{ref.ref.branch}/{name}.arrow" if ref.ref.branch else f"{name}.arrow"
+
+
+@pytest.mark.parametrize("ref", REFS, ids=str)
+def test_every_view_of_the_corpus_equals_the_dataset(ref: CorpusRef) -> None:
+    fs = LanceFileSystem(fo=ref.case.table())
+    size = fs.info(path_of(ref))["size"]
+    with fs.open(path_of(ref)) as file:
+        data = file.read()
+        assert isinstance(file._view, LazyFile)
+    assert len(data) == size
+    shown = pa.ipc.open_file(data).read_all()
+    shown.validate(full=True)
+    assert_same_table(shown, lancefs.open(ref.case.table(), ref=ref.ref).to_table())
+
+
+def test_any_range_is_a_part_of_the_whole(wide: str) -> None:
+    fs = LanceFileSystem(fo=wide)
+    whole = fs.cat(PATH)
+    rng = np.random.default_rng(1)
+    starts = rng.integers(0, len(whole), 60)
+    starts[:20] = len(whole) - rng.integers(0, 5000, 20)
+    starts[20:40] = rng.integers(0, 20_000, 20)
+    for start, length in zip(starts.tolist(), rng.integers(0, 300_000, 60).tolist(), strict=True):
+        assert fs.cat_file(PATH, start, start + length) == whole[start : start + length]
+
+
+def test_buffers_are_aligned_for_whoever_maps_the_file(wide: str, tmp_path: Path) -> None:
+    (tmp_path / "copy.arrow").write_bytes(LanceFileSystem(fo=wide).cat(PATH))
+    with pa.memory_map(str(tmp_path / "copy.arrow")) as file:
+        reader = pa.ipc.open_file(file)
+        for number in range(reader.num_record_batches):
+            for column in reader.get_batch(number).columns:
+                found = [buffer for buffer in column.buffers() if buffer is not None]
+                assert all(buffer.address % 64 == 0 for buffer in found)
+        del reader
+
+
+def test_the_bytes_are_the_same_in_every_process_and_with_every_kernel(wide: str) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from lancefs.filesystem import LanceFileSystem\n"
+        "import hashlib\n"
+        "fs = LanceFileSystem(fo=sys.argv[2])\n"
+        "fs.cat_file(sys.argv[3], -2_000_000)\n"
+        "print(hashlib.sha256(fs.cat(sys.argv[3])).hexdigest())\n"
+    )
+    arguments = [sys.executable, "-c", program, str(REPOSITORY), wide, PATH]
+    for kernels in ({}, {"LANCEFS_KERNELS": "numpy"}):
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, check=True, env=os.environ | kernels
+        )
+        digest = hashlib.sha256(LanceFileSystem(fo=wide).cat(PATH)).hexdigest()
+        assert done.stdout.strip() == digest
+
+
+def test_batches_are_the_same_in_all_views_of_a_fragment(wide: str) -> None:
+    fs = LanceFileSystem(fo=wide)
+    sizes = []
+    for path in (PATH, "versions/2/columns/text.arrow"):
+        file = pa.ipc.open_file(fs.cat(path))
+        sizes.append([file.get_batch(i).num_rows for i in range(file.num_record_batches)])
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) == 3
+    assert sum(sizes[0]) == lancefs.open(wide).count_rows()
+
+
+VALUES = {
+    "numbers": pa.array([1, None, 3] * 5, pa.int16()),
+    "bits": pa.array([True, None, False] * 5),
+    "text": pa.array(["a", None, "ccc"] * 5),
+    "large": pa.array([b"a", None, b"ccc"] * 5, pa.large_binary()),
+    "fixed": pa.array([b"ab", None, b"cd"] * 5, pa.binary(2)),
+    "decimal": pa.array([1, None, 3] * 5, pa.decimal128(5)),
+    "list": pa.array([[1, None], None, [], [3]] * 5),
+    "list of text": pa.array([["a", None], None, [], ["ccc"]] * 5),
+    "fixed list": pa.array([[1, 2], None, [3, None]] * 5, pa.list_(pa.int8(), 2)),
+    "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}] * 5),
+    "map": pa.array([[("k", 1)], None, [], [("l", None), ("m", 2)]] * 5, pa.map_("string", "int8")),
+    "nothing": pa.nulls(15),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_written_the_same_wherever_they_come_from(name: str) -> None:
+    values = VALUES[name]
+    shape = shape_of(values.type)
+    assert shape is not None
+    for start in (0, 1, 7):
+        part = values.slice(start, 6)
+        fresh = pa.array(part.to_pylist(), values.type)
+        assert encode(part, shape).tobytes() == encode(fresh, shape).tobytes()
+        assert (
+            measure(list(walk(part)), shape).tolist() == measure(list(walk(fresh)), shape).tolist()
+        )
+
+
+def test_what_lies_under_nulls_is_not_written() -> None:
+    validity = pa.py_buffer(bytes([0b101]))
+    numbers = pa.py_buffer(np.array([1, 99, 3], np.int32))
+    found = pa.Array.from_buffers(pa.int32(), 3, [validity, numbers])
+    offsets, text = pa.py_buffer(np.array([0, 1, 4, 5], np.int32)), pa.py_buffer(b"ajunkc")
+    strings = pa.Array.from_buffers(pa.string(), 3, [validity, offsets, text])
+    items = pa.array([1, 7, 7, 7, 3])
+    lists = pa.Array.from_buffers(pa.list_(pa.int64()), 3, [validity, offsets], children=[items])
+    for array in (found, strings, lists):
+        shape = shape_of(array.type)
+        assert shape is not None
+        fresh = pa.array(array.to_pylist(), array.type)
+        assert encode(array, shape).tobytes() == encode(fresh, shape).tobytes()
+
+
+def test_dictionaries_become_one_and_stay_dictionaries(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.lance")
+    for start in (0, 1000):
+        values = [f"v{(start + i * i) % 1500}" if i % 9 else None for i in range(1000)]
+        numbers = pa.array(range(start, start + 1000))
+        table = pa.table({"d": pa.array(values).dictionary_encode(), "n": numbers})
+        lance.write_dataset(table, path, mode="append" if start else "create")
+    fs = LanceFileSystem(fo=path)
+    whole = fs.cat("latest.arrow")
+    assert_same_table(pa.ipc.open_file(whole).read_all(), lancefs.open(path).to_table())
+    forget()
+    assert fs.cat("latest.arrow") == whole
+
+
+def test_more_values_than_a_dictionary_can_count(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.lance")
+    data_type = pa.dictionary(pa.int8(), pa.string())
+    for start in (0, 100):
+        values = pa.array([f"v{start + i}" for i in range(100)]).dictionary_encode()
+        table = pa.table({"d": values.cast(data_type)})
+        lance.write_dataset(table, path, mode="append" if start else "create")
+    fs = LanceFileSystem(fo=path)
+    with pytest.raises(UnsupportedFeature, match=r"d: the dictionaries .* \.arrows"):
+        fs.info("latest.arrow")
+    assert pa.ipc.open_file(fs.cat("latest/fragments/1.arrow")).read_all().num_rows == 100
+
+
+def test_columns_that_say_which_row_it_is(wide: str) -> None:
+    fs = LanceFileSystem(fo=wide)
+    with fs.open("versions/2/columns/_rowid,n00.arrow") as file:
+        assert isinstance(file._view, WholeView)
+        shown = pa.ipc.open_file(file).read_all()
+    assert_same_table(shown, lancefs.open(wide).to_table(columns=["_rowid", "n00"]))
+
+
+def test_data_that_changes_below_a_layout_is_noticed(wide: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    table = pa.table({"s": [f"{i}" * 3 for i in range(1000)]})
+    lance.write_dataset(table, str(path))
+    fs = LanceFileSystem(fo=str(path), layout_cache=str(tmp_path / "kept"))
+    fs.info("latest.arrow")
+    (layout,) = (tmp_path / "kept").iterdir()
+    other = tmp_path / "other.lance"
+    lance.write_dataset(pa.table({"s": [f"{i}" * 4 for i in range(1000)]}), str(other))
+    other_fs = LanceFileSystem(fo=str(other), layout_cache=str(tmp_path / "kept2"))
+    name = other_fs.ukey("versions/1.arrow")
+    (tmp_path / "kept2").mkdir()
+    (tmp_path / "kept2" / f"{name}.layout").write_bytes(layout.read_bytes())
+    with pytest.raises(CorruptFile, match=r"s: the values are not those .* laid out"):
+        other_fs.cat("versions/1.arrow")

@@ -1,0 +1,149 @@
+"""What reading a view costs: which columns are decoded, and how many bytes are fetched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from views_support import CountingFileSystem, forget
+
+import lancefs
+from lancefs.filesystem import LanceFileSystem
+from lancefs.views import lazy_file
+
+PATH = "versions/2.arrow"
+BATCHES = 3
+# Those whose layout cannot be told from the description of the pages.
+MEASURED = {"text", "list"}
+
+
+def test_one_column_of_a_wide_table_is_decoded_alone(wide: str, decoded: list[str]) -> None:
+    url = f"lance://{PATH}::file://{wide}"
+    frame = pd.read_feather(url, columns=["n05"])
+    assert Counter(decoded) == dict.fromkeys((*MEASURED, "holes", "n05"), BATCHES)
+    pd.read_feather(url, columns=["n06"])
+    assert decoded[4 * BATCHES :] == ["n06"] * BATCHES  # the layout is remembered
+    expected = lancefs.open(wide).to_table(columns=["n05"]).to_pandas()
+    pd.testing.assert_frame_equal(frame, expected)
+
+
+def test_one_column_of_a_wide_table_is_fetched_alone(counting: CountingFileSystem) -> None:
+    fs = LanceFileSystem(fo="/wide.lance", fs=counting)
+    whole = sum(len(file.getvalue()) for path, file in counting.store.items() if "/data/" in path)
+    size = fs.info(PATH)["size"]
+    assert size > whole
+    before = sum(counting.fetched)
+    with fs.open(PATH) as file:
+        pd.read_feather(file, columns=["n05"])
+    fetched = sum(counting.fetched) - before
+    assert whole / 40 < fetched < whole / 8  # it, and the column with nulls
+
+
+def test_a_column_of_its_own_touches_nothing_else(
+    counting: CountingFileSystem, decoded: list[str]
+) -> None:
+    fs = LanceFileSystem(fo="/wide.lance", fs=counting)
+    assert fs.info("versions/2/columns/n03.arrow")["size"] > 1_000_000
+    with fs.open("versions/2/columns/n03.arrow") as file:
+        assert file.read(6) == b"ARROW1"
+        pa.ipc.open_file(file).schema.equals(pa.schema([("n03", pa.int64())]))
+    assert decoded == []  # a column of fixed width is laid out by its description alone
+    assert sum(counting.fetched) < 300_000
+    assert pa.ipc.open_file(fs.cat("versions/2/columns/text,n03.arrow")).read_all().num_columns == 2
+    assert set(decoded) == {"text", "n03"}
+
+
+def test_the_size_of_numbers_needs_no_values(wide: str, decoded: list[str]) -> None:
+    fs = LanceFileSystem(fo=wide)
+    size = fs.info("versions/2/columns/n00,n01,holes.arrow")["size"]
+    assert decoded == []
+    assert len(fs.cat("versions/2/columns/n00,n01,holes.arrow")) == size
+
+
+def test_whoever_reads_in_order_decodes_nothing_twice(wide: str, decoded: list[str]) -> None:
+    fs = LanceFileSystem(fo=wide)
+    for block in (1 << 22, 100_000):
+        forget()
+        decoded.clear()
+        with fs.open(PATH) as file:
+            read = iter(lambda f=file, n=block: f.read(n), b"")
+            assert sum(map(len, read)) == file.size
+        counts = Counter(decoded)
+        assert len(counts) == 23
+        assert set(counts.values()) == {BATCHES}
+
+
+def test_a_copy_holds_few_columns_at_a_time(
+    wide: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lazy_file, "TOGETHER", 1 << 20)
+    monkeypatch.setattr(lazy_file._BODIES, "budget", 0)
+    held: list[int] = []
+    made = lazy_file.LazyFile._made
+
+    def noted(self: lazy_file.LazyFile, batch: int, columns: list[int]) -> object:
+        found = made(self, batch, columns)
+        held.append(sum(len(values) for values in found.values()))
+        return found
+
+    monkeypatch.setattr(lazy_file.LazyFile, "_made", noted)
+    fs = LanceFileSystem(fo=wide)
+    fs.get_file(PATH, str(tmp_path / "copy.arrow"))
+    assert (tmp_path / "copy.arrow").read_bytes() == fs.cat(PATH)
+    assert max(held) <= 3 << 20  # a group, or a column that is larger
+    assert len(held) > 10
+
+
+def test_a_layout_is_kept_for_other_processes(
+    wide: str, tmp_path: Path, decoded: list[str]
+) -> None:
+    kept = tmp_path / "layouts"
+
+    def fresh() -> LanceFileSystem:
+        forget()
+        decoded.clear()
+        return LanceFileSystem(fo=wide, layout_cache=str(kept), skip_instance_cache=True)
+
+    size = fresh().info(PATH)["size"]
+    assert set(decoded) == MEASURED
+    assert fresh().info(PATH)["size"] == size
+    assert decoded == []
+    whole = fresh().cat(PATH)
+    assert fresh().cat_file(PATH, size - 100_000) == whole[-100_000:]
+    with fresh().open(PATH) as file:
+        pa.ipc.open_file(file).get_batch(1)
+    (path,) = kept.iterdir()
+    assert path.stat().st_size < 10_000
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
+def test_a_damaged_layout_is_made_anew(
+    damage: str, wide: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = LanceFileSystem(fo=wide, layout_cache=str(tmp_path), skip_instance_cache=True)
+    whole = fs.cat(PATH)
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    middle = len(data) // 2
+    damaged = {
+        "cut": data[:middle],
+        "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+        "other": b"something else",
+    }
+    path.write_bytes(damaged[damage])
+    forget()
+    assert fs.cat(PATH) == whole
+    assert path.name in caplog.text
+    assert path.read_bytes() == data
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(
+    wide: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    fs = LanceFileSystem(fo=wide, layout_cache=str(tmp_path / "file"), skip_instance_cache=True)
+    assert fs.cat("versions/2/columns/text.arrow").startswith(b"ARROW1")
+    assert "cannot be kept" in caplog.text
