@@ -1,0 +1,241 @@
+"""The part of DuckDB's C API that we call, as its Python module exports it.
+
+The declarations follow `duckdb_static_extension.h` and `duckdb_v2.h` of DuckDB 2.0. Functions are
+called through `PyDLL`: they are short, and callbacks that they lead to need the interpreter anyway.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
+from typing import Any, TypeAlias
+
+from duckdb_adapter.errors import UnsupportedDuckDB
+
+Handle: TypeAlias = c_void_p
+
+DESCRIPTOR_VERSION = 2
+ERROR_INPUT_INVALID = 2001
+MACRO_TABLE = 1
+PARAMETER_STANDARD = 1
+TYPE_ANY = 3
+TYPE_VARCHAR = 25
+
+
+class Str(Structure):
+    """A view of text."""
+
+    _fields_ = (("ptr", c_char_p), ("len", c_uint64))
+
+    @classmethod
+    def of(cls, text: str) -> Str:
+        """Return a view of a text, that lives as long as the view."""
+        data = text.encode()
+        return cls(data, len(data))
+
+
+class _Text(Structure):
+    """A view of text that DuckDB hands out; it need not end with a zero."""
+
+    _fields_ = (("ptr", c_void_p), ("len", c_uint64))
+
+    def value(self) -> str:
+        return ctypes.string_at(self.ptr, self.len).decode() if self.ptr else ""
+
+
+class ExtensionInput(Structure):
+    """What the entry of an extension is called with."""
+
+    _fields_ = (
+        ("get_api", c_void_p),
+        ("extension", c_void_p),
+        ("context", c_void_p),
+        ("err", c_void_p),
+    )
+
+
+class Descriptor(Structure):
+    """What an extension says of itself."""
+
+
+DescriptorPointer = POINTER(Descriptor)
+SetError = ctypes.CFUNCTYPE(None, DescriptorPointer, c_char_p)
+Entry = ctypes.CFUNCTYPE(None, POINTER(ExtensionInput))
+Describe = ctypes.CFUNCTYPE(c_int32, DescriptorPointer)
+ScanCallback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+
+Descriptor._fields_ = (
+    ("version", c_uint32),
+    ("set_error", SetError),
+    ("internal", c_void_p),
+    ("name", c_char_p),
+    ("extension_version", c_char_p),
+    ("api_version", c_char_p),
+    ("entry_cpp", c_void_p),
+    ("entry_capi_v1", c_void_p),
+    ("entry_capi_v2", c_void_p),
+    ("database_callback", c_void_p),
+)
+
+_P = c_void_p
+_STR = POINTER(Str)
+# Name -> types of the arguments before the last one, which is always a place for an error.
+_CALLS: dict[str, tuple[Any, ...]] = {
+    "context_get_factory": (_P, POINTER(_P)),
+    "context_get_config": (_P, POINTER(_P)),
+    "config_get_option_value": (_P, _STR, POINTER(_P), POINTER(c_int32)),
+    "value_get_bool": (_P, POINTER(ctypes.c_bool)),
+    "value_create_null": (_P, _P, POINTER(_P)),
+    "factory_create_type_from_id": (_P, c_int32, _P, _P, c_uint64, POINTER(_P)),
+    "replacement_scan_create": (_P, POINTER(_P)),
+    "replacement_scan_set_callback": (_P, ScanCallback),
+    "extension_register_replacement_scan": (_P, _P),
+    "replacement_scan_get_name": (_P, POINTER(_P)),
+    "replacement_scan_set_subquery": (_P, _STR),
+    "replacement_scan_set_alias": (_P, _STR),
+    "qname_get_part_count": (_P, POINTER(c_uint64)),
+    "qname_get_part": (_P, c_uint64, POINTER(_Text)),
+    "macro_function_create": (_P, c_int32, POINTER(_P)),
+    "macro_function_set_name": (_P, _STR),
+    "macro_function_set_body": (_P, _STR),
+    "macro_function_get_signature": (_P, POINTER(_P)),
+    "macro_function_get_docs": (_P, POINTER(_P)),
+    "function_docs_set_description": (_P, _STR),
+    "function_docs_add_example": (_P, _STR, _STR),
+    "function_docs_add_category": (_P, _STR),
+    "function_signature_add_parameter": (_P, _STR, _P, _P, c_int32),
+    "extension_register_macro_function": (_P, _P),
+}
+# These take a pointer to a handle, and set it to null.
+_DESTROYERS = (
+    "qname_destroy",
+    "replacement_scan_destroy",
+    "macro_function_destroy",
+    "value_destroy",
+    "logical_type_destroy",
+    "error_info_destroy",
+)
+
+
+class CallFailed(Exception):
+    """A function of DuckDB returned an error."""
+
+
+class Api:
+    """DuckDB's functions.
+
+    Args:
+        library: The path of DuckDB's Python module, which exports them.
+
+    Raises:
+        UnsupportedDuckDB: It exports less than we need.
+    """
+
+    def __init__(self, library: str) -> None:
+        self._library = ctypes.PyDLL(library)
+        self._functions: dict[str, Callable[..., int]] = {}
+        for name, arguments in _CALLS.items():
+            self._declare(name, (*arguments, POINTER(_P)))
+        for name in _DESTROYERS:
+            self._declare(name, (POINTER(_P),))
+        self._declare("error_info_get_text", (_P, POINTER(_Text)))
+        self._declare("error_info_set_code", (_P, c_int32))
+        self._declare("error_info_set_text", (_P, _STR))
+        self._register = self._symbol("duckdb_register_static_extension")
+        self._register.argtypes = (Describe,)
+        self._register.restype = c_int32
+
+    def register_static_extension(self, describe: Any) -> bool:
+        """Have every database that is opened from now on load an extension.
+
+        Args:
+            describe: A `Describe` callback, which must stay alive as long as the process.
+        """
+        return int(self._register(describe)) == 0
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function, without its prefix and without the place for an error.
+
+        Raises:
+            CallFailed: It returned an error; the message is DuckDB's.
+        """
+        error = Handle()
+        code = self._functions[name](*arguments, byref(error))
+        if code:
+            message = self._message(error)
+            raise CallFailed(f"duckdb_v2_{name}: {message or f'error {code}'}")
+
+    def get(self, name: str, *arguments: Any) -> Handle:
+        """Call a function whose last argument receives a handle, and return that."""
+        handle = Handle()
+        self.call(name, *arguments, byref(handle))
+        return handle
+
+    def destroy(self, kind: str, handle: Handle) -> None:
+        """Destroy a handle that we own."""
+        self._functions[f"{kind}_destroy"](byref(handle))
+
+    def set_error(self, slot: int | None, text: str) -> None:
+        """Report an error of a callback.
+
+        Args:
+            slot: Where the callback was told to put it: the address of a handle.
+            text: What the user will see.
+        """
+        if slot:
+            info = ctypes.cast(slot, POINTER(_P)).contents
+            self._functions["error_info_set_code"](info, ERROR_INPUT_INVALID)
+            self._functions["error_info_set_text"](info, byref(Str.of(text)))
+
+    def name_of(self, info: int) -> str | None:
+        """Return the name that a replacement scan is asked for; None where it is qualified."""
+        name = self.get("replacement_scan_get_name", info)
+        try:
+            count = c_uint64()
+            self.call("qname_get_part_count", name, byref(count))
+            if count.value != 1:
+                return None
+            part = _Text()
+            self.call("qname_get_part", name, 0, byref(part))
+            return part.value()
+        finally:
+            self.destroy("qname", name)
+
+    def is_set(self, context: int, option: str) -> bool:
+        """Return a setting that is true or false."""
+        config = self.get("context_get_config", context)
+        value, scope, answer = Handle(), c_int32(), ctypes.c_bool()
+        self.call(
+            "config_get_option_value", config, byref(Str.of(option)), byref(value), byref(scope)
+        )
+        try:
+            self.call("value_get_bool", value, byref(answer))
+        finally:
+            self.destroy("value", value)
+        return answer.value
+
+    def _declare(self, name: str, arguments: tuple[Any, ...]) -> None:
+        function = self._symbol(f"duckdb_v2_{name}")
+        function.argtypes = arguments
+        function.restype = c_int32
+        self._functions[name] = function
+
+    def _symbol(self, name: str) -> Any:
+        try:
+            return getattr(self._library, name)
+        except AttributeError:
+            raise UnsupportedDuckDB(
+                f"this DuckDB does not export {name}; use duckdb_adapter.connect() or "
+                "duckdb_adapter.wrap(connection), which need nothing of it"
+            ) from None
+
+    def _message(self, error: Handle) -> str:
+        if error.value is None:
+            return ""
+        text = _Text()
+        try:
+            self._functions["error_info_get_text"](error, byref(text))
+            return text.value()
+        finally:
+            self.destroy("error_info", error)

@@ -1,0 +1,238 @@
+"""The extension that DuckDB 2.0 loads into every database it opens: our names and our functions.
+
+DuckDB's Python module exports its C API, so an extension needs no compiler: three callbacks, made
+with ctypes. DuckDB keeps them for as long as the process lives, and takes no second extension of
+the same name. So there is one registration in a process, whatever becomes of this package: a reload
+of it, or a second copy, only changes who answers.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from ctypes import byref
+from types import FrameType
+from typing import Any, TypeAlias
+
+from duckdb_adapter import capi
+from duckdb_adapter.capi import Api, CallFailed, Handle, Str
+from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
+from duckdb_adapter.errors import UnsupportedDuckDB
+from duckdb_adapter.frames import publish, retract
+from duckdb_adapter.functions import FUNCTIONS, Function
+
+_log = logging.getLogger("duckdb_adapter")
+
+_NAME = "lancefs"
+# The releases whose C API is the one that `capi` declares. It is not stable yet.
+_RELEASES = ((2, 0),)
+# Where the registration is kept: on DuckDB's module, which is loaded once in a process.
+_HOME = "_lancefs_registration"
+# Seconds that a callback has to return before an interrupt that it swallowed is raised again.
+_INTERRUPT_AFTER = 0.05
+
+# What a name stands for; None where it is not ours.
+Answer: TypeAlias = Callable[[str], Claim | None]
+
+
+class Registration:
+    """The extension of this process.
+
+    Args:
+        api: DuckDB.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.answer: Answer = lambda name: None
+        self.functions: tuple[Function, ...] = ()
+        self.active = True  # whether databases that are opened now get the names and functions
+        self._api = api
+        # DuckDB calls these until the process ends.
+        self._describe = capi.Describe(self._on_describe)
+        self._entry = capi.Entry(self._on_open)
+        self._scan = capi.ScanCallback(self._on_name)
+
+    def register(self) -> None:
+        """Register the extension with DuckDB.
+
+        Raises:
+            UnsupportedDuckDB: DuckDB refused it.
+        """
+        if not self._api.register_static_extension(self._describe):
+            raise UnsupportedDuckDB(
+                "DuckDB refused the extension; duckdb_adapter.connect() and "
+                "duckdb_adapter.wrap(connection) work without it"
+            )
+
+    # Called by DuckDB. An exception that left one of these would be printed and forgotten, and an
+    # error that the entry reports would make `connect()` fail for everyone.
+
+    def _on_describe(self, pointer: Any) -> int:
+        descriptor = pointer.contents
+        if descriptor.version < capi.DESCRIPTOR_VERSION:
+            return 1
+        descriptor.version = capi.DESCRIPTOR_VERSION
+        descriptor.name = _NAME.encode()
+        descriptor.extension_version = b"0.1.0"
+        descriptor.api_version = b"v2.0.0"
+        descriptor.entry_capi_v2 = ctypes.cast(self._entry, ctypes.c_void_p)
+        return 0
+
+    def _on_open(self, pointer: Any) -> None:
+        if not self.active:
+            return
+        try:
+            given = pointer.contents
+            factory = self._api.get("context_get_factory", given.context)
+            self._add_scan(given.extension, factory)
+            for function in self.functions:
+                self._add_function(given.extension, factory, function)
+        except BaseException:
+            _log.exception("this database will not know Lance tables")
+            _resume_interrupt()
+
+    def _on_name(self, info: int, context: int, slot: int) -> None:
+        try:
+            name = self._api.name_of(info)
+            if name is not None:
+                self._claim(name, info, context, sys._getframe(1))
+        except BaseException as error:
+            retract()
+            self._api.set_error(slot, _describe(error))
+            _resume_interrupt()
+
+    def _claim(self, name: str, info: int, context: int, caller: FrameType) -> None:
+        if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):
+            return
+        claim = self.answer(name)
+        if claim is None:
+            return
+        key = claim.key()
+        publish(key, claim.source(retract), caller)
+        self._api.call("replacement_scan_set_subquery", info, byref(Str.of(claim.select(key))))
+        self._api.call("replacement_scan_set_alias", info, byref(Str.of(claim.alias)))
+
+    def _add_scan(self, extension: int, factory: Handle) -> None:
+        api = self._api
+        scan = api.get("replacement_scan_create", factory)
+        try:
+            api.call("replacement_scan_set_callback", scan, self._scan)
+            api.call("extension_register_replacement_scan", extension, scan)
+        finally:
+            api.destroy("replacement_scan", scan)
+
+    def _add_function(self, extension: int, factory: Handle, function: Function) -> None:
+        api = self._api
+        macro = api.get("macro_function_create", factory, capi.MACRO_TABLE)
+        try:
+            api.call("macro_function_set_name", macro, byref(Str.of(function.name)))
+            api.call("macro_function_set_body", macro, byref(Str.of(function.body)))
+            self._add_parameters(macro, factory, function)
+            docs = api.get("macro_function_get_docs", macro)
+            api.call("function_docs_set_description", docs, byref(Str.of(function.description)))
+            api.call("function_docs_add_example", docs, None, byref(Str.of(function.example)))
+            api.call("function_docs_add_category", docs, byref(Str.of(_NAME)))
+            api.call("extension_register_macro_function", extension, macro)
+        finally:
+            api.destroy("macro_function", macro)
+
+    def _add_parameters(self, macro: Handle, factory: Handle, function: Function) -> None:
+        api = self._api
+        signature = api.get("macro_function_get_signature", macro)
+        types = [
+            api.get("factory_create_type_from_id", factory, one, None, None, 0)
+            for one in (capi.TYPE_ANY, capi.TYPE_VARCHAR)
+        ]
+        null = api.get("value_create_null", factory, types[1])
+        try:
+            for position, name in enumerate(function.parameters):
+                api.call(
+                    "function_signature_add_parameter",
+                    signature,
+                    byref(Str.of(name)),
+                    types[0],
+                    null if position else None,
+                    capi.PARAMETER_STANDARD,
+                )
+        finally:
+            api.destroy("value", null)
+            for one in types:
+                api.destroy("logical_type", one)
+
+
+def install(storage_options: Mapping[str, Any] | None = None) -> None:
+    """Have every database that is opened from now on know Lance tables.
+
+    Call it once in a process, before `duckdb.connect()`; the module's default connection is opened
+    when it is first used. Calling it again changes the storage options, also for databases that are
+    open.
+
+    Args:
+        storage_options: For fsspec, such as credentials; or one such mapping for each protocol, as
+            in `{"s3": {"anon": True}}`.
+
+    Raises:
+        UnsupportedDuckDB: DuckDB is older than 2.0, or newer than what this release knows;
+            `connect` and `wrap` work with it all the same.
+    """
+    _require_main_interpreter()
+    import _duckdb
+    import duckdb
+
+    registration = getattr(_duckdb, _HOME, None)
+    if registration is None:
+        _require_known(duckdb.__version__)
+        registration = Registration(Api(_duckdb.__file__))
+        registration.register()
+        setattr(_duckdb, _HOME, registration)
+    options = dict(storage_options or {})
+    registration.functions = FUNCTIONS
+    registration.answer = lambda name: find_claim(name, options)
+
+
+def _require_known(version: str) -> None:
+    release = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if release in _RELEASES:
+        return
+    known = ", ".join(f"{major}.{minor}" for major, minor in _RELEASES)
+    raise UnsupportedDuckDB(
+        f"duckdb_adapter.install() knows the extension interface of DuckDB {known}, and this is "
+        f"{version}; duckdb_adapter.connect() and duckdb_adapter.wrap(connection) give the same SQL"
+    )
+
+
+def _require_main_interpreter() -> None:
+    if sys.version_info >= (3, 13):
+        import _interpreters as interpreters
+
+        is_main = interpreters.get_current()[0] == interpreters.get_main()[0]
+    else:
+        import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]
+
+        is_main = interpreters.get_current() == interpreters.get_main()
+    if not is_main:
+        raise UnsupportedDuckDB(
+            "duckdb_adapter.install() was called in a sub-interpreter, which DuckDB cannot call "
+            "back; call it in the main interpreter"
+        )
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, CallFailed):
+        return f"the Lance table could not be handed to DuckDB: {error}"
+    return str(error) or type(error).__name__
+
+
+def _resume_interrupt() -> None:
+    """Let the main thread see an interrupt that arrived in a callback, which could not raise it.
+
+    Not at once: the callback would be the one to get it again.
+    """
+    if isinstance(sys.exc_info()[1], KeyboardInterrupt):
+        threading.Timer(_INTERRUPT_AFTER, _thread.interrupt_main).start()

@@ -1,0 +1,157 @@
+"""Our SQL functions: table macros whose body is a name that says all that they were called with.
+
+`lance_versions('t.lance')` expands to `query_table('lance_versions {"path": "t.lance"}')`. No table
+has such a name, so DuckDB asks for it as it asks for a path, and the answer is Arrow data. In the
+name, back quotes stand for double quotes, which mean something to `query_table`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from duckdb_adapter import metadata
+from duckdb_adapter.tables import Table, open_table
+from lancefs.dataset import LanceDataset
+
+Answer: TypeAlias = LanceDataset | pa.Table
+Options: TypeAlias = Mapping[str, Any]
+
+_PREFIX = "lance_"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function in SQL.
+
+    Attributes:
+        name: As it is called.
+        parameters: Their names; all but the first have a default.
+        description: What it returns, for `duckdb_functions()`.
+        example: A call.
+        answer: What it does with the arguments that were given.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    description: str
+    example: str
+    answer: Callable[[Options, Options], Answer]
+
+    @property
+    def body(self) -> str:
+        """The body of the macro, for which `select_from` completes the statement."""
+        members = ", ".join(f"'{name}': {name}" for name in self.parameters)
+        arguments = f"replace(CAST(to_json({{{members}}}) AS VARCHAR), '`', '\\u0060')"
+        key = f"'\"{self.name} ' || replace({arguments}, '\"', '`') || '\"'"
+        return f"SELECT * FROM query_table({key})"
+
+    @property
+    def statement(self) -> str:
+        """SQL that defines the macro for one connection."""
+        first, *others = self.parameters
+        parameters = ", ".join([first, *(f"{name} := NULL" for name in others)])
+        return f"CREATE OR REPLACE TEMP MACRO {self.name}({parameters}) AS TABLE {self.body}"
+
+
+def call(name: str, defaults: Options) -> Answer | None:
+    """Answer a name that stands for a call of one of the functions; None where it is another.
+
+    Args:
+        name: What `query_table` was given.
+        defaults: Storage options for calls that give none.
+
+    Raises:
+        LanceError: The table, or what was asked of it, is not there or cannot be read.
+        ValueError: The arguments contradict each other.
+    """
+    if not name.startswith(_PREFIX):
+        return None
+    head, _, text = name.partition(" ")
+    function = BY_NAME.get(head)
+    if function is None or not text.startswith("{"):
+        return None
+    arguments = json.loads(text.replace("`", '"'))
+    if arguments.get("path") is None:
+        raise ValueError(f"{head}: the path of a table was expected, not NULL")
+    return function.answer(arguments, arguments.get("storage_options") or defaults)
+
+
+def find_call(message: str) -> str | None:
+    """Find the name that stands for a call in DuckDB's message that there is no such table."""
+    for head in BY_NAME:
+        _, found, rest = message.partition(f"{head} {{`")
+        if found:
+            text = "{`" + rest
+            _, end = json.JSONDecoder().raw_decode(text.replace("`", '"'))
+            return f"{head} {text[:end]}"
+    return None
+
+
+def _open(arguments: Options, options: Options) -> Table:
+    named = {key: arguments.get(key) for key in ("version", "tag", "branch", "as_of")}
+    return open_table(str(arguments["path"]), options, **named)
+
+
+def _scan(arguments: Options, options: Options) -> LanceDataset:
+    if arguments.get("with_row_id"):
+        raise NotImplementedError("lance_scan: with_row_id is not there yet")
+    return _open(arguments, options).dataset
+
+
+def _about(describe: Callable[[Table], pa.Table]) -> Callable[[Options, Options], Answer]:
+    return lambda arguments, options: describe(_open(arguments, options))
+
+
+_REF = ("version", "tag", "branch", "as_of")
+
+FUNCTIONS = (
+    Function(
+        "lance_scan",
+        ("path", *_REF, "with_row_id", "storage_options"),
+        "The rows of a Lance table: of its newest version, or of the version, tag, branch or point "
+        "in time that is named",
+        "FROM lance_scan('t.lance', version := 7)",
+        _scan,
+    ),
+    Function(
+        "lance_versions",
+        ("path", "branch", "storage_options"),
+        "The versions of a Lance table, oldest first",
+        "FROM lance_versions('t.lance')",
+        _about(metadata.versions),
+    ),
+    Function(
+        "lance_refs",
+        ("path", "storage_options"),
+        "The tags and branches of a Lance table",
+        "FROM lance_refs('t.lance')",
+        _about(metadata.refs),
+    ),
+    Function(
+        "lance_fragments",
+        ("path", *_REF, "storage_options"),
+        "The fragments of a version of a Lance table, in scan order",
+        "FROM lance_fragments('t.lance', tag := 'prod')",
+        _about(metadata.fragments),
+    ),
+    Function(
+        "lance_fields",
+        ("path", *_REF, "storage_options"),
+        "The fields of a version of a Lance table, nested ones too, with their ids",
+        "FROM lance_fields('t.lance')",
+        _about(metadata.fields),
+    ),
+    Function(
+        "lance_indices",
+        ("path", *_REF, "storage_options"),
+        "The indices of a version of a Lance table",
+        "FROM lance_indices('t.lance')",
+        _about(metadata.indices),
+    ),
+)
+BY_NAME = {function.name: function for function in FUNCTIONS}

@@ -1,0 +1,141 @@
+"""Which names in SQL mean Lance tables, and which version of them.
+
+dir/t.lance, dir/t.lance/           a directory, the newest version
+s3://bucket/t.lance@v7              any fsspec URL; after `@` a ref (`lancefs.table.refs`)
+dir/t.lance@exp:3                   a version of a branch
+dir/t                               a table in a directory with another name
+lance://tags/prod.arrow::s3://…     a view of the `lance` filesystem, also as
+lance:///data/t.lance/versions/7.arrow
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fsspec.core import split_protocol
+
+from lancefs.table.refs import Ref, make_ref, parse_ref
+
+_SUFFIX = ".lance"
+_VIEWS = "lance://"
+_AFTER_SUFFIX = re.compile(r"(.*\.lance)/*@(.*)", re.DOTALL)
+_VIEW = re.compile(
+    r"(?:(?P<table>.*?)/)??"
+    r"(?:tags/(?P<tag>[^/]+?)"
+    r"|(?:branches/(?P<branch>.+)/)?(?:latest|versions/(?P<version>[0-9]+)))"
+    r"\.arrows?",
+    re.DOTALL,
+)
+# What other readers of DuckDB know by its ending: never worth a look into a remote store.
+_OTHERS = re.compile(
+    r"\.(parquet|csv|tsv|txt|json|jsonl|ndjson|arrow|arrows|feather|ipc|avro|orc|xlsx|db|duckdb"
+    r"|sqlite|gz|zst|bz2|xz|zip)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """What a name may mean.
+
+    Attributes:
+        url: The directory of the table.
+        ref: The version, as it was written; None for the newest one.
+        is_plain: Whether nothing but a look at the directory tells that it is a table.
+    """
+
+    url: str
+    ref: str | None
+    is_plain: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the directory is in the local file system, and not behind a URL."""
+        return "://" not in self.url and "::" not in self.url
+
+    def may_be_table(self) -> bool:
+        """Whether it is worth to open the table: a look at the disk where that costs little."""
+        if self.is_local:
+            return os.path.isdir(os.path.join(os.path.expanduser(self.url), "_versions"))
+        return not (self.is_plain and _OTHERS.search(self.url))
+
+    def version(self) -> Ref:
+        """Return the version that is meant.
+
+        Raises:
+            ValueError: What stands for it is not a ref.
+        """
+        return Ref() if self.ref is None else parse_ref(self.ref)
+
+
+def parse_name(name: str) -> list[TableName]:
+    """Read a name in SQL; what it may mean, the likeliest first.
+
+    Args:
+        name: As it stands between quotes.
+    """
+    if not name or "\0" in name:
+        return []
+    if name.startswith(_VIEWS):
+        view = _parse_view(name)
+        return [] if view is None else [view]
+    versioned = _AFTER_SUFFIX.fullmatch(name)
+    if versioned:
+        return [TableName(versioned[1], versioned[2], is_plain=False)]
+    url = name.rstrip("/") or name
+    found = [TableName(url, None, is_plain=not url.endswith(_SUFFIX))]
+    head, at, ref = name.rpartition("@")
+    if at and head and not url.endswith(_SUFFIX) and _is_ref(ref):
+        found.insert(0, TableName(head.rstrip("/"), ref, is_plain=True))
+    return found
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def options_for(url: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the storage options for a URL.
+
+    Args:
+        url: The table.
+        options: For fsspec; or keyed by protocol, of which those that the URL names are taken.
+    """
+    if not options:
+        return {}
+    if not all(isinstance(value, Mapping) for value in options.values()):
+        return dict(options)
+    protocols = [split_protocol(part)[0] or part for part in url.split("::")]
+    if len(protocols) > 1:
+        return {name: dict(options[name]) for name in protocols if name in options}
+    protocol = split_protocol(url)[0] or "file"
+    return dict(options.get(protocol, {}))
+
+
+def _parse_view(name: str) -> TableName | None:
+    """Read the address of a view of a whole version; other views are not tables."""
+    inner, chain, target = name.removeprefix(_VIEWS).partition("::")
+    match = _VIEW.fullmatch(inner)
+    if match is None:
+        if chain:
+            return TableName(target.rstrip("/"), None, is_plain=False) if not inner else None
+        versioned = parse_name(inner) if inner else []
+        return versioned[0] if versioned else None
+    table = target if chain else match["table"]
+    if not table or bool(chain) == (match["table"] is not None):
+        return None
+    ref = make_ref(tag=match["tag"], branch=match["branch"], version=match["version"])
+    return TableName(table.rstrip("/"), str(ref), is_plain=False)
+
+
+def _is_ref(text: str) -> bool:
+    try:
+        parse_ref(text)
+    except ValueError:
+        return False
+    return bool(text)

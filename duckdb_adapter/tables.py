@@ -1,0 +1,100 @@
+"""Opening what a name in SQL means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+
+from duckdb_adapter.paths import TableName, options_for, parse_name
+from lancefs.dataset import LanceDataset
+from lancefs.errors import NotALanceTable
+from lancefs.storage import Store
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Ref, Resolved, make_ref, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A version of a table that was opened.
+
+    Attributes:
+        dataset: Its rows.
+        where: Its files.
+    """
+
+    dataset: LanceDataset
+    where: Resolved
+
+
+def find_table(name: str, options: Mapping[str, Any] | None = None) -> Table | None:
+    """Open the table that a name means, or return None where it means none.
+
+    Args:
+        name: As it stands between quotes in SQL.
+        options: Storage options, as `options_for` takes them.
+
+    Raises:
+        RefNotFound: There is such a table, but not the version.
+        LanceError: There is such a table, but it cannot be read.
+        ValueError: There is such a table, but what names the version is not a ref.
+        ImportError: What fsspec needs for the store is not installed.
+    """
+    for candidate in parse_name(name):
+        if candidate.may_be_table():
+            table = _find(candidate, options)
+            if table is not None:
+                return table
+    return None
+
+
+def open_table(url: str, options: Mapping[str, Any] | None = None, **ref: Any) -> Table:
+    """Open the table that a function of ours was called with.
+
+    Args:
+        url: A table; with `@` and a ref unless `ref` names the version.
+        options: Storage options, as `options_for` takes them.
+        **ref: `version`, `tag`, `branch` or `as_of`.
+
+    Raises:
+        NotALanceTable: There is no table.
+        LanceError: It cannot be read.
+        ValueError: The version is named twice, or wrongly.
+    """
+    candidates = parse_name(url) or [TableName(url, None, is_plain=False)]
+    given = {key: value for key, value in ref.items() if value is not None}
+    chosen = next((one for one in candidates if one.may_be_table()), candidates[-1])
+    if given and chosen.ref is not None:
+        raise ValueError(f"{url!r} names a version, and so does {', '.join(given)}; leave one out")
+    wanted = make_ref(**given) if given else chosen.version()
+    return _open(chosen.url, wanted, options_for(chosen.url, options))
+
+
+def _open(url: str, ref: Ref, storage: Mapping[str, Any]) -> Table:
+    fs, path = fsspec.core.url_to_fs(url, **storage)
+    where = resolve(Store(fs, path), ref)
+    return Table(LanceDataset(where, read_manifest(where.manifest)), where)
+
+
+def _find(candidate: TableName, options: Mapping[str, Any] | None) -> Table | None:
+    storage = options_for(candidate.url, options)
+    try:
+        table = _open(candidate.url, _ref_or_newest(candidate), storage)
+    except NotALanceTable:
+        return None
+    except Exception:
+        # Behind other names than `….lance` there may be anything, or nothing at all.
+        if candidate.is_plain and not candidate.is_local:
+            return None
+        raise
+    candidate.version()  # now that there is a table, a ref that is not one is worth a message
+    return table
+
+
+def _ref_or_newest(candidate: TableName) -> Ref:
+    try:
+        return candidate.version()
+    except ValueError:
+        return Ref()

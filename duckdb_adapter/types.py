@@ -1,0 +1,65 @@
+"""Arrow types that DuckDB does not read, and what it reads in their place.
+
+halffloat               FLOAT, exact
+decimal of 39+ digits   VARCHAR, all digits
+struct without members  BOOLEAN, whether it is there; only as a column of its own
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MOST_DIGITS = 38
+
+
+def readable_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that DuckDB reads values of a type as: the type itself, mostly."""
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_decimal256(kind):
+        fits = kind.precision <= _MOST_DIGITS
+        return pa.decimal128(kind.precision, kind.scale) if fits else pa.string()
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = readable_type(kind.storage_type)
+        return kind if storage == kind.storage_type else storage
+    if pa.types.is_struct(kind):
+        return (
+            pa.struct([readable_field(field) for field in kind]) if kind.num_fields else pa.bool_()
+        )
+    if pa.types.is_map(kind):
+        item = readable_field(kind.item_field)
+        return pa.map_(readable_field(kind.key_field), item, keys_sorted=kind.keys_sorted)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(readable_field(kind.value_field), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(readable_field(kind.value_field))
+    if pa.types.is_list(kind):
+        return pa.list_(readable_field(kind.value_field))
+    return kind
+
+
+def readable_field(field: pa.Field) -> pa.Field:
+    """Return a field with the type that DuckDB reads it as."""
+    kind = readable_type(field.type)
+    return field if kind == field.type else field.with_type(kind)
+
+
+def loses_filters(kind: pa.DataType) -> bool:
+    """Whether DuckDB before 2.0 tells a pyarrow dataset a filter on such a column wrongly.
+
+    It forgets that NaN is above all numbers, and fails over large unsigned numbers and structs.
+    """
+    tests = (pa.types.is_floating, pa.types.is_uint64, pa.types.is_struct)
+    return any(test(kind) for test in tests)
+
+
+def readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Convert values to what `readable_type` said."""
+    if array.type == kind:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_struct(array.type) and not array.type.num_fields:
+        return pc.is_valid(array)
+    return pc.cast(array, kind)

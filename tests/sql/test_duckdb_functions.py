@@ -1,0 +1,157 @@
+"""The functions: rows of a version, and what is known of a table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from roads import HAS_EXTENSIONS, ORDERS, ORDERS_ROWS, connect, needs_install
+
+import lancefs
+from duckdb_adapter.functions import FUNCTIONS
+
+
+def rows(con: Any, query: str) -> list[dict[str, Any]]:
+    """Run a query; through Arrow, as DuckDB itself needs one more package for times with a zone."""
+    relation = con.sql(query)
+    table = relation.to_arrow_table() if HAS_EXTENSIONS else relation.fetch_arrow_table()
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
+def count(con: Any, arguments: str) -> int:
+    return int(con.execute(f"SELECT count(*) FROM lance_scan('{ORDERS}'{arguments})").fetchone()[0])
+
+
+def test_lance_scan_names_versions_in_every_way(con: Any) -> None:
+    assert count(con, "") == ORDERS_ROWS[4]
+    assert count(con, ", 1") == ORDERS_ROWS[1]
+    assert count(con, ", version := 2") == ORDERS_ROWS[2]
+    assert count(con, ", version := 'v2'") == ORDERS_ROWS[2]
+    assert count(con, ", tag := 'prod'") == ORDERS_ROWS[3]
+    assert count(con, ", branch := 'main', version := 1") == ORDERS_ROWS[1]
+    assert int(con.execute(f"SELECT count(*) FROM lance_scan('{ORDERS}@v1')").fetchone()[0]) == 1200
+
+
+def test_as_of_is_the_newest_version_of_that_time(con: Any) -> None:
+    second = lancefs.open(ORDERS, version=2).manifest.timestamp
+    for time in (second, second + timedelta(microseconds=1)):
+        text = time.astimezone(UTC).isoformat()
+        assert count(con, f", as_of := '{text}'") == ORDERS_ROWS[2]
+        assert count(con, f", as_of := TIMESTAMPTZ '{text}'") == ORDERS_ROWS[2]
+    naive = second.astimezone(UTC).replace(tzinfo=None).isoformat()
+    assert count(con, f", as_of := TIMESTAMP '{naive}'") == ORDERS_ROWS[2]
+    assert count(con, ", as_of := DATE '2100-01-01'") == ORDERS_ROWS[4]
+    with pytest.raises(duckdb.Error, match="no version from 2001-01-01"):
+        count(con, ", as_of := DATE '2001-01-01'")
+
+
+def test_storage_options_are_a_map(con: Any) -> None:
+    assert count(con, ", storage_options := MAP {'auto_mkdir': 'false'}") == ORDERS_ROWS[4]
+
+
+def test_a_version_named_twice_is_an_error(con: Any) -> None:
+    with pytest.raises(duckdb.Error, match="each name a version"):
+        count(con, ", version := 1, tag := 'prod'")
+    with pytest.raises(duckdb.Error, match="names a version, and so does version"):
+        con.execute(f"FROM lance_scan('{ORDERS}@v1', version := 2)")
+
+
+def test_a_table_that_is_not_there_is_an_error_and_so_is_none(con: Any) -> None:
+    with pytest.raises(duckdb.Error, match="no such directory"):
+        con.execute("FROM lance_scan('nowhere.lance')")
+    with pytest.raises(duckdb.Error, match="not NULL"):
+        con.execute("FROM lance_scan(NULL)")
+
+
+def test_the_path_may_be_a_parameter_or_a_variable(con: Any) -> None:
+    query = "SELECT count(*) FROM lance_scan(?, version := ?)"
+    assert con.execute(query, [ORDERS, 1]).fetchone() == (ORDERS_ROWS[1],)
+    assert con.execute(query, [ORDERS, 2]).fetchone() == (ORDERS_ROWS[2],)
+    con.execute(f"SET VARIABLE orders = '{ORDERS}'")
+    variable = con.execute("SELECT count(*) FROM lance_scan(getvariable('orders'))")
+    assert variable.fetchone() == (ORDERS_ROWS[4],)
+
+
+def test_lance_versions_tells_the_history(con: Any) -> None:
+    found = rows(con, f"FROM lance_versions('{ORDERS}')")
+    assert [row["version"] for row in found] == [1, 2, 3, 4]
+    assert {row["version"]: row["num_rows"] for row in found} == ORDERS_ROWS
+    assert [row["num_columns"] for row in found] == [7, 7, 8, 8]
+    assert [row["tags"] for row in found] == [[], [], ["prod"], []]
+    times = [row["committed_at"] for row in found]
+    assert times == sorted(times)
+    assert all(isinstance(time, datetime) and time.tzinfo for time in times)
+    assert all(row["writer"].startswith("lance 14") for row in found)
+
+
+def test_lance_refs_tells_tags_and_branches(con: Any, tmp_path: Path) -> None:
+    (tag,) = rows(con, f"FROM lance_refs('{ORDERS}')")
+    assert (tag["name"], tag["kind"], tag["version"], tag["branch"]) == ("prod", "tag", 3, None)
+    lance = pytest.importorskip("lance")
+    table = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1]}), table)
+    lance.dataset(table).create_branch("exp/b")
+    (branch,) = rows(con, f"FROM lance_refs('{table}')")
+    assert (branch["name"], branch["kind"], branch["version"]) == ("exp/b", "branch", 1)
+    found = rows(con, f"FROM lance_versions('{table}', branch := 'exp/b')")
+    assert [row["branch"] for row in found] == ["exp/b"] * len(found)
+
+
+def test_lance_fragments_tells_files_and_deletions(con: Any) -> None:
+    first, last = rows(con, f"FROM lance_fragments('{ORDERS}')")
+    assert (first["num_rows"], first["physical_rows"], first["num_deleted"]) == (1188, 1200, 12)
+    assert first["deletion_file"].endswith(".arrow")
+    assert [len(file["field_ids"]) for file in first["data_files"]] == [7, 1]
+    assert (last["fragment_id"], last["num_rows"], last["deletion_file"]) == (1, 3, None)
+    (before,) = rows(con, f"FROM lance_fragments('{ORDERS}', version := 1)")
+    assert before["num_deleted"] == 0
+
+
+def test_lance_fields_tells_ids_and_types(con: Any) -> None:
+    found = rows(con, f"FROM lance_fields('{ORDERS}', tag := 'prod')")
+    assert [row["field_id"] for row in found] == list(range(8))
+    assert found[5]["name"] == "price"
+    assert found[5]["logical_type"] == "decimal:128:8:2"
+    assert found[5]["arrow_type"] == "decimal128(8, 2)"
+    assert [row["nullable"] for row in found[:2]] == [False, True]
+
+
+def test_lance_fields_goes_into_nested_ones(con: Any, tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    table = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"s": [{"a": 1, "b": [2.0]}]}), table)
+    found = rows(con, f"SELECT path, field_id, parent_id FROM lance_fields('{table}')")
+    assert [row["path"] for row in found] == ["s", "s.a", "s.b", "s.b.item"]
+    ids = {row["path"]: row["field_id"] for row in found}
+    assert found[0]["parent_id"] is None
+    assert found[3]["parent_id"] == ids["s.b"]
+
+
+def test_lance_indices_tells_what_is_indexed(con: Any, tmp_path: Path) -> None:
+    assert rows(con, f"FROM lance_indices('{ORDERS}')") == []
+    lance = pytest.importorskip("lance")
+    table = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"a": list(range(100))}), table)
+    dataset.create_scalar_index("a", "BTREE")
+    (index,) = rows(con, f"FROM lance_indices('{table}')")
+    assert index["name"] == "a_idx"
+    assert index["columns"] == ["a"]
+    assert index["type"] == "BTree"
+    assert index["fragment_ids"] == [0]
+
+
+@needs_install
+def test_functions_are_documented_in_duckdb() -> None:
+    con = connect("install")
+    query = """
+        SELECT function_name, description, examples FROM duckdb_functions()
+        WHERE function_name LIKE 'lance%' ORDER BY ALL
+    """
+    found = con.execute(query).fetchall()
+    assert [name for name, _, _ in found] == sorted(function.name for function in FUNCTIONS)
+    assert all(description and examples for _, description, examples in found)

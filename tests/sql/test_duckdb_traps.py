@@ -1,0 +1,324 @@
+"""What must never happen: a crash, a trace left behind, a process that does not end."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import duckdb
+import pytest
+from roads import ORDERS, ORDERS_ROWS, REPOSITORY, ROADS, connect, needs_install, run_python
+
+import duckdb_adapter
+from duckdb_adapter import UnsupportedDuckDB
+
+COUNT = f"SELECT count(*) FROM '{ORDERS}'"
+SUM = f"SELECT sum(quantity) FROM '{ORDERS}'"
+
+
+def test_nothing_is_left_among_the_callers_variables() -> None:
+    """After success and failures of every kind, at the top of a module and in a function."""
+    printed = run_python(
+        """
+import sys
+def look():
+    frame = sys._getframe(1)
+    return {name for name in {**frame.f_globals, **frame.f_locals} if 'orders.lance' in name}
+def query(con, text):
+    try:
+        con.execute(text).fetchall()
+    except duckdb.Error:
+        pass
+    return look()
+def everywhere(con):
+    for text in (f"SELECT count(*) FROM '{ORDERS}'", f"SELECT nothing FROM '{ORDERS}'",
+                 f"FROM '{ORDERS}@v9'", f"FROM '{ORDERS}' SELEC",
+                 f"FROM lance_versions('{ORDERS}')",
+                 f"SELECT 1/0 FROM '{ORDERS}' WHERE error('x') = 1"):
+        yield from query(con, text)
+if duckdb.__version__ >= "2":
+    duckdb_adapter.install()
+con = duckdb.connect() if duckdb.__version__ >= "2" else duckdb_adapter.connect()
+assert not list(everywhere(con))
+con.execute(f"SELECT count(*) FROM '{ORDERS}'").fetchall()
+assert not look()
+assert not con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+assert not con.execute("SELECT table_name FROM duckdb_tables() WHERE NOT internal").fetchall()
+print("clean")
+"""
+    )
+    assert printed == "clean"
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("setting", ["enable_external_access", "python_enable_replacements"])
+def test_settings_that_forbid_it_are_honoured(road: str, setting: str) -> None:
+    con = connect(road)
+    con.execute(f"SET {setting} = false")
+    for query in (f"FROM '{ORDERS}'", f"FROM lance_scan('{ORDERS}')"):
+        with pytest.raises(duckdb.CatalogException, match="does not exist"):
+            con.execute(query)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_no_file_is_touched_where_that_is_forbidden(
+    road: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con = connect(road)
+    con.execute("SET enable_external_access = false")
+    monkeypatch.setattr("duckdb_adapter.claims.find_table", lambda *_: pytest.fail("looked"))
+    with pytest.raises(duckdb.CatalogException, match="does not exist"):
+        con.execute(f"FROM '{ORDERS}'")
+
+
+@needs_install
+def test_installing_again_is_no_trap() -> None:
+    """Again, after a reload, and from a second copy of the package: every later connect works."""
+    printed = run_python(
+        """
+import importlib, importlib.util, sys
+def count():
+    return duckdb.connect().execute(f"SELECT count(*) FROM '{ORDERS}'").fetchone()[0]
+duckdb_adapter.install()
+duckdb_adapter.install(storage_options={"s3": {"anon": True}})
+found = [count()]
+for name in [name for name in sys.modules if name.startswith("duckdb_adapter")]:
+    del sys.modules[name]
+again = importlib.import_module("duckdb_adapter")
+assert again is not duckdb_adapter
+again.install()
+found.append(count())
+importlib.reload(again)
+again.install()
+found.append(count())
+print(found)
+"""
+    )
+    assert printed == str([ORDERS_ROWS[4]] * 3)
+
+
+@needs_install
+def test_an_older_database_gets_its_names_from_wrap() -> None:
+    printed = run_python(
+        """
+old = duckdb.connect()
+duckdb_adapter.install()
+try:
+    old.execute(f"FROM '{ORDERS}'")
+except duckdb.CatalogException:
+    print("unknown", end=" ")
+print(duckdb_adapter.wrap(old).execute(f"SELECT count(*) FROM '{ORDERS}'").fetchone()[0])
+"""
+    )
+    assert printed == f"unknown {ORDERS_ROWS[4]}"
+
+
+@needs_install
+def test_an_unknown_duckdb_gets_a_clear_message() -> None:
+    printed = run_python(
+        """
+duckdb.__version__ = "2.9.1"
+try:
+    duckdb_adapter.install()
+except duckdb_adapter.UnsupportedDuckDB as error:
+    print(error)
+assert not duckdb.connect().execute(
+    "SELECT * FROM duckdb_extensions() WHERE extension_name = 'lancefs'").fetchall()
+"""
+    )
+    assert "this is 2.9.1" in printed
+    assert "duckdb_adapter.connect()" in printed
+
+
+@pytest.mark.skipif(len(ROADS) > 1, reason="this DuckDB can be extended")
+def test_an_old_duckdb_gets_a_clear_message() -> None:
+    with pytest.raises(UnsupportedDuckDB, match=r"duckdb_adapter\.connect\(\)"):
+        duckdb_adapter.install()
+
+
+@needs_install
+def test_a_subinterpreter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.version_info >= (3, 13):
+        import _interpreters as interpreters
+    else:
+        import _xxsubinterpreters as interpreters
+    other = interpreters.create()
+    try:
+        monkeypatch.setattr(
+            interpreters, "get_main", lambda: (other, 0) if sys.version_info >= (3, 13) else other
+        )
+        with pytest.raises(UnsupportedDuckDB, match="sub-interpreter"):
+            duckdb_adapter.install()
+    finally:
+        interpreters.destroy(other)
+
+
+def test_importing_the_package_does_not_import_duckdb() -> None:
+    code = "import duckdb_adapter, sys; assert not {'duckdb', '_duckdb'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("road", ROADS)
+def test_a_forked_child_can_query(road: str) -> None:
+    printed = run_python(
+        f"""
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of any fork beside threads
+connect = duckdb_adapter.connect
+if {road!r} == "install":
+    duckdb_adapter.install()
+    connect = duckdb.connect
+query = f"SELECT sum(quantity) FROM '{{ORDERS}}'"
+before = connect(config={{"threads": 1}}).execute(query).fetchall()
+child = os.fork()
+if child == 0:
+    after = connect(config={{"threads": 1}}).execute(query).fetchall()
+    os._exit(0 if after == before else 9)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    assert printed == "0"
+
+
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize(
+    "state",
+    [
+        "pass",
+        "result = con.execute(query); result.fetchmany(3)",
+        "relation = con.sql(query)",
+        "con.execute(query); con.close()",
+        "relation = con.sql(query);"
+        " read = getattr(relation, 'to_arrow_reader', None) or relation.fetch_record_batch;"
+        " reader = read(10); reader.read_next_batch()",
+        "view = con.execute(f\"CREATE VIEW v AS FROM '{ORDERS}'\"); con.execute('FROM v LIMIT 1')",
+    ],
+)
+def test_the_process_ends_in_every_state(road: str, state: str) -> None:
+    run_python(
+        f"""
+connect = duckdb_adapter.connect
+if {road!r} == "install":
+    duckdb_adapter.install()
+    connect = duckdb.connect
+con = connect()
+query = f"SELECT order_id, city, quantity FROM '{{ORDERS}}'"
+{state}
+"""
+    )
+
+
+def test_threads_do_not_meet(con: Any) -> None:
+    """Eight of them share one connection's database, and the variables of one module."""
+    text = "SELECT count(*), sum(quantity) FROM '{}@v{}'"
+    expected = {
+        version: con.execute(text.format(ORDERS, version)).fetchone() for version in ORDERS_ROWS
+    }
+    wrong: list[object] = []
+
+    def query(cursor: Any, version: int) -> None:
+        for _ in range(20):
+            found = cursor.execute(text.format(ORDERS, version)).fetchone()
+            if found != expected[version]:
+                wrong.append((version, found))
+
+    threads = [
+        threading.Thread(target=query, args=(con.cursor(), number % 4 + 1)) for number in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_interrupted_query_leaves_the_connection_usable(con: Any) -> None:
+    slow = f"""
+        SELECT count(*) FROM '{ORDERS}' a, '{ORDERS}' b, '{ORDERS}' c WHERE a.city < b.tea || c.tea
+    """
+    timer = threading.Timer(0.5, con.interrupt)
+    timer.start()
+    with pytest.raises(duckdb.InterruptException):
+        con.execute(slow).fetchall()
+    timer.join()
+    assert con.execute(COUNT).fetchone() == (ORDERS_ROWS[4],)
+
+
+@pytest.mark.skipif(not hasattr(os, "kill"), reason="signals are needed")
+@pytest.mark.parametrize("road", ROADS)
+def test_ctrl_c_while_a_table_is_opened_is_raised(road: str) -> None:
+    printed = run_python(
+        f"""
+import os, signal, time
+connect = duckdb_adapter.connect
+if {road!r} == "install":
+    duckdb_adapter.install()
+    connect = duckdb.connect
+import duckdb_adapter.claims as claims
+def find_table(name, options):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(1)
+claims.find_table = find_table
+con = connect()
+try:
+    con.execute(f"FROM '{{ORDERS}}'")
+    time.sleep(1)
+except KeyboardInterrupt:
+    print("interrupted")
+except duckdb.Error as error:
+    try:
+        time.sleep(1)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+    )
+    assert printed == "interrupted"
+
+
+def test_abandoned_queries_hold_no_memory(con: Any) -> None:
+    """Datasets are gone when the queries that read them are."""
+    from lancefs.dataset import LanceDataset
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(one, LanceDataset) for one in gc.get_objects())
+
+    con.execute(SUM).fetchall()
+    before = alive()
+    for _ in range(50):
+        con.execute(f"FROM '{ORDERS}'")
+        con.execute(SUM).fetchall()
+    con.execute("SELECT 1").fetchall()
+    assert alive() <= before + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("road", ROADS)
+def test_five_hundred_queries_hold_their_memory(road: str) -> None:
+    printed = run_python(
+        f"""
+import gc
+from pathlib import Path
+connect = duckdb_adapter.connect
+if {road!r} == "install":
+    duckdb_adapter.install()
+    connect = duckdb.connect
+con = connect()
+def resident():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+for number in range(600):
+    con.execute(f"SELECT city, sum(quantity) FROM '{{ORDERS}}' GROUP BY 1").fetchall()
+    con.execute(f"SELECT city, price FROM '{{ORDERS}}@v{{number % 4 + 1}}'").fetchmany(3)
+    if number == 100:
+        before = resident()
+print((resident() - before) // 2**20)
+"""
+    )
+    assert int(printed) < 20
