@@ -1,0 +1,124 @@
+"""Reading a damaged table, and what may come of it: its rows, or a `LanceError`."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+import lancefs
+from lancefs.errors import LanceError
+
+SECONDS = 10.0
+# Memory that does not depend on the table: footers and metadata read ahead, messages, threads.
+_OVERHEAD = 4 << 20
+# Buffers may outlive the reading that made them, and need their pool for as long.
+_POOLS: list[pa.MemoryPool] = []
+
+
+class Unacceptable(Exception):
+    """What must not come of damage."""
+
+
+@dataclass(frozen=True)
+class Sound:
+    """What is known of a table before it is damaged."""
+
+    rows: int
+    size: int  # bytes of all its columns, decoded
+
+
+def read_sound(uri: str) -> Sound:
+    """Read a table that is not damaged."""
+    table = lancefs.open(uri).to_table()
+    return Sound(table.num_rows, table.nbytes)
+
+
+def judge(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
+    """Read a damaged table.
+
+    Args:
+        uri: The table.
+        sound: What is known of it; None where the damage may be to what it says of itself.
+        rng: Chooses rows.
+
+    Returns:
+        The outcome: `rows`, or the name of the `LanceError`.
+
+    Raises:
+        Unacceptable: Another error, a wrong number of rows, rows that are no valid Arrow data, or
+            too much time.
+    """
+    started = time.monotonic()
+    try:
+        outcome = _read(uri, sound, rng)
+    except LanceError as error:
+        _check_cause(error)
+        outcome = type(error).__name__
+    except Unacceptable:
+        raise
+    except Exception as error:
+        raise Unacceptable(f"{type(error).__name__}: {error}") from error
+    seconds = time.monotonic() - started
+    if seconds > SECONDS:
+        raise Unacceptable(f"{outcome}, but after {seconds:.1f} s")
+    return outcome
+
+
+def judge_memory(judge_it: Callable[[], str], size: int) -> str:
+    """Judge, and hold the memory that it took against the decoded size of the table.
+
+    Raises:
+        Unacceptable: It took more than 4 times as much; or as `judge`.
+    """
+    pool = pa.proxy_memory_pool(pa.system_memory_pool())
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        outcome = judge_it()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(pa.system_memory_pool())
+    peak += pool.max_memory() or 0
+    if peak > 4 * size + _OVERHEAD:
+        raise Unacceptable(f"{outcome}, with {peak:,} bytes for {size:,} bytes of values")
+    return outcome
+
+
+def _read(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
+    dataset = lancefs.open(uri)
+    rows = dataset.count_rows()
+    if sound is not None:
+        _check_table(dataset.to_table(), sound.rows)
+        rows = sound.rows
+    else:
+        _check_table(dataset.to_table(), None)
+    if 0 < rows < 1 << 20:
+        wanted = rng.integers(0, rows, 5)
+        _check_table(dataset.take(wanted), len(wanted))
+    _check_table(dataset.head(3), min(3, rows) if sound is not None else None)
+    return "rows"
+
+
+def _check_table(table: pa.Table, rows: int | None) -> None:
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Unacceptable(f"rows that are not valid: {error}") from error
+    if rows is not None and table.num_rows != rows:
+        raise Unacceptable(f"{table.num_rows} rows, there are {rows}")
+
+
+def _check_cause(error: BaseException) -> None:
+    """Refuse errors that are there only because an absurd allocation failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            raise Unacceptable(f"an absurd allocation: {error}") from error
+        cause = cause.__cause__

@@ -1,0 +1,149 @@
+"""What a user gets for a table that is not there, not whole, or too new: one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from support import frame
+
+import lancefs
+from lancefs.errors import (
+    CorruptFile,
+    LanceError,
+    MissingFile,
+    NotALanceTable,
+    RefNotFound,
+    UnsupportedFeature,
+)
+from lancefs.proto import table_pb2
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    table = tmp_path / "t.lance"
+    rows = pa.table({"id": np.arange(1000), "s": [f"value {i % 50}" for i in range(1000)]})
+    lance.write_dataset(rows, str(table))
+    lance.dataset(str(table)).delete("id < 10")
+    return table
+
+
+def only(directory: Path, pattern: str) -> Path:
+    (found,) = directory.glob(pattern)
+    return found
+
+
+def rewrite_manifest(table: Path, version: int, **changes: object) -> None:
+    """Change fields of a version's manifest, leaving its other sections out."""
+    manifest = table / "_versions" / f"{2**64 - 1 - version:020}.manifest"
+    data = manifest.read_bytes()
+    position = int.from_bytes(data[-16:-8], "little")
+    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    for name in ("index_section", "transaction_section", "transaction_section_deprecated"):
+        message.ClearField(name)  # type: ignore[arg-type]
+    for name, value in changes.items():
+        setattr(message, name, value)
+    manifest.write_bytes(frame(message))
+
+
+def test_not_a_table(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(NotALanceTable, match="no such directory, or it is empty") as caught:
+            lancefs.open(path)
+        assert isinstance(caught.value, FileNotFoundError)
+    (tmp_path / "x.csv").write_text("a,b\n")
+    with pytest.raises(NotALanceTable, match=r"not a Lance table: there is no manifest"):
+        lancefs.open(tmp_path)
+
+
+def test_a_folder_of_tables_suggests_one(path: Path) -> None:
+    with pytest.raises(NotALanceTable, match=r"did you mean one of t\.lance"):
+        lancefs.open(path.parent)
+
+
+def test_a_missing_version_tag_or_branch_lists_those_that_are(path: Path) -> None:
+    with pytest.raises(RefNotFound, match="no version 9; the table has 1, 2"):
+        lancefs.open(path, version=9)
+    with pytest.raises(RefNotFound, match="prod"):
+        lancefs.open(path, tag="prod")
+    with pytest.raises(RefNotFound, match="exp"):
+        lancefs.open(path, branch="exp")
+
+
+def test_contradicting_arguments(path: Path) -> None:
+    with pytest.raises(ValueError, match="version and tag each name a version"):
+        lancefs.open(path, version=1, tag="a")
+
+
+def test_an_unknown_reader_flag_is_refused_by_its_bit(path: Path) -> None:
+    rewrite_manifest(path, 2, reader_feature_flags=1 << 40)
+    with pytest.raises(UnsupportedFeature, match=str(1 << 40)):
+        lancefs.open(path)
+    assert lancefs.open(path, version=1).count_rows() == 1000
+
+
+@pytest.mark.parametrize("keep", [0, 3, 15, 16, 40, -1])
+def test_a_manifest_that_was_cut_short(path: Path, keep: int) -> None:
+    manifest = sorted((path / "_versions").glob("*.manifest"))[0]
+    manifest.write_bytes(manifest.read_bytes()[:keep])
+    with pytest.raises(CorruptFile, match=manifest.name):
+        lancefs.open(path)
+
+
+def test_a_data_file_that_is_gone(path: Path) -> None:
+    file = only(path / "data", "*.lance")
+    file.unlink()
+    dataset = lancefs.open(path)
+    assert dataset.count_rows() == 990
+    with pytest.raises(MissingFile, match=f"{file.name}: the file is gone"):
+        dataset.to_table()
+
+
+def test_a_data_file_that_was_cut_short_anywhere(path: Path) -> None:
+    file = only(path / "data", "*.lance")
+    whole = file.read_bytes()
+    for keep in range(0, len(whole), 53):
+        file.write_bytes(whole[:keep])
+        with pytest.raises(CorruptFile, match=file.name):
+            lancefs.open(path).to_table()
+
+
+def test_a_data_file_of_another_kind(path: Path) -> None:
+    file = only(path / "data", "*.lance")
+    file.write_bytes(b"PAR1" + b"\0" * (file.stat().st_size - 8) + b"PAR1")
+    with pytest.raises(CorruptFile, match=r"ends in b'PAR1', a Lance data file ends in b'LANC'"):
+        lancefs.open(path).to_table()
+
+
+def test_a_data_file_from_the_future(path: Path) -> None:
+    file = only(path / "data", "*.lance")
+    file.write_bytes(file.read_bytes()[:-8] + b"\x02\x00\x09\x00LANC")
+    with pytest.raises(UnsupportedFeature, match=r"data file format 2\.9; .* reads up to 2\.3"):
+        lancefs.open(path).to_table()
+
+
+def test_deleted_rows_beyond_the_end(path: Path) -> None:
+    file = only(path / "_deletions", "*.arrow")
+    offsets = pa.record_batch({"row_id": pa.array(np.arange(995, 1005), pa.uint32())})
+    with pa.ipc.new_file(str(file), offsets.schema) as writer:
+        writer.write_batch(offsets)
+    with pytest.raises(CorruptFile, match=f"{file.name}.*row 1004 is deleted.* 1000 rows"):
+        lancefs.open(path).to_table()
+
+
+def test_a_deletion_file_that_is_gone(path: Path) -> None:
+    file = only(path / "_deletions", "*.arrow")
+    file.unlink()
+    with pytest.raises(MissingFile, match=file.name):
+        lancefs.open(path).to_table()
+
+
+def test_every_error_is_one_of_the_family() -> None:
+    assert issubclass(NotALanceTable, LanceError | FileNotFoundError)
+    assert issubclass(RefNotFound, FileNotFoundError)
+    assert issubclass(MissingFile, FileNotFoundError)
+    assert issubclass(CorruptFile, ValueError)
+    assert issubclass(UnsupportedFeature, NotImplementedError)

@@ -1,0 +1,152 @@
+"""Tables that pylance 14 writes, but cannot read, or not rightly: they read here as written.
+
+`docs/format-support.md` lists them. Where a newer pylance reads one, it is time to take it off.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("RUST_BACKTRACE", "0")  # pylance's panics print one each
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+
+import lancefs
+
+RNG = np.random.default_rng(5)
+ROWS = 60
+PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
+LISTS = pa.struct([("a", pa.int32()), ("items", pa.list_(pa.int16()))])
+PACKED = {"lance-encoding:packed": "true"}
+
+
+def value(data_type: pa.DataType, nulls: float) -> Any:
+    """Make up a value, null here and there at every depth."""
+    if RNG.random() < nulls:
+        return None
+    if pa.types.is_struct(data_type):
+        return {field.name: value(field.type, nulls) for field in data_type}
+    if pa.types.is_fixed_size_list(data_type):
+        return [value(data_type.value_type, nulls) for _ in range(data_type.list_size)]
+    if pa.types.is_list(data_type):
+        return [value(data_type.value_type, nulls) for _ in range(RNG.integers(0, 4))]
+    return "s" * RNG.integers(0, 9) if pa.types.is_string(data_type) else int(RNG.integers(0, 99))
+
+
+def column(data_type: pa.DataType, nulls: float = 0.15) -> pa.Array:
+    return pa.array([value(data_type, nulls) for _ in range(ROWS)], data_type)
+
+
+def beside(data_type: pa.DataType) -> pa.Table:
+    return pa.table({"x": column(data_type), "id": pa.array(range(ROWS))})
+
+
+def below_null() -> pa.Table:
+    """A dictionary column as pandas has it: the index of a missing value is −1."""
+    indices = np.array([0, -1, 1, -1] * 10, np.int8)
+    validity = pa.py_buffer(np.packbits(indices >= 0, bitorder="little"))
+    array = pa.Array.from_buffers(pa.int8(), len(indices), [validity, pa.py_buffer(indices)])
+    return pa.table({"x": pa.DictionaryArray.from_arrays(array, pa.array(["a", "b"]), safe=False)})
+
+
+def packed_map() -> pa.Table:
+    rows = pa.array([[(i, i)] * (i % 3) for i in range(ROWS)], pa.map_(pa.int32(), pa.int32()))
+    return pa.table([rows], schema=pa.schema([pa.field("x", rows.type, metadata=PACKED)]))
+
+
+@dataclass(frozen=True)
+class Win:
+    """What reads here, and not there."""
+
+    make: Callable[[], pa.Table]
+    versions: tuple[str, ...]
+
+
+NEW = ("2.2", "2.3")
+WINS: dict[str, list[Win]] = {
+    "dictionary columns with the index −1 below a null, as pandas makes them": [
+        Win(below_null, ("legacy",))
+    ],
+    "a fixed-size list of structs beside another column": [
+        Win(lambda: beside(pa.list_(PAIR, 2)), NEW),
+        Win(lambda: beside(pa.list_(LISTS, 3)), NEW),
+        Win(lambda: beside(pa.list_(pa.struct([("x", pa.list_(PAIR, 2))]), 3)), NEW),
+    ],
+    "a struct that holds a fixed-size list of structs": [
+        Win(lambda: beside(pa.struct([("x", pa.list_(PAIR, 2)), ("y", pa.int32())])), NEW)
+    ],
+    "lists of fixed-size lists of structs, with nulls": [
+        Win(lambda: beside(pa.list_(pa.list_(PAIR, 2))), ("2.3",)),
+        Win(lambda: beside(pa.list_(pa.list_(pa.list_(LISTS, 2)))), ("2.3",)),
+        Win(lambda: beside(pa.list_(pa.struct([("l", pa.list_(PAIR, 2))]), 2)), NEW),
+    ],
+    "lists of structs without members": [
+        Win(lambda: pa.table({"x": column(pa.list_(pa.struct([])), 0)}), ("2.3",))
+    ],
+    "a map with the metadata of packed structs": [Win(packed_map, NEW)],
+    "`fixed_size_binary:0`": [
+        Win(
+            lambda: pa.table({"x": pa.array([b"", None, b""], pa.binary(0))}), ("2.0", "2.1", "2.3")
+        )
+    ],
+}
+CASES = [
+    pytest.param(win, version, id=f"{what[:40]}-{number}-{version}")
+    for what, wins in WINS.items()
+    for number, win in enumerate(wins)
+    for version in win.versions
+]
+
+
+@pytest.mark.parametrize(("win", "version"), CASES)
+def test_what_lance_wrote_is_read(win: Win, version: str, tmp_path: Path) -> None:
+    written = win.make()
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(written, path, data_storage_version=version)
+    dataset = lancefs.open(path)
+    table = dataset.to_table()
+    table.validate(full=True)
+    assert_same_table(table, written)
+    some = [written.num_rows - 1, 0, written.num_rows // 2]
+    assert_same_table(dataset.take(some), written.take(some))
+    assert_same_table(dataset.to_table(offset=1, limit=2), written.slice(1, 2))
+
+
+@pytest.mark.parametrize(("win", "version"), CASES)
+def test_pylance_does_not_read_it(win: Win, version: str, tmp_path: Path) -> None:
+    written = win.make()
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(written, path, data_storage_version=version)
+    try:
+        rows = lance.dataset(path).to_table()
+    except Exception:
+        return
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # what Rust panics are, not an Exception
+            raise
+        return
+    assert rows.to_pylist() != written.to_pylist(), "take it off docs/format-support.md"
+
+
+def test_lists_of_fixed_size_lists_of_structs_read_without_nulls_too(tmp_path: Path) -> None:
+    for number, data_type in enumerate(
+        (pa.list_(pa.list_(PAIR, 2)), pa.map_(pa.int32(), pa.list_(LISTS, 3)))
+    ):
+        if pa.types.is_map(data_type):
+            rows = [[(i, value(data_type.item_type, 0))] * (i % 3) for i in range(ROWS)]
+            written = pa.table({"x": pa.array(rows, data_type)})
+        else:
+            written = pa.table({"x": column(data_type, 0)})
+        path = str(tmp_path / f"{number}.lance")
+        lance.write_dataset(written, path, data_storage_version="2.3")
+        assert_same_table(lancefs.open(path).to_table(), written)
+        assert_same_table(lancefs.open(path).take([7, 50]), written.take([7, 50]))

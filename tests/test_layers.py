@@ -1,0 +1,129 @@
+"""The rooms of the house depend on each other in one direction only.
+
+The reasons are in docs/architecture.md. A new room gets its place in `MAY_IMPORT` here and there.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parent.parent
+ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
+
+_FORMAT = {"errors", "proto", "storage", "datafile", "table"}
+_READING = _FORMAT | {"dataset", "expressions", "scan", "scanner"}
+
+# Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "proto": set(),
+    "storage": {"errors"},
+    "datafile": {"errors", "proto", "storage"},
+    "table": {"errors", "proto", "storage", "datafile"},
+    "expressions": set(),
+    "scan": _FORMAT | {"expressions"},
+    "scanner": _FORMAT | {"dataset", "expressions", "scan"},  # the dataset's type only
+    "dataset": _FORMAT | {"expressions", "scan", "scanner"},
+    "views": _READING,
+    "filesystem": _READING | {"views"},
+    "lancefs": _READING | {"views", "filesystem"},
+    "spark": _READING | {"views", "filesystem", "lancefs"},
+    "duckdb_adapter": _READING | {"lancefs"},
+    "cli": _READING | {"views", "filesystem", "lancefs", "spark", "duckdb_adapter"},
+}
+
+SOURCES = sorted(
+    path.relative_to(CHECKOUT)
+    for package in ("lancefs", "duckdb_adapter")
+    for path in (CHECKOUT / package).rglob("*.py")
+)
+
+
+def imported_modules(source: str, path: Path) -> Iterator[str]:
+    """Yield the absolute dotted name of everything that a file imports, at any depth."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # A file's own package is its directory, also for an `__init__.py`.
+            base = path.parent.parts[: len(path.parent.parts) - node.level + 1]
+            parents = [*(base if node.level else ()), *([node.module] if node.module else [])]
+            yield from (".".join([*parents, alias.name]) for alias in node.names)
+
+
+def room_of(module: str) -> str | None:
+    """Return the room that a dotted name is in, or None where it is not ours."""
+    top, _, rest = module.partition(".")
+    if top == "duckdb_adapter":
+        return top
+    if top != "lancefs":
+        return None
+    name = rest.partition(".")[0]
+    places = (CHECKOUT / "lancefs" / name, CHECKOUT / "lancefs" / f"{name}.py")
+    is_room = name in MAY_IMPORT or (name != "" and any(place.exists() for place in places))
+    return name if is_room else "lancefs"
+
+
+def room_of_file(path: Path) -> str:
+    """Return the room that a file of ours is in."""
+    room = room_of(".".join(path.with_suffix("").parts))
+    assert room is not None
+    return "lancefs" if room == "__init__" else room
+
+
+def imported_rooms(source: str, path: Path) -> set[str]:
+    """Return the other rooms that a file knows."""
+    rooms = {room_of(module) for module in imported_modules(source, path)}
+    return {room for room in rooms if room is not None} - {room_of_file(path)}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_a_file_imports_only_rooms_further_inside(path: Path) -> None:
+    room = room_of_file(path)
+    assert room in MAY_IMPORT, f"`{room}` is a new room: give it a place in MAY_IMPORT"
+    outside = imported_rooms((CHECKOUT / path).read_text("utf-8"), path) - MAY_IMPORT[room]
+    assert not outside, f"`{room}` may not know {sorted(outside)}, see docs/architecture.md"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if room_of_file(p) in _FORMAT], ids=str)
+def test_the_format_layers_know_no_engine(path: Path) -> None:
+    modules = imported_modules((CHECKOUT / path).read_text("utf-8"), path)
+    assert not ENGINES & {module.partition(".")[0] for module in modules}
+
+
+def test_importing_lancefs_imports_no_engine() -> None:
+    program = "import lancefs, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.split())
+    assert "lancefs" in modules
+    assert not ENGINES & modules
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "rooms"),
+    [
+        ("lancefs/table/refs.py", "from lancefs.dataset import LanceDataset", {"dataset"}),
+        ("lancefs/table/refs.py", "from ..dataset import LanceDataset", {"dataset"}),
+        ("lancefs/table/refs.py", "from .. import dataset", {"dataset"}),
+        ("lancefs/table/refs.py", "def f():\n    import lancefs.dataset as d", {"dataset"}),
+        ("lancefs/table/refs.py", "from . import manifest", set()),
+        ("lancefs/table/__init__.py", "from .refs import Ref", set()),
+        ("lancefs/storage.py", "import fsspec\nfrom lancefs.errors import LanceError", {"errors"}),
+        ("lancefs/storage.py", "from . import errors", {"errors"}),
+        ("lancefs/storage.py", "from lancefs import open", {"lancefs"}),
+        ("lancefs/__init__.py", "from lancefs.dataset import LanceDataset", {"dataset"}),
+        ("lancefs/dataset.py", "import duckdb_adapter", {"duckdb_adapter"}),
+        ("duckdb_adapter/scan.py", "import lancefs", {"lancefs"}),
+    ],
+)
+def test_every_way_to_import_is_seen(path: str, source: str, rooms: set[str]) -> None:
+    assert imported_rooms(source, Path(path)) == rooms
