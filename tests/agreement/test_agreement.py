@@ -112,14 +112,14 @@ def test_a_random_table_reads_alike_in_every_version(format_: Format) -> None:
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_many_random_columns_read_as_they_were_written(format_: Format) -> None:
-    _check_columns(format_, settings(EXAMPLES, max_examples=1000))
+    _check_columns(format_, settings(EXAMPLES, max_examples=450))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_many_random_tables_read_alike_in_every_version(format_: Format) -> None:
-    _check_histories(format_, settings(EXAMPLES, max_examples=400))
+    _check_histories(format_, settings(EXAMPLES, max_examples=100))
 
 
 def _check_columns(format_: Format, how: settings) -> None:
