@@ -52,3 +52,17 @@ def test_booleans_that_packed_structs_lost_are_refused_by_name(
     dataset = written(pa.table([rows], schema=pa.schema([field])), tmp_path / "t", version)
     with pytest.raises(UnsupportedFeature, match=r"column 0 \(x\).*booleans"):
         dataset.to_table()
+
+
+@pytest.mark.parametrize("version", NEW)
+@pytest.mark.parametrize("kinds", [1, 60])
+def test_fixed_size_lists_that_repeat_keep_the_nulls_in_them(
+    kinds: int, version: str, tmp_path: Path
+) -> None:
+    """In 2.3 they may be the values of a dictionary."""
+    few = [[index, None, index * index] for index in range(kinds)]
+    values = [None if row % 9 == 8 else few[row * row % kinds] for row in range(900)]
+    table = pa.table({"x": pa.array(values, pa.list_(pa.int32(), 3))})
+    dataset = written(table, tmp_path / "t", version)
+    assert_same_table(dataset.to_table(), table)
+    assert_same_table(dataset.take([899, 0, 17]), table.take([899, 0, 17]))

@@ -1,7 +1,7 @@
 """Fixed-size lists: the flattened items, with a validity buffer for each layer that has nulls.
 
-In chunks the validity of the outer layer comes first and the items last. In full-zip values the
-validity bits of each row stand before its items.
+In chunks the validity of the outer layer comes first and the items last. In full-zip values, and in
+a buffer that stands alone (a dictionary), the validity bits of each row stand before its items.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ def decode_chunks(encoding: FixedSizeList, buffers: Sequence[Chunked], counts: I
     return FixedSizeListBlock(dimension, items, validity, int(counts.sum()))
 
 
+def decode_blocks(encoding: FixedSizeList, buffer: Chunked, counts: Ints) -> Block:
+    pieces = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
+    data = np.concatenate([buffer.data[start:end] for start, end in pieces])
+    return decode_fixed(encoding, data, int(counts.sum()))
+
+
 def decode_fixed(encoding: FixedSizeList, data: Bytes, count: int) -> Block:
+    if count and len(data) % count:
+        raise CorruptFile(f"{len(data)} bytes are no {count} fixed-size lists of the same size")
     rows = data.reshape(count, -1) if count else data.reshape(0, 0)
     return _unzip(encoding, rows, count, lists=1)
 
