@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from pathlib import Path
 
 import lance
@@ -66,3 +67,62 @@ def test_fixed_size_lists_that_repeat_keep_the_nulls_in_them(
     dataset = written(table, tmp_path / "t", version)
     assert_same_table(dataset.to_table(), table)
     assert_same_table(dataset.take([899, 0, 17]), table.take([899, 0, 17]))
+
+
+_ITEMS = [
+    pa.int32(),
+    pa.bool_(),
+    pa.float64(),
+    pa.string(),
+    pa.large_binary(),
+    pa.binary(5),
+    pa.decimal128(9, 2),
+    pa.list_(pa.int16(), 2),
+    pa.list_(pa.string()),
+    pa.struct({"a": pa.int32(), "b": pa.string()}),
+    pa.dictionary(pa.int8(), pa.string()),
+]
+_STRUCTURES: list[dict[str, str]] = [
+    {},
+    {"lance-encoding:structural-encoding": "fullzip"},
+    {"lance-encoding:compression": "zstd"},
+    {"lance-encoding:compression": "lz4"},
+]
+
+
+@pytest.mark.parametrize("version", ["2.0", *NEW])
+@pytest.mark.parametrize("item", _ITEMS, ids=str)
+def test_rows_that_are_all_empty_or_null_lists_are_read_on_their_own(
+    item: pa.DataType, version: str, tmp_path: Path
+) -> None:
+    """Of their page no value is needed."""
+    one = _value(item)
+    other = one if pa.types.is_struct(item) else None  # 2.0 knows no null structs
+    values = [[], None, []] * 20 + [[one], [one, other], []] * 100 + [None, []] * 20
+    column = pa.array(values, pa.list_(item))
+    for number, structure in enumerate(_STRUCTURES if version in NEW else [{}]):
+        field = pa.field("x", column.type, metadata=structure)
+        table = pa.table([column], schema=pa.schema([field]))
+        dataset = written(table, tmp_path / str(number), version)
+        assert_same_table(dataset.head(5), table.slice(0, 5))
+        assert_same_table(lancefs.open(dataset.uri).head(60), table.slice(0, 60))
+        assert_same_table(dataset.take([1, 0, 399, 61, 3]), table.take([1, 0, 399, 61, 3]))
+        assert_same_table(dataset.to_table(offset=365, limit=30), table.slice(365, 30))
+
+
+def _value(item: pa.DataType) -> object:
+    if pa.types.is_list(item) or pa.types.is_fixed_size_list(item):
+        return [_value(item.value_type)] * getattr(item, "list_size", 1)
+    if pa.types.is_struct(item):
+        return {field.name: _value(field.type) for field in item}
+    if pa.types.is_dictionary(item):
+        return _value(item.value_type)
+    if pa.types.is_boolean(item):
+        return True
+    if pa.types.is_string(item):
+        return "text"
+    if pa.types.is_binary(item) or pa.types.is_large_binary(item):
+        return b"bytes"
+    if pa.types.is_fixed_size_binary(item):
+        return b"12345"
+    return decimal.Decimal("1.25") if pa.types.is_decimal(item) else 1

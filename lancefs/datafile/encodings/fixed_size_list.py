@@ -14,7 +14,7 @@ from lancefs.datafile.blocks import Block, Ints
 from lancefs.datafile.blocks import FixedSizeList as FixedSizeListBlock
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.flat import flat_values
-from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FixedSizeList
 from lancefs.storage import Bytes
@@ -35,7 +35,7 @@ def decode_chunks(encoding: FixedSizeList, buffers: Sequence[Chunked], counts: I
 
 def decode_blocks(encoding: FixedSizeList, buffer: Chunked, counts: Ints) -> Block:
     pieces = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
-    data = np.concatenate([buffer.data[start:end] for start, end in pieces])
+    data = np.concatenate([NO_BYTES, *(buffer.data[start:end] for start, end in pieces)])
     return decode_fixed(encoding, data, int(counts.sum()))
 
 

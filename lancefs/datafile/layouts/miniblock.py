@@ -17,7 +17,7 @@ from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange, gat
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import look_up
-from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.levels import Leaf, Level, parse_layers
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
@@ -78,7 +78,8 @@ class MiniBlockPage:
         chosen = _chunks_of(index, ranges)
         spans = _spans(index, chosen)
         buffers = yield [(chunks[0] + start, chunks[0] + end) for start, end in spans]
-        data = buffers[0] if len(buffers) == 1 else np.concatenate(buffers)
+        # There are none where the rows have no values, such as those that are empty lists.
+        data = buffers[0] if len(buffers) == 1 else np.concatenate([NO_BYTES, *buffers])
         starts = _moved(index.starts[chosen], spans)
         leaf = self._decode(index, chosen, data, starts).check()
         return leaf.select(_moved_rows(index, chosen, ranges))
