@@ -6,12 +6,17 @@ import decimal
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
 
 import lancefs
+from lancefs.datafile.blocks import Constant
+from lancefs.datafile.container import Encoding, Page
+from lancefs.datafile.layouts.fullzip import FullZipPage
 from lancefs.errors import UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import REPDEF_NULLABLE_ITEM, FullZipLayout
 
 NEW = ("2.1", "2.2", "2.3")
 
@@ -126,3 +131,16 @@ def _value(item: pa.DataType) -> object:
     if pa.types.is_fixed_size_binary(item):
         return b"12345"
     return decimal.Decimal("1.25") if pa.types.is_decimal(item) else 1
+
+
+def test_wide_values_that_are_all_null_have_no_bytes_in_the_pages_of_pylance_2() -> None:
+    layout = FullZipLayout(bits_def=1, num_items=5, num_visible_items=5, bits_per_value=0)
+    layout.value_compression.constant.SetInParent()
+    layout.layers.append(REPDEF_NULLABLE_ITEM)
+    steps = FullZipPage(Page(5, ((0, 5),), Encoding("", b"")), layout).read([(1, 4)])
+    assert next(steps) == [(1, 4)]
+    with pytest.raises(StopIteration) as stopped:
+        steps.send([np.ones(3, np.uint8)])
+    leaf = stopped.value.value
+    assert leaf.definition.tolist() == [1, 1, 1]
+    assert leaf.values == Constant(None, 3)

@@ -41,7 +41,7 @@ class FullZipPage:
         self.visible = visible_levels(self.layers)
         self.word = _word_size(layout.bits_rep, layout.bits_def)
         self.is_fixed = layout.WhichOneof("details") == "bits_per_value"
-        self.width = _byte_width(layout.bits_per_value if self.is_fixed else layout.bits_per_offset)
+        self.width = _width(layout)
         if not self.is_fixed and self.width not in (1, 2, 4, 8):
             raise CorruptFile(f"full-zip values with length prefixes of {self.width} bytes")
         self.has_index = not self.is_fixed or layout.bits_rep > 0
@@ -208,6 +208,15 @@ def _word_size(bits_rep: int, bits_def: int) -> int:
     if bits_rep > 16 or bits_def > 16:
         raise CorruptFile(f"control words of {bits} bits")
     return 0 if not bits else 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+
+def _width(layout: FullZipLayout) -> int:
+    """Return the bytes of each value, or of each length."""
+    if layout.WhichOneof("details") != "bits_per_value":
+        return _byte_width(layout.bits_per_offset)
+    if layout.value_compression.HasField("constant") and not layout.bits_per_value:
+        return 0  # pylance 2 writes wide values so that are all null
+    return _byte_width(layout.bits_per_value)
 
 
 def _byte_width(bits: int) -> int:
