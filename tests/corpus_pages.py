@@ -71,7 +71,7 @@ def _of_container(file: File) -> Iterator[tuple[str, str, str]]:
         for page in container.column(index).pages:
             for kind, name in set(_of_page(page)):
                 yield version, kind, name
-    descriptor = schema_pb2.FileDescriptor.FromString(container.schema())
+    descriptor = container.descriptor()
     for field in descriptor.schema.fields:
         yield version, "type", _family(field)
 

@@ -63,12 +63,41 @@ def packed_map() -> pa.Table:
     return pa.table([rows], schema=pa.schema([pa.field("x", rows.type, metadata=PACKED)]))
 
 
+def packed_structs() -> pa.Table:
+    kind = pa.struct([pa.field(name, pa.int32(), False) for name in "abc"])
+    rows = pa.array([{"a": i, "b": -i, "c": i * i} for i in range(ROWS)], kind)
+    return pa.table([rows], schema=pa.schema([pa.field("x", kind, False, PACKED)]))
+
+
 @dataclass(frozen=True)
 class Win:
-    """What reads here, and not there."""
+    """What reads here, and not there.
+
+    Attributes:
+        make: Makes the rows that are written.
+        versions: Of the data files.
+        dropped: A column that is dropped afterwards, or a part of one.
+    """
 
     make: Callable[[], pa.Table]
     versions: tuple[str, ...]
+    dropped: str | None = None
+
+    def write(self, path: str, version: str) -> pa.Table:
+        """Let pylance write the table, and return the rows that are in it then."""
+        rows = self.make()
+        dataset = lance.write_dataset(rows, path, data_storage_version=version)
+        if self.dropped is None:
+            return rows
+        dataset.drop_columns([self.dropped])
+        column, member = self.dropped.split(".")
+        field = dataset.schema.field(column)
+        kept = [{k: v for k, v in row.items() if k != member} for row in rows[column].to_pylist()]
+        values = [
+            pa.array(kept, field.type) if name == column else rows[name]
+            for name in dataset.schema.names
+        ]
+        return pa.table(values, schema=dataset.schema)
 
 
 NEW = ("2.2", "2.3")
@@ -93,6 +122,10 @@ WINS: dict[str, list[Win]] = {
         Win(lambda: pa.table({"x": column(pa.list_(pa.struct([])), 0)}), ("2.3",))
     ],
     "a map with the metadata of packed structs": [Win(packed_map, NEW)],
+    "packed structs of which a member was dropped": [
+        Win(packed_structs, ("2.0", "2.1", *NEW), "x.a"),
+        Win(packed_structs, ("2.0", "2.1", *NEW), "x.b"),
+    ],
     "`fixed_size_binary:0`": [
         Win(
             lambda: pa.table({"x": pa.array([b"", None, b""], pa.binary(0))}), ("2.0", "2.1", "2.3")
@@ -109,9 +142,8 @@ CASES = [
 
 @pytest.mark.parametrize(("win", "version"), CASES)
 def test_what_lance_wrote_is_read(win: Win, version: str, tmp_path: Path) -> None:
-    written = win.make()
     path = str(tmp_path / "t.lance")
-    lance.write_dataset(written, path, data_storage_version=version)
+    written = win.write(path, version)
     dataset = lancefs.open(path)
     table = dataset.to_table()
     table.validate(full=True)
@@ -123,9 +155,8 @@ def test_what_lance_wrote_is_read(win: Win, version: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("win", "version"), CASES)
 def test_pylance_does_not_read_it(win: Win, version: str, tmp_path: Path) -> None:
-    written = win.make()
     path = str(tmp_path / "t.lance")
-    lance.write_dataset(written, path, data_storage_version=version)
+    written = win.write(path, version)
     try:
         rows = lance.dataset(path).to_table()
     except Exception:

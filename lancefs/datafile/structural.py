@@ -20,6 +20,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.page import PageReader, PageRows
 from lancefs.datafile.layouts.registry import open_page
 from lancefs.datafile.levels import Unravelled
+from lancefs.datafile.packed import stored_field, without_dropped
 from lancefs.datafile.pages import by_page, join_arrays
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import Steps, together
@@ -67,6 +68,7 @@ class StructuralReader:
         self.container = container
         self.columns = columns
         self._pages: dict[tuple[int, int], PageReader] = {}
+        self._types: dict[int, pa.DataType] = {}  # of the columns
 
     @property
     def num_rows(self) -> int:
@@ -91,8 +93,12 @@ class StructuralReader:
         index, scale = self.columns[leaf.field.id], leaf.scale
         column = self.container.column(index)
         with locating(self.container.file.url, f"column {index} ({leaf.field.name})"):
-            data_type = leaf.field.storage_type
-            scaled = [(start * scale, end * scale) for start, end in ranges]
+            stored = (
+                stored_field(self.container, leaf.field) if leaf.field.is_packed else leaf.field
+            )
+            data_type = self._types.get(index) or stored.storage_type
+            self._types[index] = data_type
+            scaled = ranges if scale == 1 else [(a * scale, b * scale) for a, b in ranges]
             wanted = by_page(column.first_rows, scaled)
             readers = [self._page(index, page) for page, _ in wanted]
             reads = [
@@ -100,7 +106,15 @@ class StructuralReader:
                 for reader, (page, local) in zip(readers, wanted, strict=True)
             ]
             pages = yield from together(reads)
-            return _join(leaf, pages, data_type)
+            joined = _join(leaf, pages, data_type)
+            if data_type == leaf.field.storage_type:
+                return joined
+            values = without_dropped(joined.values, stored, leaf.field)
+            return _LeafRows(values, joined.layers)
+
+    def _stored(self, field: Field) -> Field:
+        """Return the field of a column as the file has it."""
+        return stored_field(self.container, field) if field.is_packed else field
 
     def _page(self, column: int, page: int) -> PageReader:
         key = (column, page)

@@ -17,7 +17,6 @@ from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import CorruptFile
-from lancefs.proto import schema_pb2
 from lancefs.storage import run
 
 ONE, TWO = bytes.fromhex("20000000200000025001"), bytes.fromhex("20000000200000025002")
@@ -161,7 +160,7 @@ def read_file(path: Path) -> pa.Table:
     """Read every column of one data file (2.1 or later), and show it."""
     file = local_store(path.parent).file(path.name)
     container = Container(file)
-    schema = schema_pb2.FileDescriptor.FromString(container.schema()).schema
+    schema = container.descriptor().schema
     fields = fields_from_proto(schema.fields)
     leaves = [part for field in fields for part in field.walk() if part.is_leaf]
     reader = StructuralReader(container, {leaf.id: i for i, leaf in enumerate(leaves)})

@@ -38,7 +38,6 @@ from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.v2_0.reader import ArrayReader
 from lancefs.errors import CorruptFile, LanceError, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
-from lancefs.proto import schema_pb2
 from lancefs.storage import ByteRange, run
 
 
@@ -470,7 +469,7 @@ def open_corpus(case: str) -> tuple[Container, tuple[Field, ...], dict[int, int]
     """Open the data file of a corpus table with one of them, as its own schema describes it."""
     data = Path(corpus_case(case).table()) / "data"
     container = open_container(next(data.glob("*.lance")))
-    descriptor = schema_pb2.FileDescriptor.FromString(container.schema())
+    descriptor = container.descriptor()
     fields = fields_from_proto(descriptor.schema.fields)
     columns: dict[int, int] = {}
 

@@ -18,6 +18,7 @@ from lancefs.datafile.arrays import bitmap, to_arrow
 from lancefs.datafile.blocks import RowRange, VariableWidth
 from lancefs.datafile.container import Column, Container, Page
 from lancefs.datafile.fields import Field
+from lancefs.datafile.packed import stored_field, without_dropped
 from lancefs.datafile.pages import by_page, join_arrays
 from lancefs.datafile.v2_0 import registry
 from lancefs.datafile.v2_0.binary import read_bytes
@@ -25,7 +26,6 @@ from lancefs.datafile.v2_0.ends import Extents, join_extents, read_extents
 from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import encodings_v2_0_pb2 as pb
-from lancefs.proto import schema_pb2
 from lancefs.storage import Steps, together
 
 _PAGE_TYPE = "lance.encodings.ArrayEncoding"
@@ -56,13 +56,7 @@ class ArrayReader:
         Raises:
             CorruptFile: The file's own schema, which tells them, is damaged.
         """
-        with locating(self.container.file.url, "schema"):
-            descriptor = schema_pb2.FileDescriptor()
-            try:
-                descriptor.ParseFromString(self.container.schema())
-            except DecodeError as error:
-                raise CorruptFile("the schema is not a FileDescriptor message") from error
-            return int(descriptor.length)
+        return int(self.container.descriptor().length)
 
     def read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
         """Read rows of a field as an array of its storage type.
@@ -82,8 +76,12 @@ class ArrayReader:
             return (yield from self._read(field, wanted))
 
     def _read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
-        if field.is_blob or self._is_packed(field):
+        if field.is_blob:
             return (yield from self._read_leaf(field, ranges))
+        if self._is_packed(field):
+            stored = stored_field(self.container, field)
+            rows = yield from self._read_leaf(stored, ranges)
+            return rows if stored == field else without_dropped(rows, stored, field)
         if field.logical_type == "struct":
             return (yield from self._read_struct(field, ranges))
         if field.logical_type in (*_LISTS, *_LARGE_LISTS):
