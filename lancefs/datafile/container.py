@@ -14,7 +14,6 @@ import numpy as np
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
-from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import container_pb2 as pb
 from lancefs.proto import schema_pb2
@@ -75,7 +74,7 @@ class Container:
             self._tail_start, self._tail = file.read_tail(TAIL)
             self.footer = self._read_footer()
         self._columns: dict[int, Column] = {}
-        self._fields: tuple[Field, ...] | None = None
+        self._descriptor: schema_pb2.FileDescriptor | None = None
 
     def column(self, index: int) -> Column:
         """Return the metadata of a column, reading it unless `load` did.
@@ -109,24 +108,14 @@ class Container:
                 with locating(place=f"column {index}"):
                     self._columns[index] = _parse_column(bytes_, self.file.size)
 
-    def fields(self) -> tuple[Field, ...]:
-        """Return the columns that the file's own schema names, read once.
-
-        Raises:
-            CorruptFile: The schema is damaged, or there is none.
-        """
-        if self._fields is None:
-            descriptor = self.descriptor()
-            with locating(self.file.url, "schema"):
-                self._fields = fields_from_proto(descriptor.schema.fields)
-        return self._fields
-
     def descriptor(self) -> schema_pb2.FileDescriptor:
-        """Return the file's own schema, and how many rows it has.
+        """Return the file's own schema, and how many rows it has; it is read once.
 
         Raises:
             CorruptFile: It is damaged, or there is none.
         """
+        if self._descriptor is not None:
+            return self._descriptor
         with locating(self.file.url, "schema"):
             if not self.footer.global_buffers:
                 raise CorruptFile("a data file without a schema")
@@ -135,6 +124,7 @@ class Container:
                 descriptor.ParseFromString(self._read([self.footer.global_buffers[0]])[0].tobytes())
             except DecodeError as error:
                 raise CorruptFile("the schema is not a FileDescriptor message") from error
+            self._descriptor = descriptor
             return descriptor
 
     def _read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lancefs.datafile.container import Container
-from lancefs.datafile.fields import Field
+from lancefs.datafile.fields import Field, fields_from_proto
+from lancefs.errors import locating
+from lancefs.proto import schema_pb2
 
 
 def stored_field(container: Container, field: Field) -> Field:
@@ -28,11 +30,18 @@ def stored_field(container: Container, field: Field) -> Field:
     Raises:
         CorruptFile: The file's schema is damaged.
     """
-    for column in container.fields():
-        for found in column.walk():
-            if found.id == field.id and _ids(found) >= _ids(field):
-                return found
-    return field
+    messages = []
+    for message in container.descriptor().schema.fields:
+        if message.id == field.id:
+            top = schema_pb2.Field()
+            top.CopyFrom(message)
+            top.parent_id = -1  # whatever is around it does not matter here
+            messages.append(top)
+        elif message.parent_id == field.id:
+            messages.append(message)
+    with locating(container.file.url, "schema"):
+        found = fields_from_proto(messages)
+    return found[0] if found and _ids(found[0]) >= _ids(field) else field
 
 
 def without_dropped(rows: pa.StructArray, stored: Field, field: Field) -> pa.StructArray:
