@@ -32,6 +32,10 @@ class ColumnNotFound(LanceError, KeyError):
     __str__ = Exception.__str__  # KeyError would show the repr of the message
 
 
+class NoSuchPath(LanceError, FileNotFoundError):
+    """There is no such file or directory in the tree of a table; the message says what there is."""
+
+
 class MissingFile(LanceError, FileNotFoundError):
     """A file that the manifest names is gone, for instance because the version was cleaned up."""
 

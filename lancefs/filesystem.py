@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import fsspec
+import fsspec.asyn
 from fsspec.utils import stringify_path, tokenize
 
-from lancefs.errors import NotALanceTable, ReadFailed
-from lancefs.storage import Store
+from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
+from lancefs.storage import Store, forget
 from lancefs.table.base_paths import BaseRules
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS, list_versions
@@ -33,7 +35,7 @@ from lancefs.views.layout_cache import LayoutCache
 from lancefs.views.leaf import Leaf
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tables import Opened, Table, Version
-from lancefs.views.tree import Directory, Node, NoSuchPath
+from lancefs.views.tree import Directory, Node
 
 
 class LanceFileSystem(ReadOnlyFileSystem):
@@ -56,6 +58,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
             fields.
         layout_cache: A directory of this machine to keep the layouts of `.arrow` files in, so that
             other processes need not find them out again.
+        base_paths: Where tables are now that base paths name, by where they were; the same as
+            `moved` of `base_rules`.
         **kwargs: Of fsspec, such as `skip_instance_cache`. With `listings_expiry_time`, listings of
             what may change are remembered too, for so many seconds.
     """
@@ -71,26 +75,46 @@ class LanceFileSystem(ReadOnlyFileSystem):
         target_options: Mapping[str, Any] | None = None,
         base_rules: BaseRules | Mapping[str, Any] | None = None,
         layout_cache: str | os.PathLike[str] | None = None,
+        base_paths: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         options = dict(target_options or {})
         fo = stringify_path(fo)
         if fs is not None:
-            self.fs, self.root = fs, fs._strip_protocol(fo) if fo else ""
+            self._fs, self.root = fs, fs._strip_protocol(fo) if fo else ""
         elif target_protocol is None and fo:
-            self.fs, self.root = fsspec.core.url_to_fs(fo, **options)
+            self._fs, self.root = fsspec.core.url_to_fs(fo, **options)
         else:
-            self.fs = fsspec.filesystem(target_protocol or "file", **options)
-            self.root = self.fs._strip_protocol(fo) if fo else ""
+            self._fs = fsspec.filesystem(target_protocol or "file", **options)
+            self.root = self._fs._strip_protocol(fo) if fo else ""
+        self._process = os.getpid()
         self._is_rooted = bool(fo)
         self._rules = BaseRules(**base_rules) if isinstance(base_rules, Mapping) else base_rules
+        if base_paths:
+            self._rules = (self._rules or BaseRules()).moving(base_paths)
         store = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
         self._opened = Opened(f"{store} {self._rules!r}", layouts)
 
     def __repr__(self) -> str:
         return f"<LanceFileSystem {Store(self.fs, self.root).url() if self._is_rooted else ''}>"
+
+    @property
+    def fs(self) -> fsspec.AbstractFileSystem:
+        """The filesystem that holds the tables.
+
+        In a forked child it is made anew where it is an async one: the thread of its event loop did
+        not come along.
+        """
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            if getattr(self._fs, "async_impl", False):
+                if not hasattr(fsspec.asyn, "reset_after_fork"):  # older fsspec leaves that to us
+                    fsspec.asyn.reset_lock()
+                self._fs = pickle.loads(pickle.dumps(self._fs))
+                self._opened.clear()
+        return self._fs
 
     # Paths
 
@@ -253,6 +277,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
             for known in [one for one in self.dircache if f"{one}/".startswith(f"{path}/")]:
                 self.dircache.pop(known, None)
         self._opened.clear()
+        forget(self.fs)
         self.fs.invalidate_cache()
 
     # Reading
@@ -391,7 +416,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
             elif not table.store.names(VERSIONS):
                 return None
         except (NotALanceTable, ReadFailed):  # above a table, one may not be allowed to look
-            return None
+            version = tree.version_of(rest)
+            if version is None or not table.has_unlisted(version):
+                return None
         self._opened.tables.add(root)
         return table
 

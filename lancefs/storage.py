@@ -14,19 +14,20 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from itertools import pairwise
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import fsspec
 import numpy as np
-import numpy.typing as npt
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-ByteRange: TypeAlias = tuple[int, int]  # start, end (exclusive), from the beginning of a file
+from lancefs.cache import BudgetCache
+from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
+from lancefs.ranges import ByteRange as ByteRange
+from lancefs.ranges import Bytes as Bytes
+from lancefs.ranges import coalesce, cut, split
+from lancefs.retrying import attempts, is_passing
 
 T = TypeVar("T")
 # A computation that asks for byte ranges and gets their bytes, in the same order.
@@ -39,6 +40,15 @@ GAP = 64 * 1024
 LARGEST_REQUEST = 16 * 1024 * 1024
 # The end of a file that is read at once when its footer is wanted: enough for most metadata.
 TAIL = 64 * 1024
+# A file of unknown size that is not larger than this takes one request.
+SMALL = 1024 * 1024
+# Bytes of footers, manifests and deletion vectors of remote files that are kept for the next one
+# who opens them.
+KEPT = 64 * 1024 * 1024
+
+# By filesystem, path, size and stamp, and which part; with the filesystem, so that its id stays its
+# own. Two filesystems may be equal to fsspec and yet hold different files.
+_KEPT: BudgetCache[tuple[object, ...], tuple[fsspec.AbstractFileSystem, Bytes]] = BudgetCache(KEPT)
 
 
 class Store:
@@ -67,14 +77,16 @@ class Store:
         """Return the path of a file below the directory, as `fs` spells it."""
         return f"{self.root}/{path}" if path else self.root
 
-    def file(self, path: str, size: int | None = None) -> File:
+    def file(self, path: str, size: int | None = None, stamp: str | None = None) -> File:
         """Return a file below the directory, without touching the store.
 
         Args:
             path: Relative to the directory.
             size: Its length in bytes, where it is known (a manifest tells those of data files).
+            stamp: What tells its bytes from others that have been, or will be, at the same path;
+                None where that is not known, and nothing of it may be kept.
         """
-        return File(self, path, size)
+        return File(self, path, size, stamp)
 
     def names(self, path: str = "") -> list[str]:
         """List the names directly below a directory; none where there is no such directory.
@@ -91,11 +103,13 @@ class Store:
             ReadFailed: The store refused or failed.
         """
         try:
-            found = self.fs.ls(self.full(path), detail=True)
+            found = persist(lambda: self.fs.ls(self.full(path), detail=True), self.url(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except OSError as error:
-            raise ReadFailed(f"{self.url(path)}: cannot be listed: {error}") from error
+        except ReadFailed as error:
+            raise ReadFailed(
+                f"{self.url(path)}: cannot be listed: {error.__cause__ or error}"
+            ) from error
         here = self.full(path).rstrip("/")
         named = ((str(info["name"]).rstrip("/"), info) for info in found)
         return [(name.rsplit("/", 1)[-1], info) for name, info in named if name != here]
@@ -111,37 +125,70 @@ class Store:
             CorruptFile: A file ends before a range that was asked for.
             ReadFailed: The store refused or failed.
         """
-        parts = [_split(start, end) for _, start, end in requests]
-        paths = [
-            self.full(path) for (path, _, _), cut in zip(requests, parts, strict=True) for _ in cut
+        parts = [split(start, end, LARGEST_REQUEST) for _, start, end in requests]
+        flat = [
+            (path, part) for (path, _, _), of in zip(requests, parts, strict=True) for part in of
         ]
-        flat = [part for cut in parts for part in cut]
-        got = self.fs.cat_ranges(
-            paths, [start for start, _ in flat], [end for _, end in flat], on_error="return"
-        )
+        taken = iter(self._fetch_parts(flat))
         results: list[Bytes] = []
-        taken = iter(got)
-        for (path, start, end), cut in zip(requests, parts, strict=True):
-            pieces = [self._checked(next(taken), path, part) for part in cut]
+        for (_, start, end), of in zip(requests, parts, strict=True):
+            pieces = [next(taken) for _ in of]
             results.append(_array(pieces[0] if len(pieces) == 1 else b"".join(pieces)))
             assert len(results[-1]) == end - start
         return results
 
-    def _checked(self, got: object, path: str, part: ByteRange) -> bytes:
+    def _fetch_parts(self, parts: Sequence[tuple[str, ByteRange]]) -> list[bytes]:
+        """Fetch ranges of files, those that failed again."""
+        found: dict[int, bytes] = {}
+        left = list(range(len(parts)))
+        for is_last in attempts(f"{len(parts)} ranges of {self.url()}"):
+            got = self._cat([parts[one] for one in left])
+            failed = []
+            for one, data in zip(left, got, strict=True):
+                error = self._error(data, *parts[one])
+                if error is None:
+                    found[one] = bytes(data)
+                elif is_last or (isinstance(data, Exception) and not is_passing(data)):
+                    raise error from (data if isinstance(data, Exception) else None)
+                else:
+                    failed.append(one)
+            left = failed
+            if not left:
+                break
+        return [found[one] for one in range(len(parts))]
+
+    def _cat(self, parts: Sequence[tuple[str, ByteRange]]) -> list[Any]:
+        """Ask the filesystem for ranges; each comes as bytes, or as what was raised."""
+        fs, paths = self.fs, [self.full(path) for path, _ in parts]
+        while isinstance(fs, DirFileSystem):  # until fsspec 2024.10 it cannot do this itself
+            fs, paths = fs.fs, fs._join(paths)
+        starts, ends = [start for _, (start, _) in parts], [end for _, (_, end) in parts]
+        try:
+            return list(fs.cat_ranges(paths, starts, ends, on_error="return"))
+        except Exception as error:  # of all ranges together: which one failed is not known
+            return [error] * len(parts)
+
+    def _error(self, got: Any, path: str, part: ByteRange) -> LanceError | None:
+        """Return what is wrong with what a store gave for a range; None where nothing is."""
+        url, (start, end) = self.url(path), part
         if isinstance(got, FileNotFoundError):
-            raise MissingFile(
-                f"{self.url(path)}: the file is gone; another version of the table may be complete"
-            ) from got
-        if isinstance(got, BaseException):
-            raise ReadFailed(f"{self.url(path)}: bytes {part[0]}–{part[1]}: {got}") from got
-        assert isinstance(got, bytes | bytearray | memoryview)
-        if len(got) != part[1] - part[0]:
-            error = CorruptFile(
-                f"ends at byte {part[0] + len(got)}, wanted up to {part[1]}; it was cut short"
+            return MissingFile(
+                f"{url}: the file is gone; another version of the table may be complete"
             )
-            error.path = self.url(path)
-            raise error
-        return bytes(got)
+        if isinstance(got, BaseException):
+            return ReadFailed(f"{url}: bytes {start}–{end}: {said(got)}")
+        if len(got) > end - start:
+            return ReadFailed(
+                f"{url}: bytes {start}–{end}: the store gave {len(got)} bytes; it does not answer "
+                "requests for parts of a file, which is needed to read a table"
+            )
+        if len(got) < end - start:
+            error = CorruptFile(
+                f"ends at byte {start + len(got)}, wanted up to {end}; it was cut short"
+            )
+            error.path = url
+            return error
+        return None
 
 
 class File:
@@ -151,11 +198,18 @@ class File:
         store: The directory that it is in.
         path: Relative to that directory.
         size: Its length in bytes, or None to find out when it is needed.
+        stamp: What tells its bytes from others at the same path; None where that is not known.
+
+    Attributes:
+        tail: At least so many bytes of its end are read at once, for whoever knows that all of them
+            will be needed.
     """
 
-    def __init__(self, store: Store, path: str, size: int | None) -> None:
+    def __init__(self, store: Store, path: str, size: int | None, stamp: str | None = None) -> None:
         self.store = store
         self.path = path
+        self.stamp = stamp
+        self.tail = 0
         self._size = size
         self._mapped: Bytes | None = None
         self._lock = threading.Lock()
@@ -193,33 +247,83 @@ class File:
         return read_all([(self, ranges)])[0]
 
     def read_whole(self) -> Bytes:
-        """Return all bytes of the file."""
+        """Return all bytes of the file; those of a small one with a stamp are kept.
+
+        Raises:
+            MissingFile: The file is not there.
+            ReadFailed: The store refused or failed.
+        """
         if self.store.is_local:
             return self._map()
+        return self._kept(("whole",), self._read_whole)
+
+    def _read_whole(self) -> Bytes:
+        if self._size is not None:
+            return self.read([(0, self._size)])[0]
         try:
-            return _array(self.store.fs.cat_file(self.store.full(self.path)))
+            return _array(persist(self._cat, self.url))
         except FileNotFoundError as error:
             raise MissingFile(f"{self.url}: the file is gone") from error
-        except OSError as error:
-            raise ReadFailed(f"{self.url}: {error}") from error
+
+    def _cat(self) -> bytes:
+        """Fetch a file of unknown size, in one request where it is small.
+
+        For all of a file, s3fs first asks how large it is; for the beginning of one, it does not.
+        """
+        fs, path = self.store.fs, self.store.full(self.path)
+        try:
+            start: bytes = fs.cat_file(path, start=0, end=SMALL)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except Exception as error:
+            if is_passing(error):
+                raise
+            start = b""  # an empty file, which has no beginning, or there is more to it
+        return start if 0 < len(start) < SMALL else bytes(fs.cat_file(path))
 
     def read_tail(self, length: int = TAIL) -> tuple[int, Bytes]:
         """Return the last bytes of the file and the offset that they start at.
+
+        Those of a remote file with a stamp are kept.
 
         Args:
             length: How many bytes; the whole file where it is shorter.
         """
         size = self.size
+        length = max(length, self.tail)
         start = max(0, size - length)
-        return start, self.read([(start, size)])[0]
+        if self.store.is_local:
+            return start, self.read([(start, size)])[0]
+        return start, self._kept(("tail", length), lambda: self.read([(start, size)])[0])
+
+    def _kept(self, part: tuple[object, ...], read: Callable[[], Bytes]) -> Bytes:
+        """Return a part of a remote file, kept where that can be done."""
+        if self.stamp is None:
+            return read()
+        fs = self.store.fs
+        key = (id(fs), self.store.full(self.path), self._size, self.stamp, *part)
+        return _KEPT.get(key, lambda: (fs, read()), lambda kept: len(kept[1]) + 500)[1]
 
     def _remote_size(self) -> int:
+        fs, path = self.store.fs, self.store.full(self.path)
         try:
-            return int(self.store.fs.size(self.store.full(self.path)))
+            size = persist(lambda: fs.size(path), self.url)
         except FileNotFoundError as error:
             raise MissingFile(f"{self.url}: the file is gone") from error
-        except OSError as error:
-            raise ReadFailed(f"{self.url}: {error}") from error
+        if size is None:
+            raise ReadFailed(f"{self.url}: the store does not say how large the file is")
+        return int(size)
+
+    def release(self) -> None:
+        """Give back the memory that what was read of a local file takes, for as long as it is idle.
+
+        Bytes that were handed out stay as they are: they come from the file again when touched.
+        """
+        with self._lock:
+            view: Any = None if self._mapped is None else self._mapped.base
+        mapped = getattr(view, "obj", None)
+        if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
     def _map(self) -> Bytes:
         with self._lock:
@@ -238,6 +342,38 @@ class File:
                 error.path = self.url
                 raise error
         return [mapped[start:end] for start, end in ranges]
+
+
+def persist(call: Callable[[], T], url: str) -> T:
+    """Return what a call of a filesystem gives; it is made again where that may help.
+
+    Args:
+        call: The call.
+        url: What it is about, for messages.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ReadFailed: The store refused or failed.
+    """
+    for is_last in attempts(url):
+        try:
+            return call()
+        except (FileNotFoundError, NotADirectoryError, LanceError):
+            raise
+        except Exception as error:
+            if is_last or not is_passing(error):
+                raise ReadFailed(f"{url}: {said(error)}") from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def forget(fs: fsspec.AbstractFileSystem) -> None:
+    """Forget what is kept of the files of a filesystem."""
+    _KEPT.discard(lambda key: key[0] == id(fs))
+
+
+def said(error: BaseException) -> str:
+    """Return what an error says; some, such as timeouts, say nothing."""
+    return str(error) or type(error).__name__
 
 
 def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[Bytes]]:
@@ -261,14 +397,16 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
         merged = [
             (path, start, end)
             for path, positions in files.items()
-            for start, end in coalesce(r for position in positions for r in wanted[position][1])
+            for start, end in coalesce(
+                (r for position in positions for r in wanted[position][1]), GAP
+            )
         ]
         blocks: dict[str, list[tuple[int, Bytes]]] = {path: [] for path in files}
         for (path, start, _), data in zip(merged, store.fetch(merged), strict=True):
             blocks[path].append((start, data))
         for path, positions in files.items():
             for position in positions:
-                results[position] = _cut(blocks[path], wanted[position][1])
+                results[position] = cut(blocks[path], wanted[position][1])
     return results
 
 
@@ -327,34 +465,6 @@ def together(steps: Sequence[Steps[T]]) -> Steps[list[T]]:
             buffers = [next(data) for _ in ranges]
             _advance(position, steps[position], buffers, waiting, results)
     return [results[position] for position in range(len(steps))]
-
-
-def coalesce(ranges: Iterable[ByteRange], gap: int = GAP) -> list[ByteRange]:
-    """Merge ranges that overlap or lie closer than `gap` bytes; empty ones vanish."""
-    merged: list[ByteRange] = []
-    for start, end in sorted(r for r in ranges if r[0] < r[1]):
-        if merged and start <= merged[-1][1] + gap:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def _split(start: int, end: int) -> list[ByteRange]:
-    return list(pairwise([*range(start, end, LARGEST_REQUEST), end]))
-
-
-def _cut(blocks: list[tuple[int, Bytes]], ranges: Sequence[ByteRange]) -> list[Bytes]:
-    """Cut ranges out of the blocks (offset, bytes), sorted by offset, that hold them."""
-    starts = np.array([offset for offset, _ in blocks], dtype=np.int64)
-    cut: list[Bytes] = []
-    for start, end in ranges:
-        if start == end:
-            cut.append(np.empty(0, dtype=np.uint8))
-            continue
-        offset, data = blocks[int(np.searchsorted(starts, start, side="right")) - 1]
-        cut.append(data[start - offset : end - offset])
-    return cut
 
 
 def _check_bounds(file: File, ranges: Sequence[ByteRange]) -> None:

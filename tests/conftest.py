@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # A shared or busy machine makes single examples slow, which says nothing about the code; the
@@ -13,3 +14,9 @@ settings.register_profile(
     "lancefs", settings.default, deadline=None, derandomize="CI" in os.environ
 )
 settings.load_profile("lancefs")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between attempts to read that tests can wait for."""
+    monkeypatch.setattr("lancefs.retrying.PAUSE", 0.001)

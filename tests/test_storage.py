@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from lancefs import storage
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.storage import Steps, Store, coalesce, read_all, run, together
+from lancefs.ranges import coalesce
+from lancefs.storage import Steps, Store, read_all, run, together
 
 DATA = bytes(range(256)) * 4
 
@@ -156,3 +158,59 @@ def test_listings(local: Store, remote: Store) -> None:
 def test_addresses_are_those_of_users(local: Store, remote: Store) -> None:
     assert local.file("a").url == f"{local.root}/a"
     assert remote.file("a").url == "counting:///dir/a"
+
+
+def test_what_has_a_stamp_is_kept(remote: Store) -> None:
+    for stamp in ("one", "one", "two", None, None):
+        file = remote.file("a", 1024, stamp)
+        assert file.read_tail(24)[1].tobytes() == DATA[1000:]
+        assert file.read_whole().tobytes() == DATA
+    assert len(remote.fs.requests) == 2 * 4
+    storage.forget(remote.fs)
+    remote.file("a", 1024, "one").read_whole()
+    assert len(remote.fs.requests) == 9
+
+
+def test_another_filesystem_of_the_same_name_holds_other_files(remote: Store) -> None:
+    remote.file("a", 1024, "same").read_whole()
+    other = Store(CountingFileSystem(), "/dir")
+    other.file("a", 1024, "same").read_whole()
+    assert len(other.fs.requests) == 1
+
+
+def test_what_is_kept_stays_within_its_budget(
+    remote: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage._KEPT, "budget", 2000)  # one of these files
+    for name in ("a", "b", "b", "a"):
+        remote.file(name, 1024, "unique").read_whole()
+    assert [path for path, _, _ in remote.fs.requests] == ["/dir/a", "/dir/b", "/dir/a"]
+
+
+def test_a_small_file_of_unknown_size_takes_one_request(remote: Store) -> None:
+    assert remote.file("a").read_whole().tobytes() == DATA
+    assert len(remote.fs.requests) == 1
+    remote.fs.pipe("/dir/empty", b"")
+    assert remote.file("empty").read_whole().tobytes() == b""
+
+
+def test_a_large_file_of_unknown_size_is_read_whole(
+    remote: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "SMALL", 100)
+    assert remote.file("a").read_whole().tobytes() == DATA
+
+
+def test_only_what_failed_is_tried_again(remote: Store) -> None:
+    failing = iter([OSError(errno.EBUSY, "busy"), None, TimeoutError(), None])
+    real = remote.fs.cat_file
+
+    def sometimes(path, start=None, end=None, **kwargs):  # type: ignore[no-untyped-def]
+        remote.fs.fail = next(failing, None)
+        return real(path, start, end, **kwargs)
+
+    remote.fs.cat_file = sometimes
+    files = [remote.file(name, 1024) for name in ("a", "b")]
+    got = read_all([(file, [(0, 4)]) for file in files])
+    assert [parts[0].tobytes() for parts in got] == [DATA[:4], DATA[::-1][:4]]
+    assert [path for path, _, _ in remote.fs.requests] == ["/dir/a", "/dir/b", "/dir/a", "/dir/a"]

@@ -10,22 +10,31 @@ Format page: storage layout, section "Base Path System" (`docs/src/format/table/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import fsspec
 from fsspec.implementations.dirfs import DirFileSystem
 
-from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.storage import File, Store
+from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
+from lancefs.storage import TAIL, File, Store
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.manifest import BasePath
+
+logger = logging.getLogger(__name__)
 
 Follow: TypeAlias = Literal["table", "store", "any"]
 
 DATA = "data"
+_VERSIONS = "_versions"
 DELETIONS = "_deletions"
+
+# What the footer of a data file has for each column, about: its pages, and where that stands.
+_PER_COLUMN = 160
+# The stamp of files that a manifest names: writers never use a name again.
+_UNIQUE = "unique"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,14 @@ class BaseRules:
     moved: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     external_blobs: Sequence[str] = ()
+
+    def moving(self, moved: Mapping[str, str]) -> BaseRules:
+        """Return the rules for tables of which more have moved.
+
+        Args:
+            moved: As the attribute.
+        """
+        return replace(self, moved={**self.moved, **moved})
 
 
 class TableFiles:
@@ -77,7 +94,9 @@ class TableFiles:
 
     def data_file(self, file: DataFile) -> File:
         """Return a data file of a fragment; raises as `file` does."""
-        return self.file(DATA, file.path, file.base_id, file.size)
+        found = self.file(DATA, file.path, file.base_id, file.size)
+        found.tail = TAIL + _PER_COLUMN * len(file.fields)
+        return found
 
     def deletion_file(self, fragment: Fragment) -> File:
         """Return the deletion file of a fragment that has one; raises as `file` does."""
@@ -88,7 +107,7 @@ class TableFiles:
     def file(
         self, directory: str, path: str, base_id: int | None = None, size: int | None = None
     ) -> File:
-        """Return a file that the manifest names, without touching the store.
+        """Return a file that the manifest names; the store is at most asked where a base path is.
 
         Args:
             directory: Where its kind lies in a table, for instance `data`; nothing for the table
@@ -103,13 +122,13 @@ class TableFiles:
         """
         _check_relative(path)
         if base_id is None:
-            return self.store.file(_join(directory, path), size)
+            return self.store.file(_join(directory, path), size, _UNIQUE)
         base = self._base(base_id)
         if base_id not in self._stores:
             self._stores[base_id] = self._open(base)
         # A plain directory holds the files themselves, whatever their kind.
         below = _join(directory, path) if base.is_dataset_root else path
-        return self._stores[base_id].file(below, size)
+        return self._stores[base_id].file(below, size, _UNIQUE)
 
     def external(self, uri: str, base_id: int | None = None) -> File:
         """Return the object that an external blob is in, without touching its store.
@@ -162,22 +181,71 @@ class TableFiles:
 
     def _open(self, base: BasePath) -> Store:
         path = self._moved(base.path)
+        is_named = path != base.path
         if not path or ".." in path.replace("\\", "/").split("/"):
             raise CorruptFile(f"base path {base.id} is {base.path!r}, not an absolute path")
         protocol, path = self._parts(path)
         if protocol and self.rules.follow != "any":
             raise _refused(base, "in another store", "any")
         opened = self._store_at(protocol, path)
+        if base.is_dataset_root and not protocol and not is_named:
+            opened = self._found(opened)
         is_outside = not protocol and not _is_below(opened.root, self._root.root)
         if self.rules.follow == "table" and is_outside:
             raise _refused(base, "outside of the table's directory", "store")
         return opened
+
+    def _found(self, recorded: Store) -> Store:
+        """Return the directory of another table, or of this one, also where all of it was moved.
+
+        Only a directory that is gone is looked for: at this table, where it has the same name and
+        this is a branch of it; and beside this table, where a parent stood that was moved with it.
+        """
+        root = self._root.root
+        if recorded.root == root or _is_table(recorded):
+            return recorded
+        for candidate in _candidates(recorded.root, root, is_branch=root != self.store.root):
+            found = Store(self.store.fs, candidate)
+            if _is_table(found):
+                logger.warning(
+                    "%s: the manifest names files of %s, which is gone; they are read from %s. "
+                    "BaseRules(moved={…}) says where such a table is now",
+                    self.store.url(),
+                    recorded.url(),
+                    found.url(),
+                )
+                return found
+        return recorded  # who reads a file of it will say that it is gone
 
     def _moved(self, path: str) -> str:
         for old, new in self.rules.moved.items():
             if _is_below(path, old):
                 return new.rstrip("/") + path[len(old.rstrip("/")) :]
         return path
+
+
+def _is_table(store: Store) -> bool:
+    try:
+        return bool(store.names(_VERSIONS))
+    except ReadFailed:
+        return False
+
+
+def _candidates(recorded: str, root: str, is_branch: bool) -> Iterator[str]:
+    """Yield where a table may be now.
+
+    Args:
+        recorded: Where it, or a branch of it, was.
+        root: Where the table is that is read.
+        is_branch: Whether a branch of that is read.
+    """
+    old, tree, branch = recorded.partition("/tree/")
+    name = old.rpartition("/")[2]
+    home, _, own_name = root.rpartition("/")
+    if is_branch or name == own_name:
+        yield root + tree + branch
+    if name != own_name:
+        yield f"{home}/{name}{tree}{branch}"
 
 
 def _check_relative(path: str) -> None:

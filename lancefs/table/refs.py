@@ -24,10 +24,17 @@ from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, RefNotFound, locating
+from lancefs.errors import (
+    CorruptFile,
+    MissingFile,
+    NotALanceTable,
+    ReadFailed,
+    RefNotFound,
+    locating,
+)
 from lancefs.storage import Bytes, File, Store, read_all
 from lancefs.table.manifest import read_timestamp
-from lancefs.table.versions import VersionFile, describe, list_versions, pick
+from lancefs.table.versions import VersionFile, describe, list_versions, pick, unlisted
 
 MAIN = "main"
 LATEST = "latest"
@@ -126,7 +133,7 @@ class Resolved:
     @property
     def manifest(self) -> File:
         """The manifest file, for `read_manifest`."""
-        return self.store.file(self.file.path, self.file.size)
+        return self.store.file(self.file.path, self.file.size, self.file.stamp)
 
 
 def parse_ref(text: str) -> Ref:
@@ -242,8 +249,11 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
         where = Store(store.fs, store.full(f"tree/{_checked(branch, _BRANCH, 'branch')}"))
     try:
         versions = list_versions(where)
-    except NotALanceTable:
-        if branch is None:
+    except (NotALanceTable, ReadFailed) as error:
+        file = None if ref.version is None else unlisted(where, ref.version)
+        if file is not None:
+            return Resolved(where, file, branch, store)
+        if branch is None or isinstance(error, ReadFailed):
             raise
         raise _no_branch(store, branch) from None
     if ref.as_of is not None:

@@ -10,11 +10,11 @@ Format page: transactions, section "Manifest Naming Schemes"
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lancefs.errors import CorruptFile, NotALanceTable, RefNotFound
+from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
 
 VERSIONS = "_versions"
@@ -41,12 +41,15 @@ class VersionFile:
         path: Relative to the table's directory.
         scheme: How it is named.
         size: In bytes, where the listing told it.
+        stamp: What tells its bytes from others that had the same name (a table may be deleted and
+            made anew), where the listing told it.
     """
 
     version: int
     path: str
     scheme: Scheme
     size: int | None
+    stamp: str | None = None
 
 
 def list_versions(store: Store) -> list[VersionFile]:
@@ -64,7 +67,11 @@ def list_versions(store: Store) -> list[VersionFile]:
     store.fs.invalidate_cache(store.full(VERSIONS))
     found: dict[int, VersionFile] = {}
     schemes: dict[Scheme, str] = {}
-    for name, info in store.entries(VERSIONS):
+    try:
+        entries = store.entries(VERSIONS)
+    except ReadFailed as error:
+        raise ReadFailed(f"{error}{_hint(store)}") from error
+    for name, info in entries:
         parsed = parse_name(name)
         if parsed is None or info.get("type") == "directory":
             continue
@@ -72,13 +79,23 @@ def list_versions(store: Store) -> list[VersionFile]:
         schemes.setdefault(scheme, name)
         size = info.get("size")
         found[version] = VersionFile(
-            version, f"{VERSIONS}/{name}", scheme, size if isinstance(size, int) else None
+            version,
+            f"{VERSIONS}/{name}",
+            scheme,
+            size if isinstance(size, int) else None,
+            _stamp(info),
         )
     if len(schemes) > 1:
         raise _mixed(store, schemes)
     if not found:
         raise _not_a_table(store)
     return sorted(found.values(), key=lambda file: file.version)
+
+
+def _stamp(info: Mapping[str, object]) -> str | None:
+    """Return the digest that object stores give of a file: times are too coarse."""
+    found = next((info[name] for name in ("ETag", "etag") if info.get(name)), None)
+    return found if isinstance(found, str) else None
 
 
 def latest(store: Store) -> VersionFile:
@@ -104,6 +121,26 @@ def pick(store: Store, versions: Sequence[VersionFile], version: int) -> Version
         f"{store.url()}: there is no version {version}; {describe(versions)}"
         + (" (older ones were cleaned up)" if version < versions[0].version else "")
     )
+
+
+def unlisted(store: Store, version: int) -> VersionFile | None:
+    """Look for a version by its number alone, on a store that cannot list, with a request or two.
+
+    Args:
+        store: The directory of the table, or of a branch.
+        version: The number.
+
+    Returns:
+        None where there is no such file, or the store does not say.
+    """
+    for scheme in (Scheme.V2, Scheme.V1):
+        number = f"{_U64_MAX - version:020}" if scheme is Scheme.V2 else str(version)
+        path = f"{VERSIONS}/{number}.manifest"
+        try:
+            return VersionFile(version, path, scheme, store.file(path).size)
+        except (MissingFile, ReadFailed):
+            continue
+    return None
 
 
 def describe(versions: Sequence[VersionFile]) -> str:
@@ -136,10 +173,18 @@ def _mixed(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
     return error
 
 
+def _hint(store: Store) -> str:
+    """Say what helps with servers that cannot list."""
+    is_web = store.url().startswith(("http://", "https://"))
+    return "; where a server cannot list, name the version, as in version=7" if is_web else ""
+
+
 def _not_a_table(store: Store) -> NotALanceTable:
     names = store.names()
     if not names:
-        return NotALanceTable(f"{store.url()}: there is no such directory, or it is empty")
+        return NotALanceTable(
+            f"{store.url()}: there is no such directory, or it is empty{_hint(store)}"
+        )
     tables = sorted(name for name in names if name.endswith(".lance"))[:10]
     hint = f"; did you mean one of {', '.join(tables)} in it?" if tables else ""
     return NotALanceTable(

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.errors import UnsupportedFeature
+from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.views import ipc_format
 from lancefs.views.bodies import encode
 from lancefs.views.measures import Measures
@@ -32,10 +31,13 @@ class Dictionaries:
 
     values: dict[int, list[pa.Array]]
 
+    def all(self) -> list[pa.Array]:
+        """Return all of them, in the order of the file."""
+        return [one for found in self.values.values() for one in found]
+
     def messages(self) -> list[bytes]:
         """Return each as it stands in the file."""
-        number = count()
-        return [_message(next(number), one) for found in self.values.values() for one in found]
+        return [_message(number, one) for number, one in enumerate(self.all())]
 
     def indices(self, column: int, array: pa.Array, shape: Shape) -> list[pa.Array]:
         """Return the indices into these dictionaries in place of those that an array has.
@@ -50,6 +52,11 @@ class Dictionaries:
         for node, one in zip(shape.nodes, walk(array), strict=True):
             if node.kind == "dictionary":
                 places = pc.index_in(one.dictionary, value_set=next(values))
+                if places.null_count:
+                    raise CorruptFile(
+                        "a dictionary has values that the file was not laid out for; a data file, "
+                        "or what the layout cache keeps of it, was changed"
+                    )
                 found.append(places.take(one.indices).cast(node.type.index_type))
         return found
 
@@ -72,13 +79,14 @@ def unify(measures: Measures) -> Dictionaries:
         shape = measures.shapes[column]
         types = [shape.nodes[index].type for index in shape.dictionaries]
         joined[column] = [pa.array([], one.value_type) for one in types]
-    for batch in range(len(measures.batches)):
-        for column, array in zip(columns, measures.read(batch, columns), strict=True):
-            found = _below(array, measures.shapes[column])
-            joined[column] = [
-                pc.unique(pa.concat_arrays([one, more]))
-                for one, more in zip(joined[column], found, strict=True)
-            ]
+    for span in measures.spans(range(len(measures.batches)), len(columns)):
+        for arrays in measures.read_together(span, columns):
+            for column, array in zip(columns, arrays, strict=True):
+                found = _below(array, measures.shapes[column])
+                joined[column] = [
+                    pc.unique(pa.concat_arrays([one, more]))
+                    for one, more in zip(joined[column], found, strict=True)
+                ]
     for column in columns:
         _check(joined[column], measures.shapes[column], measures.fields[column].name)
     return Dictionaries(joined)

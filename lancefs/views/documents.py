@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import UnsupportedFeature
+from lancefs.errors import MissingFile, UnsupportedFeature
 from lancefs.table.flags import ReaderFlags
+from lancefs.table.indices import uncovered_rows
 from lancefs.views.tables import Version
 
 
@@ -68,6 +69,27 @@ def _manifest(version: Version) -> dict[str, Any]:
     return counts | said
 
 
+def _transaction(version: Version) -> dict[str, Any] | None:
+    """What made the version; nothing where it does not say, a note where that was cleaned up."""
+    try:
+        done = version.dataset.transaction()
+    except MissingFile as error:
+        return {"note": str(error)}
+    if done is None:
+        return None
+    names = ("operation", "summary", "message", "read_version", "uuid", "tag")
+    said = {name: getattr(done, name) for name in names}
+    return said | {"properties": _plain(done.properties), "details": _plain(done.details)}
+
+
+def _indices(version: Version) -> list[dict[str, Any]]:
+    found = version.dataset.indices()
+    uncovered = uncovered_rows(found, version.manifest)
+    return [
+        _plain(one) | {"size": one.size, "uncovered_rows": uncovered.get(one.name)} for one in found
+    ]
+
+
 def _plain(value: Any) -> Any:
     """Return a value of the manifest as JSON can say it."""
     if isinstance(value, ReaderFlags):
@@ -82,10 +104,16 @@ def _plain(value: Any) -> Any:
         fields = dataclasses.fields(value)
         return {field.name: _plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, Mapping):
-        return {_text(key): _text(item) for key, item in sorted(value.items())}
+        return {_text(key): _item(item) for key, item in sorted(value.items())}
+    if isinstance(value, Set):
+        return sorted(map(_plain, value))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
     return value
+
+
+def _item(value: Any) -> Any:
+    return _text(value) if isinstance(value, bytes) else _plain(value)
 
 
 def _text(data: str | bytes) -> str:
@@ -93,9 +121,11 @@ def _text(data: str | bytes) -> str:
     return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
 
 
-_MAKERS: Mapping[str, Callable[[Version], dict[str, Any]]] = {
+_MAKERS: Mapping[str, Callable[[Version], Any]] = {
     "schema.json": _schema,
     "manifest.json": _manifest,
+    "transaction.json": _transaction,
+    "indices.json": _indices,
 }
 
 NAMES = tuple(_MAKERS)

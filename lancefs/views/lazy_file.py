@@ -17,11 +17,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from lancefs.cache import BudgetCache
 from lancefs.scan import THREADS
 from lancefs.storage import Bytes
 from lancefs.views import dictionaries
 from lancefs.views.bodies import encode
-from lancefs.views.cache import BudgetCache
 from lancefs.views.dictionaries import Dictionaries
 from lancefs.views.layout import Layout, lay_out
 from lancefs.views.layout_cache import LayoutCache
@@ -74,6 +74,8 @@ class LazyFile(View):
         self._known: Content | None = None
         self._end = 0  # of the range that was read last
         self._messages = 0  # of batches, read since any values were
+        self._run = 1  # how many batches were read one after the other, at most
+        self._last: tuple[int, list[int]] = (-1, [])  # the batch and columns that were read last
         self._held: dict[tuple[int, int], Bytes] = {}  # values that were read last
 
     @property
@@ -110,13 +112,12 @@ class LazyFile(View):
 
     def _lay_out(self) -> Content:
         measures = self._measures()
-        if self._cache is not None:
-            self._cache.load(self._key[2], measures)
-        was_known = measures.is_laid_out
-        joined = dictionaries.unify(measures)
+        kept = None if self._cache is None else self._cache.load(self._key[2], measures)
+        was_known = kept is not None and measures.is_laid_out
+        joined = dictionaries.unify(measures) if kept is None else kept
         measures.require_extents()
         if self._cache is not None and not was_known:
-            self._cache.save(self._key[2], measures)
+            self._cache.save(self._key[2], measures, joined)
         layout = lay_out(
             self._schema, measures.shapes, measures.rows, measures.columns, joined.messages()
         )
@@ -129,12 +130,15 @@ class LazyFile(View):
         if not (start < values and begin < end):
             return []
         if not measures.is_known(batch):
-            # Who reads messages alone will read all of them; who copies, one after the other.
+            # Who reads messages alone will read all of them; who copies, one after the other. From
+            # afar, more and more of them are found out at once.
             is_copied = end > values
-            ahead = self._messages > 0 and not is_copied
-            measures.require_all(range(batch, len(layout.rows)) if ahead else [batch])
+            count = len(layout.rows) if self._messages > 0 and not is_copied else 1
+            if measures.batches[batch].is_remote:
+                count = max(count, self._run)
+            measures.require_all(range(batch, min(batch + count, len(layout.rows))))
             if self._cache is not None and measures.is_complete:
-                self._cache.save(self._key[2], measures)
+                self._cache.save(self._key[2], measures, self._content().dictionaries)
         self._messages += 1
         message = layout.batch_message(batch, measures.null_counts(batch))
         return [message[max(start - begin, 0) : end - begin]]
@@ -148,6 +152,7 @@ class LazyFile(View):
             return []
         self._messages = 0
         ahead = [column for column, _ in spans[wanted[-1] + 1 :]] if is_copying else []
+        self._run_on(batch, wanted)
         held, found = self._held, []
         for column in wanted:
             if (batch, column) not in held:
@@ -157,6 +162,40 @@ class LazyFile(View):
             found.append(held[batch, column].data[max(start - low, 0) : end - low])
         self._held = held
         return found
+
+    def _run_on(self, batch: int, columns: list[int]) -> None:
+        """See whether somebody reads the same columns of one batch after the other, from afar.
+
+        Those of the next batches are then read with them: each request takes its time.
+        """
+        before, others = self._last
+        self._last = batch, columns
+        content = self._content()
+        measures, rows = content.measures, content.layout.rows
+        if not measures.batches[batch].is_remote or columns != others:
+            self._run = 1
+            return
+        if batch != before + 1 or _BODIES.peek(self._place(batch, columns[0])) is not None:
+            return
+        self._run = min(4 * self._run, len(rows))
+        count = min(self._run, TOGETHER // self._weight(batch, columns))
+        spans = measures.spans(range(batch, min(batch + count, len(rows))), len(columns))
+        if count > 1:
+            with content.making:
+                measures.in_threads(lambda span: self._keep(span, columns), spans)
+
+    def _keep(self, batches: Sequence[int], columns: Sequence[int]) -> None:
+        """Make the values of columns of several batches, for whoever reads them next."""
+        read = self._content().measures.read_together(batches, columns)
+        for batch, arrays in zip(batches, read, strict=True):
+            for column, array in zip(columns, arrays, strict=True):
+                values = self._encoded(batch, column, array)
+                _BODIES.put(self._place(batch, column), values, len(values))
+
+    def _weight(self, batch: int, columns: Sequence[int]) -> int:
+        """The bytes that columns of a batch have in the file."""
+        sizes = np.diff(self._content().layout.column_bounds(batch))
+        return max(1, int(sizes[columns].sum()))
 
     def _group(self, batch: int, columns: Sequence[int]) -> dict[tuple[int, int], Bytes]:
         """Return the values of columns of a batch, made or at hand."""
@@ -179,15 +218,18 @@ class LazyFile(View):
 
     def _make(self, batch: int, columns: Sequence[int]) -> list[tuple[int, Bytes]]:
         """Read columns of a batch, and write their values as they stand in the file."""
+        arrays = self._content().measures.read(batch, columns)
+        return [
+            (column, self._encoded(batch, column, array))
+            for column, array in zip(columns, arrays, strict=True)
+        ]
+
+    def _encoded(self, batch: int, column: int, array: pa.Array) -> Bytes:
         content = self._content()
-        sizes = np.diff(content.layout.column_bounds(batch))
-        made = []
-        for column, array in zip(columns, content.measures.read(batch, columns), strict=True):
-            shape = content.layout.shapes[column]
-            values = encode(array, shape, content.dictionaries.indices(column, array, shape))
-            assert len(values) == sizes[column]
-            made.append((column, values))
-        return made
+        shape, bounds = content.layout.shapes[column], content.layout.column_bounds(batch)
+        values = encode(array, shape, content.dictionaries.indices(column, array, shape))
+        assert len(values) == bounds[column + 1] - bounds[column]
+        return values
 
     def _place(self, batch: int, column: int) -> tuple[object, ...]:
         """What tells the values of a column of a batch from all others."""

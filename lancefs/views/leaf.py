@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from functools import cached_property, partial
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
 from lancefs.table.refs import Ref
+from lancefs.version import __version__
 from lancefs.views.arrow_file import encode
 from lancefs.views.arrow_stream import encode_stream
 from lancefs.views.documents import document
 from lancefs.views.files import ForwardFile
 from lancefs.views.lazy_file import LazyFile
+from lancefs.views.source import BATCH_ROWS
 from lancefs.views.tables import Selection, Table, Version
 from lancefs.views.view import Key, View, WholeView, known_size
 
 # What the bytes of a view depend on besides the version. The number is raised by whoever changes
 # what is written: batches, options, documents, or values that were wrong before.
-LAYOUT = f"2, pyarrow {pa.__version__}"
+LAYOUT = f"2, lancefs {__version__}, pyarrow {pa.__version__}"
 
 FILE: Final = ".arrow"
 STREAM: Final = ".arrows"
@@ -127,5 +130,30 @@ class Leaf:
         return ForwardFile(encode_stream(*self.handle.version.rows(self.selection)), path)
 
     def _key(self) -> Key:
+
         table = self.handle.table
         return table.sharer, table.url, self.digest
+
+
+class WholeLeaf(Leaf, ABC):
+    """A file of rows that are made all at once, in memory."""
+
+    @abstractmethod
+    def rows(self) -> pa.Table:
+        """Make the rows."""
+
+    def view(self) -> View:
+        """Return the bytes, for a file that is not a stream."""
+        return WholeView(self._key(), lambda: encode(*self._batches()))
+
+    def stream(self, path: str) -> ForwardFile:
+        """Open a stream.
+
+        Args:
+            path: What it is called.
+        """
+        return ForwardFile(encode_stream(*self._batches()), path)
+
+    def _batches(self) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+        rows = self.rows()
+        return rows.schema, rows.combine_chunks().to_batches(BATCH_ROWS)

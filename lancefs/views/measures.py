@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile
 from lancefs.scan import THREADS
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.views.cache import BudgetCache
 from lancefs.views.shapes import Numbers, Shape, measure, walk
-from lancefs.views.source import BATCH_ROWS, Batch
+from lancefs.views.source import BATCH_ROWS, Batch, joins, read_together
 
 # Who may share, and the table, as in `view.Key`; the fragment; the column.
 CellKey: TypeAlias = tuple[str, str, str, Field]
@@ -33,6 +33,11 @@ _READ: BudgetCache[tuple[CellKey, int], pa.Array] = BudgetCache(128 * 1024 * 102
 
 # Columns that are read together to measure them.
 _TOGETHER = 8
+# Threads that wait for a remote store.
+REQUESTS = 8
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Measures:
@@ -113,15 +118,54 @@ class Measures:
         Raises:
             LanceError: They cannot be read.
         """
-        found = {column: _READ.peek(self._place(column, batch)) for column in columns}
-        wanted = [column for column, array in found.items() if array is None]
+        return self.read_together([batch], columns)[0]
+
+    def read_together(self, batches: Sequence[int], columns: Sequence[int]) -> list[list[pa.Array]]:
+        """Read columns of batches of one fragment, and remember their measures.
+
+        Args:
+            batches: Which ones, ascending.
+            columns: Positions of the columns.
+
+        Returns:
+            The columns of each batch.
+
+        Raises:
+            LanceError: They cannot be read.
+        """
+        found = {
+            (batch, column): _READ.peek(self._place(column, batch))
+            for batch in batches
+            for column in columns
+        }
+        wanted = [one for one in columns if any(found[batch, one] is None for batch in batches)]
         if wanted:
             fields = [self.fields[column] for column in wanted]
-            found.update(zip(wanted, self.batches[batch].read(fields), strict=True))
-        for column in wanted:
-            array, shape = found[column], self.shapes[column]
-            self.note(batch, column, measure(list(walk(array)), shape))
-        return [found[column] for column in columns]
+            read = read_together([self.batches[batch] for batch in batches], fields)
+            for batch, arrays in zip(batches, read, strict=True):
+                found.update(zip(((batch, column) for column in wanted), arrays, strict=True))
+        for (batch, column), array in found.items():
+            # Also of arrays that another view has read: it may have done so just now.
+            if column in wanted or np.any(self.columns[column][batch] < 0):
+                arrays_below = list(walk(array, hidden=True))
+                self.note(batch, column, measure(arrays_below, self.shapes[column]))
+        return [[found[batch, column] for column in columns] for batch in batches]
+
+    def spans(self, batches: Iterable[int], columns: int) -> list[list[int]]:
+        """Group batches that are read together.
+
+        Args:
+            batches: Which ones, ascending.
+            columns: How many columns are read.
+        """
+        groups: list[list[int]] = []
+        for batch in batches:
+            group = [self.batches[one] for one in groups[-1]] if groups else []
+            if joins(group, self.batches[batch], columns):
+                groups[-1].append(batch)
+            else:
+                groups.append([batch])
+        return groups
 
     def note(self, batch: int, column: int, found: Numbers) -> None:
         """Remember measures of a column in a batch; those below zero are unknown.
@@ -182,22 +226,34 @@ class Measures:
     def _require(self, batches: Iterable[int], first: Sequence[int]) -> None:
         """Find out the measures from the first ones given on."""
         with self._lock:  # whoever waits finds all of it known
+            batches = list(batches)
+            unknown = self.in_threads(lambda batch: self._unknown(batch, first), batches)
             tasks = []
-            for batch in batches:
-                unknown = [
-                    column
-                    for column, known in enumerate(self.columns)
-                    if np.any(known[batch, first[column] :] < 0)
-                ]
-                unknown = self._without_valid(batch, unknown)
-                starts = range(0, len(unknown), _TOGETHER)
-                tasks += [(batch, unknown[start : start + _TOGETHER]) for start in starts]
-            if len(tasks) > 1:
-                with ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-layout") as pool:
-                    list(pool.map(lambda task: self._measure(*task), tasks))
-            else:
-                for task in tasks:
-                    self._measure(*task)
+            pairs = zip(batches, unknown, strict=True)
+            for columns, group in groupby(pairs, lambda pair: pair[1]):
+                spans = self.spans((one for one, _ in group), min(len(columns), _TOGETHER))
+                starts = range(0, len(columns), _TOGETHER)
+                tasks += [(span, columns[a : a + _TOGETHER]) for span in spans for a in starts]
+            self.in_threads(lambda task: self._measure(*task), tasks)
+
+    def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Do something for each item, several at a time; more of them where that means waiting."""
+        is_remote = any(batch.is_remote for batch in self.batches[:1])
+        threads = min(len(items), REQUESTS if is_remote else THREADS)
+        if threads <= 1:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(threads, thread_name_prefix="lancefs-layout") as pool:
+            return list(pool.map(work, items))
+
+    def _unknown(self, batch: int, first: Sequence[int]) -> list[int]:
+        """Return the columns of a batch that must be read to know their measures."""
+        unknown = [
+            column
+            for column, known in enumerate(self.columns)
+            if np.any(known[batch, first[column] :] < 0)
+        ]
+        unknown = self._without_valid(batch, unknown) if unknown else []
+        return self._without_lengths(batch, unknown) if unknown else []
 
     def _without_valid(self, batch: int, columns: Sequence[int]) -> list[int]:
         """Note columns whose measures follow from their having no nulls; return the others."""
@@ -208,12 +264,25 @@ class Measures:
             self.note(batch, column, np.zeros(self.shapes[column].measures, np.int64))
         return [column for column in columns if column not in done]
 
-    def _measure(self, batch: int, columns: Sequence[int]) -> None:
-        arrays = self.read(batch, columns)
-        for column, array in zip(columns, arrays, strict=True):
-            if self.shapes[column].dictionaries:
-                continue
-            _READ.put(self._place(column, batch), array, array.get_total_buffer_size())
+    def _without_lengths(self, batch: int, columns: Sequence[int]) -> list[int]:
+        """Note columns whose lengths are known without their values; return the others."""
+        plain = [one for one in columns if [n.kind for n in self.shapes[one].nodes] == ["bytes"]]
+        lengths = self.batches[batch].known_lengths([self.fields[column] for column in plain])
+        done = set()
+        for column, found in zip(plain, lengths, strict=True):
+            if found is not None and len(found) == self.batches[batch].rows:
+                nulls = found < 0
+                sizes = [np.count_nonzero(nulls), found[~nulls].sum()]
+                self.note(batch, column, np.array(sizes, np.int64))
+                done.add(column)
+        return [column for column in columns if column not in done]
+
+    def _measure(self, batches: Sequence[int], columns: Sequence[int]) -> None:
+        read = self.read_together(batches, columns)
+        for batch, arrays in zip(batches, read, strict=True):
+            for column, array in zip(columns, arrays, strict=True):
+                if not self.shapes[column].dictionaries:
+                    _READ.put(self._place(column, batch), array, array.nbytes)
 
 
 def _identity(reader: FragmentReader) -> str:

@@ -194,30 +194,37 @@ def measure(arrays: Sequence[pa.Array], shape: Shape) -> Numbers:
         if node.extent >= 0:
             offsets = offsets_of(one)
             found[node.extent] = offsets[-1] - offsets[0]
+            if node.kind == "bytes" and one.null_count:  # nothing of what lies under nulls is shown
+                found[node.extent] -= np.diff(offsets)[_nulls(one)].sum()
     return found
 
 
-def walk(array: pa.Array) -> Iterator[pa.Array]:
+def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
     """Yield an array and those below it, each before those below it, cut to what it shows of them.
 
     Nulls of variable width come out empty, whatever lay under them.
+
+    Args:
+        array: The array.
+        hidden: Whether strings under nulls may stay, which is enough to measure them.
     """
     while isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind, _ = _kind(array.type)
-    if kind in ("bytes", "list") and array.null_count and _hides_something(array):
+    may_hide = kind == "list" or (kind == "bytes" and not hidden)
+    if may_hide and array.null_count and _hides_something(array):
         array = array.take(pa.array(np.arange(len(array)), mask=_nulls(array)))
     yield array
     if kind == "struct":
         for index in range(array.type.num_fields):
-            yield from walk(array.field(index))
+            yield from walk(array.field(index), hidden)
     elif kind == "list":
         offsets = offsets_of(array)
         first, last = int(offsets[0]), int(offsets[-1])
-        yield from walk(array.values.slice(first, last - first))
+        yield from walk(array.values.slice(first, last - first), hidden)
     elif kind == "fixed_list":
         size = array.type.list_size
-        yield from walk(array.values.slice(array.offset * size, len(array) * size))
+        yield from walk(array.values.slice(array.offset * size, len(array) * size), hidden)
 
 
 def offsets_of(array: pa.Array) -> Numbers:

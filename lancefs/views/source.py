@@ -8,15 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.value_lengths import lengths_of
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, counted with
 # the deleted rows. Part of what the bytes of a view are: see `leaf.LAYOUT`.
 BATCH_ROWS = 64 * 1024
+# Bytes of data files in a remote store that are read at once.
+AT_ONCE = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,11 @@ class Batch:
     fragment: FragmentReader
     number: int
     rows: int
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each request for its bytes takes some time."""
+        return not self.fragment.files.store.is_local
 
     @property
     def start(self) -> int:
@@ -57,14 +66,35 @@ class Batch:
         """
         return all_valid(self.fragment, fields, [(self.start, self.end)])
 
+    def known_lengths(self, fields: Sequence[Field]) -> list[Ints | None]:
+        """Tell the lengths of strings and binaries, as far as they are known without reading them.
+
+        Returns:
+            For each column those of its rows, below zero for nulls; None where they are not known.
+
+        Raises:
+            LanceError: The metadata of a data file, or what tells the lengths, cannot be read.
+        """
+        found = lengths_of(self.fragment, fields, [(self.start, self.end)])
+        if self.rows == self.end - self.start:
+            return found
+        deleted = self.deleted()
+        return [None if one is None else np.delete(one, deleted) for one in found]
+
     def read(self, fields: Sequence[Field]) -> list[pa.Array]:
         """Read columns, as readers see them.
 
         Raises:
             LanceError: They cannot be read.
         """
-        read = self.fragment.read(fields, [(self.start, self.end)])
-        arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
+        return read_together([self], fields)[0]
+
+    def live(self, arrays: list[pa.Array]) -> list[pa.Array]:
+        """Return columns of all its rows without those that are deleted.
+
+        Raises:
+            LanceError: What is deleted could not be found out, or is not what the manifest says.
+        """
         if self.rows == self.end - self.start:
             return arrays
         kept = np.ones(self.end - self.start, np.bool_)
@@ -76,6 +106,53 @@ class Batch:
             )
         mask = pa.array(kept)
         return [array.filter(mask) for array in arrays]
+
+
+def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
+    """Tell whether a batch is read with those before it, to share their requests.
+
+    As many are as have `AT_ONCE` bytes in the data files of a remote store, columns being equal.
+
+    Args:
+        group: The batches before it that are read together; there may be none.
+        batch: The next one.
+        columns: How many columns are read.
+    """
+    fragment = batch.fragment
+    if not group or not batch.is_remote or group[0].fragment is not fragment:
+        return False
+    size = sum(file.size or AT_ONCE for file in fragment.fragment.files)
+    cells = max(1, fragment.physical_rows * len(fragment.fields))
+    return (len(group) + 1) * BATCH_ROWS * columns * size <= AT_ONCE * cells
+
+
+def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
+    """Read columns of several batches of one fragment in the same rounds of requests.
+
+    Args:
+        batches: At least one, ascending.
+        fields: The columns.
+
+    Returns:
+        For each batch its columns, as readers see them.
+
+    Raises:
+        LanceError: They cannot be read.
+    """
+    ranges: list[RowRange] = []
+    for batch in batches:
+        if ranges and ranges[-1][1] == batch.start:
+            ranges[-1] = (ranges[-1][0], batch.end)
+        else:
+            ranges.append((batch.start, batch.end))
+    read = batches[0].fragment.read(fields, ranges)
+    arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
+    found, first = [], 0
+    for batch in batches:
+        rows = batch.end - batch.start
+        found.append(batch.live([array.slice(first, rows) for array in arrays]))
+        first += rows
+    return found
 
 
 def batches_of(fragments: Iterable[FragmentReader]) -> Iterator[Batch]:

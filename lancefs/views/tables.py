@@ -6,27 +6,27 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
+from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
 from lancefs.dataset import LanceDataset
-from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.scan import Scan
+from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Branch, Ref, Resolved, Tag, list_branches, list_tags, resolve
-from lancefs.table.versions import VersionFile, list_versions, pick
-from lancefs.views.cache import BudgetCache
+from lancefs.table.versions import VersionFile, list_versions, pick, unlisted
 from lancefs.views.layout_cache import LayoutCache
 from lancefs.views.measures import Measures
+from lancefs.views.reading import read_batches
 from lancefs.views.shapes import Shape, shape_of
-from lancefs.views.source import BATCH_ROWS, batches_of
+from lancefs.views.source import BATCH_ROWS, Batch, batches_of
 
 # What is kept of versions that were opened, in bytes of their manifests, and what one counts as at
 # least: it may also hold files open.
@@ -65,7 +65,7 @@ class Version:
 
     def __init__(self, resolved: Resolved, rules: BaseRules | None) -> None:
         self.resolved = resolved
-        self.manifest = _ordered(read_manifest(resolved.manifest))
+        self.manifest = read_manifest(resolved.manifest)
         self.dataset = LanceDataset(resolved, self.manifest, rules)
         self._rules = rules
         self._readers: OrderedDict[int, FragmentReader] = OrderedDict()
@@ -104,16 +104,14 @@ class Version:
         Raises:
             LanceError: What is deleted could not be found out.
         """
-        ids = self.fragments if selection.fragment is None else [selection.fragment]
-        batches = list(batches_of(self._reader(self.fragments[one]) for one in ids))
+        batches = list(self._batches(selection))
         fields = self._fields(selection)
         shapes = [self._shapes[field.id] for field in fields]
         return Measures(sharer, batches, fields, [shape for shape in shapes if shape is not None])
 
     def can_be_laid_out(self, selection: Selection) -> bool:
         """Whether the types of all columns have a shape."""
-        names = selection.columns or ()
-        if any(name not in self._by_name for name in names):  # columns that say which row it is
+        if self._has_row_metadata(selection):
             return False
         return all(self._shapes[field.id] is not None for field in self._fields(selection))
 
@@ -130,18 +128,19 @@ class Version:
         Args:
             selection: Which part; its fragment, and its columns, are those of the version.
         """
-        columns = None if selection.columns is None else list(selection.columns)
-        scanner = self.dataset.scanner(columns=columns, batch_size=BATCH_ROWS)
-        if selection.fragment is None:
+        if self._has_row_metadata(selection):
+            scanner = self.dataset.scanner(list(selection.columns or ()), batch_size=BATCH_ROWS)
             return scanner.projected_schema, scanner.to_batches()
-        assert columns is None
-        return scanner.projected_schema, self._fragment_rows(self.fragments[selection.fragment])
+        schema = self.schema(selection)
+        return schema, read_batches(self._batches(selection), self._fields(selection), schema)
 
-    def _fragment_rows(self, fragment: Fragment) -> Iterator[pa.RecordBatch]:
-        scan = Scan(
-            fragments=[self._reader(fragment)], fields=self.manifest.fields, batch_rows=BATCH_ROWS
-        )
-        return scan.batches()
+    def _batches(self, selection: Selection) -> Iterator[Batch]:
+        ids = self.fragments if selection.fragment is None else [selection.fragment]
+        return batches_of(self._reader(self.fragments[one]) for one in ids)
+
+    def _has_row_metadata(self, selection: Selection) -> bool:
+        """Whether there are columns that say which row a row is."""
+        return any(name not in self._by_name for name in selection.columns or ())
 
     def _reader(self, fragment: Fragment) -> FragmentReader:
         """Return the reader of a fragment, kept open for the next one who asks."""
@@ -171,23 +170,6 @@ class Version:
         if selection.columns is None:
             return self.manifest.fields
         return [self._by_name[name] for name in selection.columns]
-
-
-def _ordered(manifest: Manifest) -> Manifest:
-    """Order metadata: protobuf gives it in another order in each process, and views show it."""
-    return replace(
-        manifest,
-        fields=tuple(map(_ordered_field, manifest.fields)),
-        schema_metadata=dict(sorted(manifest.schema_metadata.items())),
-    )
-
-
-def _ordered_field(field: Field) -> Field:
-    return replace(
-        field,
-        metadata=dict(sorted(field.metadata.items())),
-        children=tuple(map(_ordered_field, field.children)),
-    )
 
 
 class Opened:
@@ -276,6 +258,13 @@ class Table:
         """The branches of the table but the main one, by name."""
         return list_branches(self.store)
 
+    def has_unlisted(self, version: int) -> bool:
+        """Whether there is a version of the main branch, on a store that cannot list."""
+        file = unlisted(self.store, version)
+        if file is not None:
+            self._remember(Resolved(self.store, file, None, self.store))
+        return file is not None
+
     def require(self, ref: Ref) -> None:
         """Make sure that a version is there, its manifest unread; raises as `open` does."""
         known = self._known(ref)
@@ -317,7 +306,12 @@ class Table:
 
     def _find(self, ref: Ref) -> Resolved:
         if ref.branch is None and ref.tag is None:
-            files = self.versions()  # not by `resolve`: the listing may be at hand already
+            try:
+                files = self.versions()  # not by `resolve`: the listing may be at hand already
+            except (NotALanceTable, ReadFailed):
+                if ref.version is None or not self.has_unlisted(ref.version):
+                    raise
+                return self._opened.found[self.store.root, None, ref.version]
             file = files[-1] if ref.version is None else pick(self.store, files, ref.version)
             return Resolved(self.store, file, None, self.store)
         return self._remember(resolve(self.store, ref))

@@ -6,12 +6,16 @@
     versions/7/fragments/0.arrow       one fragment
     versions/7/columns/a.arrow         one column; columns/a,b.arrow several, in that order
     versions/7/schema.json  versions/7/manifest.json
+    versions/7/transaction.json  versions/7/indices.json
     tags/prod.arrow  tags/prod/…       as versions/7
     branches/exp/latest.arrow, branches/exp/versions/3.arrow, …
                                        a '/' in the name of a branch is a directory
+    history.arrow                      one row a version
+    changes/3..7.arrow                 the rows that differ between two versions
 
 In the name of a column ',' '/' and '%' are percent-encoded. All fragments and columns can be read
-as streams too; only their `.arrow` files are listed, so that a directory of them is a dataset.
+as streams too; only their `.arrow` files are listed, so that a directory of them is a dataset. Of
+changes, those from each version to the next one are listed.
 
 A directory makes its children when they are asked for, by name. Nothing is read before it must be.
 """
@@ -22,20 +26,30 @@ import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from lancefs.errors import ColumnNotFound, LanceError
+from lancefs.errors import ColumnNotFound, NoSuchPath
 from lancefs.table.refs import Ref, make_ref
+from lancefs.views.changes import ChangesLeaf
+from lancefs.views.changes import parse_name as parse_changes
 from lancefs.views.documents import NAMES as DOCUMENTS
+from lancefs.views.history import NAME as HISTORY
+from lancefs.views.history import HistoryLeaf
 from lancefs.views.leaf import FILE, STREAM, Form, Handle, Leaf
 from lancefs.views.tables import Selection, Table
 
+# What is listed of a branch, the main one too.
+_OF_BRANCH = (
+    "latest.arrow",
+    "latest.arrows",
+    "latest",
+    "versions",
+    f"{HISTORY}{FILE}",
+    "changes",
+)
 _VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
-
-
-class NoSuchPath(LanceError, FileNotFoundError):
-    """There is no such file or directory in the tree of a table; the message says what there is."""
 
 
 class Directory(ABC):
@@ -81,7 +95,7 @@ Node: TypeAlias = Directory | Leaf
 class Root(Directory):
     """The directory of a table."""
 
-    NAMES = ("latest.arrow", "latest.arrows", "latest", "versions", "tags", "branches")
+    NAMES = (*_OF_BRANCH, "tags", "branches")
 
     def __init__(self, table: Table) -> None:
         super().__init__("")
@@ -89,20 +103,16 @@ class Root(Directory):
 
     def children(self) -> dict[str, Node]:
         self._table.require(Ref())
-        return {name: self._child(name) for name in self.NAMES}
+        found = {name: self.child(name) for name in self.NAMES}
+        return {name: node for name, node in found.items() if node is not None}
 
     def child(self, name: str) -> Node | None:
-        return self._child(name) if name in self.NAMES else None
-
-    def _child(self, name: str) -> Node:
         match name:
-            case "versions":
-                return Versions(self._table, name, None)
             case "tags":
                 return Tags(self._table)
             case "branches":
                 return Branches(self._table, name, "")
-        return _of_version(name, Handle(self._table, Ref()), "latest")
+        return _of_branch(name, self._table, None, "")
 
 
 class Versions(Directory):
@@ -127,6 +137,31 @@ class Versions(Directory):
 
     def _handle(self, version: int) -> Handle:
         return Handle(self._table, Ref(version=version, branch=self.branch))
+
+
+class Changes(Directory):
+    """What changed between versions of a branch."""
+
+    def __init__(self, table: Table, path: str, branch: str | None) -> None:
+        super().__init__(path)
+        self._table = table
+        self.branch = branch
+
+    def children(self) -> dict[str, Node]:
+        refs = [
+            Ref(version=file.version, branch=self.branch)
+            for file in self._table.versions(self.branch)
+        ]
+        leaves = [self._leaf(since, until, FILE) for since, until in pairwise(refs)]
+        return {leaf.name: leaf for leaf in leaves}
+
+    def child(self, name: str) -> Node | None:
+        form = _form(name)
+        refs = parse_changes(_stem(name), self.branch)
+        return None if form is None or refs is None else self._leaf(*refs, form)
+
+    def _leaf(self, since: Ref, until: Ref, form: Form) -> Leaf:
+        return ChangesLeaf(Handle(self._table, since), Handle(self._table, until), form)
 
 
 class Tags(Directory):
@@ -158,13 +193,11 @@ class Tags(Directory):
 class Branches(Directory):
     """The branches whose names start with a prefix, and what belongs to the branch of that name."""
 
-    NAMES = ("latest.arrow", "latest.arrows", "latest", "versions")
-
     def __init__(self, table: Table, path: str, name: str) -> None:
         super().__init__(path)
         self._table = table
         self._name = name
-        self.branch = name if name in table.branches else None
+        self.branch = name if name and name in table.branches else None
 
     def children(self) -> dict[str, Node]:
         if not self._name:
@@ -173,24 +206,18 @@ class Branches(Directory):
         longer = [branch for branch in self._table.branches if self._is_below(branch)]
         names = {branch[start:].split("/")[0] for branch in longer}
         if self.branch is not None:
-            names.update(self.NAMES)
+            names.update(_OF_BRANCH)
         found = {name: self.child(name) for name in sorted(names)}
         return {name: node for name, node in found.items() if node is not None}
 
     def child(self, name: str) -> Node | None:
-        nodes = [self._of_branch(name), self._longer(name)]
+        own = None if self.branch is None else _of_branch(name, self._table, self.branch, self.path)
+        nodes = [own, self._longer(name)]
         found = [node for node in nodes if node is not None]
         directories = [node for node in found if isinstance(node, Directory)]
         if len(directories) == 2:  # there is a branch `exp`, and one `exp/versions`
             return Both(*directories)
         return found[0] if found else None
-
-    def _of_branch(self, name: str) -> Node | None:
-        if self.branch is None or name not in self.NAMES:
-            return None
-        if name == "versions":
-            return Versions(self._table, self.below(name), self.branch)
-        return _of_version(name, Handle(self._table, Ref(branch=self.branch)), self.below("latest"))
 
     def _longer(self, name: str) -> Directory | None:
         prefix = f"{self._name}/{name}" if self._name else name
@@ -321,10 +348,19 @@ def find(table: Table, parts: Sequence[str]) -> Node:
 
 def require(node: Node, table: Table) -> None:
     """Make sure that a node which `find` returned is there; raises as `find` does."""
+    if isinstance(node, ChangesLeaf):
+        table.require(node.since.ref)
     if node.handle is not None:
         table.require(node.handle.ref)
     else:
         table.require(Ref(branch=node.branch))
+
+
+def version_of(parts: Sequence[str]) -> int | None:
+    """Return the version of the main branch that a path below a table leads to, if it names one."""
+    if len(parts) < 2 or parts[0] != "versions" or _VERSION.fullmatch(_stem(parts[1])) is None:
+        return None
+    return int(_stem(parts[1]))
 
 
 def quote_column(name: str) -> str:
@@ -340,15 +376,25 @@ def missing(where: str, directory: Directory, name: str) -> str:
         directory: The same.
         name: What is not there.
     """
-    stems = list(dict.fromkeys(map(_stem, directory.children())))
+    children = directory.children()
+    stems = list(dict.fromkeys(map(_stem, children)))
     near = difflib.get_close_matches(_stem(name), stems, 3, 0.6)
     if near:
-        said = f"did you mean {' or '.join(one + (_form(name) or '') for one in near)}?"
+        said = f"did you mean {' or '.join(_like(name, one, children) for one in near)}?"
     elif stems:
         said = f"it has {', '.join(stems[:10])}{', …' if len(stems) > 10 else ''}"
     else:
         said = "it is empty"
     return f"{where}: there is no {name!r} in it; {said}"
+
+
+def _like(name: str, stem: str, children: Iterable[str]) -> str:
+    """Return a child by its stem, with the ending of another name where it may have that."""
+    alike = [one for one in children if _stem(one) == stem]
+    form = _form(name)
+    if form is not None and _form(alike[0]) is not None:
+        return stem + form
+    return stem if stem in alike else alike[0]
 
 
 def _all_of_version(handle: Handle, path: str) -> dict[str, Node]:
@@ -368,6 +414,30 @@ def _of_version(name: str, handle: Handle, path: str) -> Node:
     rest = name.removeprefix(path.rpartition("/")[2])
     form = _form(rest)
     return VersionDirectory(handle, path) if form is None else Leaf(handle, form, form)
+
+
+def _of_branch(name: str, table: Table, branch: str | None, path: str) -> Node | None:
+    """What there is of a branch under a name; None where it is none of `_OF_BRANCH`.
+
+    Args:
+        name: What was asked for.
+        table: The table.
+        branch: None for the main one.
+        path: The path of its directory.
+    """
+
+    def below(one: str) -> str:
+        return f"{path}/{one}" if path else one
+
+    if name == "versions":
+        return Versions(table, below(name), branch)
+    if name == "changes":
+        return Changes(table, below(name), branch)
+    newest = Handle(table, Ref(branch=branch))
+    form = _form(name)
+    if _stem(name) == HISTORY and form is not None:
+        return HistoryLeaf(newest, form)
+    return _of_version(name, newest, below("latest")) if name in _OF_BRANCH else None
 
 
 def _form(name: str) -> Form | None:

@@ -9,8 +9,11 @@ from pathlib import Path
 import fsspec
 import pytest
 from fs_tables import write_table
+from leaks import no_thread_is_left
 
 from lancefs.filesystem import LanceFileSystem
+
+__all__ = ["no_thread_is_left"]  # pytest finds it here
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,10 @@ class LanceFixtures(AbstractFixtures):  # type: ignore[misc]
         return join
 
     @pytest.fixture
+    def local_fs(self) -> LocalFileSystem:
+        return LocalFileSystem(auto_mkdir=False)  # in old releases, pytest warns of fsspec's own
+
+    @pytest.fixture
     def local_path(self, tmp_path: Path) -> str:
         return str(tmp_path)
 

@@ -10,9 +10,15 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from lancefs.errors import CorruptFile, LanceError, MissingFile, NotALanceTable, RefNotFound
+from lancefs.errors import (
+    CorruptFile,
+    LanceError,
+    MissingFile,
+    NoSuchPath,
+    NotALanceTable,
+    RefNotFound,
+)
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views.tree import NoSuchPath
 
 MISSING = {
     "versions/99.arrow": (RefNotFound, "no version 99; the table has 1, 2, 3"),
@@ -32,7 +38,7 @@ MISSING = {
     "latest/fragments/99.arrow": (NoSuchPath, "it has 0, 1, 2, 3"),
     "latest/scheme.json": (NoSuchPath, "did you mean schema.json"),
     "latest.arrow/id": (NoSuchPath, "is a file, not a directory"),
-    "data/x.lance": (NoSuchPath, "it has latest, versions, tags, branches"),
+    "data/x.lance": (NoSuchPath, "it has latest, versions, history, changes, tags, branches"),
     "../t.lance/latest.arrow": (NoSuchPath, "cannot lead out"),
 }
 

@@ -47,7 +47,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def scanning() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("lancefs-scan")]
+    return [t.name for t in threading.enumerate() if t.name.startswith("lancefs-")]
 
 
 def test_a_stream_flows_before_the_table_is_read(large: str, reads: list[int]) -> None:

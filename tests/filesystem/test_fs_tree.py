@@ -16,7 +16,8 @@ from support import CorpusRef, corpus_case, corpus_refs
 import lancefs
 from lancefs.filesystem import LanceFileSystem
 
-VIEWS = ["latest.arrow", "latest.arrows", "latest", "versions", "tags", "branches"]
+OF_BRANCH = ["latest.arrow", "latest.arrows", "latest", "versions", "history.arrow", "changes"]
+DOCUMENTS = ["schema.json", "manifest.json", "transaction.json", "indices.json"]
 
 
 def names(fs: LanceFileSystem, path: str) -> list[str]:
@@ -24,10 +25,10 @@ def names(fs: LanceFileSystem, path: str) -> list[str]:
 
 
 def test_the_tree(fs: LanceFileSystem) -> None:
-    assert names(fs, "") == VIEWS
+    assert names(fs, "") == [*OF_BRANCH, "tags", "branches"]
     ends = (".arrow", ".arrows", "")
     assert names(fs, "versions") == [version + end for version in "123" for end in ends]
-    assert names(fs, "versions/3") == ["columns", "fragments", "schema.json", "manifest.json"]
+    assert names(fs, "versions/3") == ["columns", "fragments", *DOCUMENTS]
     assert names(fs, "latest") == names(fs, "versions/3")
     assert names(fs, "versions/3/fragments") == ["0.arrow", "1.arrow", "2.arrow", "3.arrow"]
     columns = ["id.arrow", "name.arrow", "price.arrow", "a%2Cb%2Fc%25.arrow"]
@@ -66,7 +67,7 @@ def test_every_file_has_a_stream(fs: LanceFileSystem) -> None:
 
 def test_branches_with_slashes_are_directories(fs: LanceFileSystem) -> None:
     assert names(fs, "branches") == ["exp", "team"]
-    assert names(fs, "branches/exp") == ["latest", "latest.arrow", "latest.arrows", "versions"]
+    assert names(fs, "branches/exp") == sorted(OF_BRANCH)
     assert names(fs, "branches/team") == ["exp"]
     assert names(fs, "branches/team/exp/versions")[::3] == ["3.arrow", "4.arrow"]
     for branch in ("exp", "team/exp"):

@@ -11,10 +11,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from leaks import no_thread_is_left
 from views_support import CountingFileSystem, forget
 
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.fragment_reader import FragmentReader
+
+__all__ = ["no_thread_is_left"]  # pytest finds it here
 
 ROWS = 150_000
 

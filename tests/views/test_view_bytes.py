@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -192,3 +193,18 @@ def test_data_that_changes_below_a_layout_is_noticed(wide: str, tmp_path: Path) 
     (tmp_path / "kept2" / f"{name}.layout").write_bytes(layout.read_bytes())
     with pytest.raises(CorruptFile, match=r"s: the values are not those .* laid out"):
         other_fs.cat("versions/1.arrow")
+
+
+@pytest.mark.parametrize("path", ["latest", "latest/columns/text,n03", "latest/fragments/1"])
+def test_streams_have_the_batches_of_files(path: str, wide: str, tmp_path: Path) -> None:
+    deleted = str(tmp_path / "deleted.lance")
+    shutil.copytree(wide, deleted)
+    # The first rows, a whole batch, and some in between.
+    lance.dataset(deleted).delete("holes < 10 OR (holes >= 65536 AND holes < 131072)")
+    fs = LanceFileSystem(fo=deleted)
+    file = pa.ipc.open_file(fs.cat(f"{path}.arrow"))
+    batches = [file.get_batch(number) for number in range(file.num_record_batches)]
+    streamed = list(pa.ipc.open_stream(fs.cat(f"{path}.arrows")))
+    assert [one.num_rows for one in streamed] == [one.num_rows for one in batches]
+    assert all(one.equals(other) for one, other in zip(streamed, batches, strict=True))
+    assert fs.cat(f"{path}.arrows") == fs.cat(f"{path}.arrows")

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import lance
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from store_doubles import SlowFileSystem
 from views_support import CountingFileSystem, forget
 
 import lancefs
+from lancefs.datafile import structural
+from lancefs.datafile.structural import StructuralReader
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views import lazy_file
+from lancefs.views import lazy_file, source
 
 PATH = "versions/2.arrow"
 BATCHES = 3
@@ -40,6 +45,60 @@ def test_one_column_of_a_wide_table_is_fetched_alone(counting: CountingFileSyste
         pd.read_feather(file, columns=["n05"])
     fetched = sum(counting.fetched) - before
     assert whole / 40 < fetched < whole / 8  # it, and the column with nulls
+
+
+def stored(dataset: lancefs.LanceDataset, names: set[str]) -> tuple[int, int]:
+    """How many pages, and bytes in pages, some columns have."""
+    pages = []
+    for reader in dataset._fragment_readers:
+        _, opened = reader.open_file(reader.fragment.files[0])
+        assert isinstance(opened, StructuralReader)
+        for field in dataset.manifest.fields:
+            if field.name in names:
+                pages += opened.container.column(opened.columns[field.id]).pages
+    return len(pages), sum(end - start for page in pages for start, end in page.buffers)
+
+
+def test_one_column_costs_its_pages_and_those_with_nulls(
+    counting: CountingFileSystem, wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = LanceFileSystem(fo="/wide.lance", fs=counting)
+    fs.info(PATH)
+    pages, size = stored(lancefs.open(wide), {"n05", "holes"})
+    opened: list[object] = []
+    real = structural.open_page
+    monkeypatch.setattr(structural, "open_page", lambda page: opened.append(page) or real(page))
+    before = sum(counting.fetched)
+    with fs.open(PATH) as file:
+        pd.read_feather(file, columns=["n05"])
+    assert len(opened) == pages
+    assert size <= sum(counting.fetched) - before < 1.2 * size
+
+
+def test_large_values_are_laid_out_without_them(tmp_path: Path, decoded: list[str]) -> None:
+    rng = np.random.default_rng(5)
+    images = [rng.bytes(3000 + i % 500) if i % 7 else None for i in range(2000)]
+    images[5] = b""
+    table = pa.table({"id": range(2000), "image": pa.array(images, pa.binary())})
+    path = str(tmp_path / "images.lance")
+    lance.write_dataset(table, path, data_storage_version="2.1").delete("id % 10 < 2")
+    fs = LanceFileSystem(fo=path)
+    size = fs.info("latest.arrow")["size"]
+    assert decoded == []
+    whole = fs.cat("latest.arrow")
+    assert len(whole) == size
+    assert pa.ipc.open_file(whole).read_all().equals(lancefs.open(path).to_table())
+
+
+def test_afar_a_layout_takes_few_rounds(wide: str) -> None:
+    store = SlowFileSystem(0.0)
+    fs = LanceFileSystem(fo=wide, fs=store)
+    fs.info(PATH)
+    assert len(store.requests) < 20
+    before = len(store.requests)
+    with fs.open(PATH) as file:
+        pd.read_feather(file, columns=["n05", "holes"])
+    assert len(store.requests) - before <= 3 * BATCHES
 
 
 def test_a_column_of_its_own_touches_nothing_else(
@@ -147,3 +206,35 @@ def test_a_cache_that_cannot_be_written_does_no_harm(
     fs = LanceFileSystem(fo=wide, layout_cache=str(tmp_path / "file"), skip_instance_cache=True)
     assert fs.cat("versions/2/columns/text.arrow").startswith(b"ARROW1")
     assert "cannot be kept" in caplog.text
+
+
+def test_dictionaries_are_kept_for_other_processes(tmp_path: Path, decoded: list[str]) -> None:
+    path, kept = str(tmp_path / "d.lance"), tmp_path / "layouts"
+    values = [f"v{i % 900}" if i % 9 else None for i in range(3000)]
+    column = pa.array(values).dictionary_encode()
+    nested = pa.array([{"inner": one} for one in values]).field("inner").dictionary_encode()
+    lance.write_dataset(pa.table({"d": column, "e": nested}), path, max_rows_per_file=1000)
+
+    def fresh() -> LanceFileSystem:
+        forget()
+        decoded.clear()
+        return LanceFileSystem(fo=path, layout_cache=str(kept), skip_instance_cache=True)
+
+    whole = fresh().cat("latest.arrow")
+    assert fresh().info("latest.arrow")["size"] == len(whole)
+    assert decoded == []
+    assert fresh().cat_file("latest.arrow", 0, 20_000) == whole[:20_000]
+    assert fresh().cat("latest.arrow") == whole
+
+
+def test_afar_batches_travel_together_after_the_first(
+    wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "BATCH_ROWS", 10_000)
+    store = SlowFileSystem(0.0)
+    fs = LanceFileSystem(fo=wide, fs=store)
+    with fs.open("latest/columns/n07.arrows") as file:
+        batches = list(pa.ipc.open_stream(file))
+    assert len(batches) == 15
+    assert pa.Table.from_batches(batches).equals(lancefs.open(wide).to_table(columns=["n07"]))
+    assert len(store.requests) < 15

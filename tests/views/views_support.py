@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fsspec.implementations.memory import MemoryFileSystem
-
-from lancefs.views import lazy_file, measures, view
+from leaks import forget_views
 
 
 class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
@@ -30,14 +29,4 @@ class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return data
 
 
-def forget() -> None:
-    """Forget all that is remembered of views in this process."""
-    for cache in (
-        lazy_file._BODIES,
-        lazy_file._CONTENTS,
-        measures._KNOWN,
-        measures._READ,
-        view._MADE,
-        view._SIZES,
-    ):
-        cache.clear()
+forget = forget_views

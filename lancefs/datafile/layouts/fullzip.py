@@ -57,7 +57,7 @@ class FullZipPage:
             spans = [(start * stride, end * stride) for start, end in ranges]
             buffers = yield [_shifted(base, limit, span) for span in spans]
             return self._decode_table(_joined(buffers), rows).check()
-        bounds = yield from self._row_bounds(ranges)
+        bounds = yield from self.row_bounds(ranges)
         spans = [(int(rows_[0]), int(rows_[-1])) for rows_ in bounds]
         buffers = yield [_shifted(base, limit, span) for span in spans]
         shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))
@@ -67,7 +67,7 @@ class FullZipPage:
         ends = np.concatenate([none, *(rows_[1:] for rows_ in moved)])
         return self._decode_rows(_joined(buffers), starts, ends).check()
 
-    def _row_bounds(self, ranges: Sequence[RowRange]) -> Steps[list[Ints]]:
+    def row_bounds(self, ranges: Sequence[RowRange]) -> Steps[list[Ints]]:
         """Read where the rows of each range start, and where the last of them ends."""
         start, end = self.page.buffers[1]
         entries = self.page.rows + 1

@@ -85,6 +85,12 @@ class BudgetCache(Generic[K, V]):
             self._kept.clear()
             self._spent = 0
 
+    def discard(self, is_unwanted: Callable[[K], bool]) -> None:
+        """Forget the values of some keys."""
+        with self._lock:
+            for key in [key for key in self._kept if is_unwanted(key)]:
+                self._spent -= self._kept.pop(key)[1]
+
     def _keep(self, key: K, value: V, cost: int) -> None:
         with self._lock:
             self._coming.pop(key, None)

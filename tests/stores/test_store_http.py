@@ -1,0 +1,58 @@
+"""Tables behind a web server, which may or may not list directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from store_servers import WebServer, web_server
+
+import lancefs
+from lancefs.errors import ReadFailed
+from lancefs.filesystem import LanceFileSystem
+
+
+def test_a_server_that_lists(home: Path, expected: pa.Table) -> None:
+    with web_server(WebServer(home)) as url:
+        assert_same_table(lancefs.open(f"{url}/t.lance").to_table(), expected)
+        frame = pd.read_feather(f"lance://latest.arrow::{url}/t.lance", columns=["n3"])
+        assert len(frame) == expected.num_rows
+        fs = LanceFileSystem(fo=f"{url}/t.lance")
+        assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
+
+
+def test_a_server_that_lists_nothing_needs_a_version(home: Path, expected: pa.Table) -> None:
+    with web_server(WebServer(home, lists=False)) as url:
+        with pytest.raises(ReadFailed, match=r"403.*version=7"):
+            lancefs.open(f"{url}/t.lance")
+        assert_same_table(lancefs.open(f"{url}/t.lance", version=3).to_table(), expected)
+        with pytest.raises(ReadFailed, match="cannot be listed"):
+            lancefs.open(f"{url}/t.lance", version=4)
+        frame = pd.read_feather(f"lance://versions/3.arrow::{url}/t.lance", columns=["n3"])
+        assert len(frame) == expected.num_rows
+        fs = LanceFileSystem(fo=f"{url}/t.lance")
+        assert fs.exists("versions/2.arrow")
+        assert fs.isdir("versions/2")
+
+
+def test_a_server_without_ranges_is_told_from_damage(home: Path) -> None:
+    with (
+        web_server(WebServer(home, ranges=False)) as url,
+        pytest.raises(ReadFailed, match="does not answer requests for parts"),
+    ):
+        lancefs.open(f"{url}/t.lance", version=3).to_table()
+
+
+def test_a_server_that_is_busy_is_asked_again(home: Path, expected: pa.Table) -> None:
+    server = WebServer(home)
+    with web_server(server) as url:
+        dataset = lancefs.open(f"{url}/t.lance")
+        server.failures = [503, 0, 429]
+        assert dataset.to_table(columns=["n1"]).equals(expected.select(["n1"]))
+        assert not server.failures
+        server.failures = [403]
+        with pytest.raises(ReadFailed, match=r"bytes \d+–\d+: 403"):
+            dataset.to_table(columns=["n2"])

@@ -1,0 +1,81 @@
+"""Tables in stores of other kinds: memory, archives, directories that hide what is above them."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from pathlib import Path
+
+import fsspec
+import lance
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from fsspec.implementations.dirfs import DirFileSystem
+from store_doubles import SlowFileSystem
+
+import lancefs
+from lancefs.dataset import LanceDataset
+from lancefs.filesystem import LanceFileSystem
+from lancefs.storage import Store
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import resolve
+
+
+@pytest.fixture
+def archive(home: Path, tmp_path: Path) -> str:
+    """A zip archive with the table in it."""
+    path = tmp_path / "lake.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for one in (home / "t.lance").rglob("*"):
+            file.write(one, one.relative_to(home))
+    return str(path)
+
+
+def test_memory(home: Path, expected: pa.Table) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.put(str(home / "t.lance"), "/stores/t.lance", recursive=True)
+    try:
+        assert_same_table(lancefs.open("memory://stores/t.lance").to_table(), expected)
+        frame = pd.read_feather("lance://latest.arrow::memory://stores/t.lance")
+        pd.testing.assert_frame_equal(frame, expected.to_pandas())
+    finally:
+        memory.rm("/stores", recursive=True)
+
+
+def test_an_archive(archive: str, expected: pa.Table) -> None:
+    url = f"zip://t.lance::file://{archive}"
+    assert_same_table(lancefs.open(url).to_table(), expected)
+    fs = LanceFileSystem(fo="t.lance", fs=fsspec.filesystem("zip", fo=archive))
+    assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
+    assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_directory_of_a_store(kind: str, home: Path, expected: pa.Table) -> None:
+    inner = fsspec.filesystem("file") if kind == "sync" else SlowFileSystem(0.0)
+    fs = LanceFileSystem(fo="t.lance", fs=DirFileSystem(path=str(home), fs=inner))
+    assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+    assert fs.isdir("versions/2/columns")
+
+
+def test_what_is_fetched_from_afar_travels_together(home: Path, expected: pa.Table) -> None:
+    store = SlowFileSystem(0.05)
+    fs = LanceFileSystem(fo=str(home / "t.lance"), fs=store)
+    started = time.monotonic()
+    assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+    taken = time.monotonic() - started
+    assert len(store.requests) > 20 * taken / 2  # one after another, they would take twice as long
+
+
+def test_the_footer_of_a_wide_table_takes_one_request(tmp_path: Path) -> None:
+    path = str(tmp_path / "wide.lance")
+    lance.write_dataset(pa.table({f"c{i:04}": np.arange(500) for i in range(2000)}), path)
+    store = SlowFileSystem(0.0)
+    resolved = resolve(Store(store, path))
+    dataset = LanceDataset(resolved, read_manifest(resolved.manifest))
+    store.requests.clear()
+    assert dataset.to_table(columns=["c0003"]).num_rows == 500
+    assert len(store.requests) == 2  # the footer, and the page

@@ -1,0 +1,92 @@
+"""Tables on S3, read through s3fs: what comes, and how many requests it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+import pandas as pd
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from store_servers import Counts
+
+import lancefs
+from lancefs.errors import NotALanceTable, RefNotFound
+from lancefs.filesystem import LanceFileSystem
+
+URL = "s3://lake/t.lance"
+FILES = 4
+
+
+def test_a_table_reads_the_same(s3_options: dict[str, Any], expected: pa.Table) -> None:
+    assert_same_table(lancefs.open(URL, storage_options=s3_options).to_table(), expected)
+    frame = pd.read_feather(
+        f"lance://latest.arrow::{URL}", columns=["n3", "text"], storage_options={"s3": s3_options}
+    )
+    pd.testing.assert_frame_equal(frame, expected.select(["n3", "text"]).to_pandas())
+
+
+def test_to_open_the_newest_version_takes_a_listing_and_a_read(
+    s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    dataset = lancefs.open(URL, storage_options=s3_options)
+    assert s3_counts.requests == {"LIST": 1, "GET": 1}
+    assert dataset.count_rows() > 0
+    lancefs.open(URL, storage_options=s3_options)
+    assert s3_counts.requests == {"LIST": 2, "GET": 1}  # its manifest is kept
+
+
+def test_a_scan_reads_each_footer_once(
+    s3_options: dict[str, Any], s3_counts: Counts, expected: pa.Table
+) -> None:
+    dataset = lancefs.open(URL, storage_options=s3_options)
+    s3_counts.clear()
+    assert dataset.to_table(columns=["n1"]).equals(expected.select(["n1"]))
+    footers, deletions, pages = FILES, FILES - 1, FILES
+    assert s3_counts.requests["GET"] <= footers + deletions + pages
+    assert set(s3_counts.requests) == {"GET"}, s3_counts.paths
+    s3_counts.clear()
+    again = lancefs.open(URL, storage_options=s3_options)
+    again.to_table(columns=["n2"])
+    assert s3_counts.requests["GET"] <= pages  # footers and deletions are kept
+
+
+def test_a_scan_takes_no_more_than_that_of_pylance(
+    s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    lancefs.open(URL, storage_options=s3_options).to_table(columns=["n1"])
+    ours, our_bytes = s3_counts.requests.total(), s3_counts.bytes
+    s3_counts.clear()
+    options = {
+        "aws_endpoint": s3_options["client_kwargs"]["endpoint_url"],
+        "aws_region": "us-east-1",
+        "aws_access_key_id": "test",
+        "aws_secret_access_key": "test",
+        "allow_http": "true",
+    }
+    lance.dataset(URL, storage_options=options).to_table(columns=["n1"])
+    assert ours <= s3_counts.requests.total(), (ours, s3_counts.requests)
+    assert our_bytes <= 2 * s3_counts.bytes
+
+
+def test_a_view_of_one_column_fetches_that_column(
+    s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    fs = LanceFileSystem(fo=URL, target_protocol="s3", target_options=s3_options)
+    assert fs.info("latest/columns/n4.arrow")["size"] > 100_000
+    with fs.open("latest/columns/n4.arrow") as file:
+        assert pa.ipc.open_file(file).read_all().column_names == ["n4"]
+    assert s3_counts.bytes < 1_500_000
+    s3_counts.clear()
+    assert len(fs.ls("")) == 8
+    assert s3_counts.requests.total() <= 2
+
+
+def test_what_is_not_there(s3_options: dict[str, Any]) -> None:
+    with pytest.raises(RefNotFound, match="no version 9; the table has 1, 2, 3"):
+        lancefs.open(URL, version=9, storage_options=s3_options)
+    with pytest.raises(NotALanceTable, match=r"did you mean one of t\.lance in it"):
+        lancefs.open("s3://lake", storage_options=s3_options)
+    with pytest.raises(NotALanceTable, match="no such directory"):
+        lancefs.open("s3://nothing/t.lance", storage_options=s3_options)

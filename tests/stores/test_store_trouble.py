@@ -1,0 +1,136 @@
+"""Stores that fail: what is tried again, and what the error says where that does not help."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from store_doubles import Answer, TroubledFileSystem, cut_short, refuse, time_out
+
+from lancefs.dataset import LanceDataset
+from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
+from lancefs.filesystem import LanceFileSystem
+from lancefs.retrying import is_passing
+from lancefs.storage import Store
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import resolve
+from lancefs.views import lazy_file, measures
+
+TROUBLES = {"refused": refuse, "timeout": time_out, "short": cut_short}
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[TroubledFileSystem]:
+    """The table as `/t.lance` in a store that makes trouble when told to."""
+    fs = TroubledFileSystem()
+    fs.store.clear()
+    fs.put_tree(str(home / "t.lance"), "/t.lance")
+    yield fs
+    fs.store.clear()
+
+
+def open_in(store: TroubledFileSystem) -> LanceDataset:
+    resolved = resolve(Store(store, "/t.lance"))
+    return LanceDataset(resolved, read_manifest(resolved.manifest))
+
+
+@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=list(TROUBLES))
+def test_every_third_request_may_fail(
+    trouble: Answer, store: TroubledFileSystem, expected: pa.Table
+) -> None:
+    store.answer = trouble
+    assert_same_table(open_in(store).to_table(), expected)
+    fs = LanceFileSystem(fo="/t.lance", fs=store)
+    shown = pa.ipc.open_stream(fs.cat("latest.arrows")).read_all()
+    assert_same_table(shown, expected)
+    with fs.open("latest.arrow") as file:
+        assert_same_table(pa.ipc.open_file(file).read_all(), expected)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error", "said"),
+    [
+        (refuse, ReadFailed, r"data/.*\.lance: bytes \d+–\d+: .*reduce your request rate"),
+        (time_out, ReadFailed, r"data/.*\.lance: bytes \d+–\d+: TimeoutError"),
+        (cut_short, CorruptFile, r"data/.*\.lance: .*it was cut short"),
+    ],
+    ids=list(TROUBLES),
+)
+def test_a_store_that_goes_on_failing_is_named(
+    trouble: Answer, error: type[LanceError], said: str, store: TroubledFileSystem
+) -> None:
+    dataset = open_in(store)
+    list(dataset.to_batches(columns=["n0"], limit=1))  # deletion files are read
+    store.answer, store.every = trouble, 1
+    before = len(store.requests)
+    with pytest.raises(error, match=said):
+        dataset.to_table(columns=["n5"], limit=1)
+    assert len(store.requests) - before <= 5
+
+
+def test_what_is_forbidden_is_not_tried_again(store: TroubledFileSystem) -> None:
+    dataset = open_in(store)
+
+    def forbid(path: str, data: bytes) -> bytes:
+        raise PermissionError(errno.EACCES, "Access Denied")
+
+    store.answer, store.every = forbid, 1
+    before = len(store.requests)
+    with pytest.raises(ReadFailed, match="Access Denied"):
+        dataset.to_table(columns=["n5"], limit=1)
+    assert len(store.requests) - before == 1
+
+
+def test_a_file_that_is_lost_during_a_scan(store: TroubledFileSystem) -> None:
+    dataset = open_in(store)
+    last = dataset.fragments[2].files[0].path
+    batches = dataset.to_batches(batch_size=1000)
+    assert next(batches).num_rows > 0
+    store.rm_file(f"/t.lance/data/{last}")
+    with pytest.raises(MissingFile, match=rf"{last}: the file is gone"):
+        list(batches)
+
+
+def test_a_file_that_is_lost_while_a_view_is_read(store: TroubledFileSystem) -> None:
+    lazy_file._BODIES.clear()
+    measures._READ.clear()
+    fs = LanceFileSystem(fo="/t.lance", fs=store)
+    with fs.open("latest.arrow") as file:
+        reader = pa.ipc.open_file(file)
+        fragment = fs._find("latest").node.handle.version.manifest.fragments[2]
+        store.rm_file(f"/t.lance/data/{fragment.files[0].path}")
+        with pytest.raises(OSError, match="the file is gone"):
+            reader.read_all()
+
+
+def test_errors_of_libraries_that_pass() -> None:
+    class ServerTimeoutError(Exception):
+        __module__ = "aiohttp.client_exceptions"
+
+    class ClientResponseError(Exception):
+        __module__ = "aiohttp.client_exceptions"
+        status = 503
+
+    passing: list[BaseException] = [
+        ServerTimeoutError(),
+        ClientResponseError(),
+        ConnectionResetError(),
+        OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)),
+        OSError("some filesystem"),
+    ]
+    assert all(map(is_passing, passing))
+    ClientResponseError.status = 404
+    final: list[BaseException] = [
+        ClientResponseError(),
+        FileNotFoundError("x"),
+        PermissionError("x"),
+        OSError(errno.EINVAL, "x"),
+        NotImplementedError(),
+        ValueError(),
+    ]
+    assert not any(map(is_passing, final))
