@@ -8,21 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lancefs.version import __version__
+
 if TYPE_CHECKING:
     from lancefs.datafile.kernels import kernels_in_use
-    from lancefs.dataset import LanceDataset, open
+    from lancefs.dataset import LanceDataset
+    from lancefs.errors import LanceError
     from lancefs.filesystem import LanceFileSystem
+    from lancefs.opening import open
 
-__version__ = "0.1.0.dev0"
-
-__all__ = ["LanceDataset", "LanceFileSystem", "__version__", "kernels_in_use", "open"]
+__all__ = [
+    "LanceDataset",
+    "LanceError",
+    "LanceFileSystem",
+    "__version__",
+    "kernels_in_use",
+    "open",
+]
 
 # What needs pyarrow and fsspec is imported when it is first used: `import lancefs` stays cheap.
 _HOMES = {
     "LanceDataset": "lancefs.dataset",
+    "LanceError": "lancefs.errors",
     "LanceFileSystem": "lancefs.filesystem",
     "kernels_in_use": "lancefs.datafile.kernels",
-    "open": "lancefs.dataset",
+    "open": "lancefs.opening",
 }
 
 

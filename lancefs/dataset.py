@@ -1,13 +1,9 @@
-"""`lancefs.open` and the dataset that it returns: one version of a table, as Arrow sees it."""
+"""A dataset: one version of a table, as Arrow sees it. `lancefs.open` makes them."""
 
 from __future__ import annotations
 
 import difflib
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +15,19 @@ import pyarrow.dataset as pads
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.errors import ColumnNotFound
 from lancefs.scanner import Columns, LanceScanner, Positions
+from lancefs.showing import as_html, as_text
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.changes import Snapshot, commits_between, read_changes
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import Fragment
+from lancefs.table.fresh import read_fresh
 from lancefs.table.history import history_table, read_history
 from lancefs.table.indices import Index, read_indices
-from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.manifest import Manifest, read_auxiliary_data, read_manifest
+from lancefs.table.mem_wal import Generation, fresher_generations
 from lancefs.table.refs import (
     Branch,
     Ref,
@@ -35,58 +35,18 @@ from lancefs.table.refs import (
     Tag,
     list_branches,
     list_tags,
-    make_ref,
     parse_ref,
     resolve,
 )
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, ROW_METADATA, RowMetadata
+from lancefs.table.schema import shown_field
 from lancefs.table.transactions import Transaction, read_transaction
 from lancefs.table.versions import list_versions
 
 if TYPE_CHECKING:
     import pandas
     import polars
-
-# Readers of fragments that a dataset keeps open.
-_OPEN_FRAGMENTS = 256
-
-
-def open(
-    url: str | os.PathLike[str],
-    *,
-    version: int | str | None = None,
-    tag: str | None = None,
-    branch: str | None = None,
-    as_of: datetime | str | None = None,
-    ref: Ref | str | int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    base_rules: BaseRules | None = None,
-) -> LanceDataset:
-    """Open one version of a Lance table, the newest by default.
-
-    Args:
-        url: The directory of the table: a local path, or a URL of any store that fsspec knows.
-        version: A version number, on `branch` where that is given.
-        tag: A tag.
-        branch: A branch.
-        as_of: The newest version committed at or before this time (UTC where it has no offset).
-        ref: Any of these in one string: `7`, `v7`, `prod`, `exp:latest`, `exp:3`.
-        storage_options: For fsspec, such as credentials.
-        base_rules: How far base paths that the manifest names are followed.
-
-    Raises:
-        NotALanceTable: There is no table.
-        RefNotFound: There is no such version, tag or branch.
-        ValueError: The arguments contradict each other.
-        CorruptFile: The manifest is damaged.
-        UnsupportedFeature: The version needs a feature that this release does not read.
-    """
-    options = dict(storage_options or {})
-    fs, path = fsspec.core.url_to_fs(os.fspath(url), **options)
-    wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
-    resolved = resolve(Store(fs, path), wanted)
-    return LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
 
 
 class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
@@ -100,6 +60,7 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         manifest: What it says.
         base_rules: How far base paths are followed.
         row_metadata: Names of columns that say which row a row is, to be columns like others.
+        generations: What is added to the rows of the version; None where nothing is asked for.
     """
 
     def __init__(
@@ -108,28 +69,28 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         manifest: Manifest,
         base_rules: BaseRules | None = None,
         row_metadata: Sequence[str] = (),
+        generations: Sequence[Generation] | None = None,
     ) -> None:
         self._columns = (*manifest.fields, *(ROW_METADATA[name] for name in row_metadata))
         self._resolved = resolved
         self._manifest = manifest
         self._base_rules = base_rules
         self._files = self._table_files(manifest)
-        self._readers: OrderedDict[int, FragmentReader] = OrderedDict()
-        self._lock = threading.Lock()
+        self._generations = generations
+        self._base_readers = FragmentReaders(self._files, manifest.fragments, manifest.fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         where = self._resolved
         ref = Ref(version=self.version, branch=where.branch)
         extra = [field.name for field in self._columns[len(self._manifest.fields) :]]
-        return _reopen, (where.root.fs, where.root.root, ref, self._base_rules, extra)
+        state = (where.root.fs, where.root.root, ref, self._base_rules, extra, self._generations)
+        return _reopen, state
 
     def __repr__(self) -> str:
-        rows = self._manifest.num_rows
-        counts = "" if rows is None else f"{rows:,} rows, "
-        return (
-            f"<LanceDataset {self.uri}@{self._ref}: {counts}{len(self._manifest.fields)} columns, "
-            f"{len(self._manifest.fragments):,} fragments>"
-        )
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     # What the table is
 
@@ -160,9 +121,26 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns, as they come out of a scan."""
-        fields = [field.to_arrow() for field in self._columns]
+        """The columns, as they come out of a scan.
+
+        One whose type this release does not know is of type null, and refused where it is read.
+        """
+        fields = [shown_field(field) for field in self._columns]
         return pa.schema(fields, metadata=dict(self._manifest.schema_metadata) or None)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether generations that are not merged yet are added to the rows of the version."""
+        return self._generations is not None
+
+    def unmerged_generations(self) -> list[Generation]:
+        """List what writers have flushed (MemWAL) and this version does not hold.
+
+        `open(…, fresh=True)` adds their rows; of a dataset opened so, these are the ones added.
+        """
+        if self._generations is not None:
+            return list(self._generations)
+        return fresher_generations(self._resolved.store, self.indices())
 
     def versions(self) -> list[int]:
         """List the versions of the branch that this version is on, oldest first."""
@@ -187,6 +165,7 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         if unknown:
             raise ColumnNotFound(f"{unknown[0]!r} is none of {', '.join(ROW_METADATA)}")
         wanted = names or (ROW_ID.name,)
+        self._refuse_if_fresh(wanted[0])
         return LanceDataset(self._resolved, self._manifest, self._base_rules, wanted)
 
     def history(self, newest: int | None = None) -> pa.Table:
@@ -208,6 +187,10 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
             MissingFile: The transaction's file is gone.
         """
         return read_transaction(self._resolved.store, self._resolved.manifest, self._manifest)
+
+    def auxiliary_data(self) -> dict[str, bytes]:
+        """Read what the writer left beside the manifest, by key; most versions have nothing."""
+        return read_auxiliary_data(self._resolved.manifest, self._manifest)
 
     def indices(self) -> list[Index]:
         """Read what this version says of its indices."""
@@ -337,7 +320,7 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
             **_: Hints of pyarrow's own scanner.
         """
         if filter is None:
-            known = self._manifest.num_rows
+            known = None if self.is_fresh else self._manifest.num_rows
             return sum(r.num_rows for r in self._fragment_readers) if known is None else known
         return self.scanner(columns=[], filter=filter).count_rows()
 
@@ -391,7 +374,7 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     @property
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self._manifest, self._fragment_readers, self._row_index.metadata)
+        return Snapshot(self._manifest, self._base_readers, self._row_index.metadata)
 
     def _table_files(self, manifest: Manifest) -> TableFiles:
         """Return what finds the files of a version of the branch."""
@@ -402,13 +385,25 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     def _ref(self) -> Ref:
         return Ref(version=self.version, branch=self.branch)
 
-    @property
-    def _fragment_readers(self) -> _FragmentReaders:
-        return _FragmentReaders(self)
+    def _refuse_if_fresh(self, name: str) -> None:
+        """Refuse to say which rows rows are, where some are not in the table yet."""
+        if self.is_fresh and name in ROW_METADATA:
+            raise ColumnNotFound(
+                f"{self.uri}@{self._ref}: fresh rows have no {name} before they are merged into "
+                "the table; open it without fresh=True"
+            )
+
+    @cached_property
+    def _fragment_readers(self) -> Sequence[FragmentReader]:
+        """The readers of the fragments that a scan goes through."""
+        if not self._generations:
+            return self._base_readers
+        where, rules = self._resolved.store, self._base_rules
+        return read_fresh(self._base_readers, self._manifest, self._generations, where, rules)
 
     @cached_property
     def _row_index(self) -> RowIndex:
-        readers, fragments = self._fragment_readers, self._manifest.fragments
+        readers, fragments = self._base_readers, self._manifest.fragments
         is_stable = ReaderFlags.STABLE_ROW_IDS in self._manifest.reader_flags
         return RowIndex(RowMetadata(self._files, readers, fragments, is_stable), readers, fragments)
 
@@ -422,43 +417,18 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     @cached_property
     def _named_fields(self) -> Mapping[str, Field]:
         """All columns that can be asked for."""
-        return {**ROW_METADATA, **{field.name: field for field in self._manifest.fields}}
+        extra = {} if self.is_fresh else ROW_METADATA
+        return {**extra, **{field.name: field for field in self._manifest.fields}}
 
     def _field(self, name: str) -> Field:
         if name in self._named_fields:
             return self._named_fields[name]
+        self._refuse_if_fresh(name)
         names = [field.name for field in self._manifest.fields]
         near = difflib.get_close_matches(name, names, n=3) or names[:10]
         raise ColumnNotFound(
             f"{self.uri}@{self._ref} has no column {name!r}; did you mean {', '.join(near)}?"
         )
-
-    def _fragment_reader(self, fragment: Fragment) -> FragmentReader:
-        """Return the reader of a fragment, kept open for the next one who asks."""
-        with self._lock:
-            reader = self._readers.pop(fragment.id, None)
-            if reader is None:
-                reader = FragmentReader(self._files, fragment, self._manifest.fields)
-            self._readers[fragment.id] = reader
-            if len(self._readers) > _OPEN_FRAGMENTS:
-                self._readers.popitem(last=False)
-            return reader
-
-
-class _FragmentReaders(Sequence[FragmentReader]):
-    """The readers of all fragments, made when they are asked for."""
-
-    def __init__(self, dataset: LanceDataset, fragments: Sequence[Fragment] | None = None) -> None:
-        self._dataset = dataset
-        self._fragments = dataset.fragments if fragments is None else fragments
-
-    def __len__(self) -> int:
-        return len(self._fragments)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return _FragmentReaders(self._dataset, self._fragments[index])
-        return self._dataset._fragment_reader(self._fragments[index])
 
 
 def _reopen(
@@ -467,7 +437,9 @@ def _reopen(
     ref: Ref,
     base_rules: BaseRules | None,
     row_metadata: Sequence[str],
+    generations: Sequence[Generation] | None,
 ) -> LanceDataset:
     """Open the version that a pickled dataset was."""
     resolved = resolve(Store(fs, path), ref)
-    return LanceDataset(resolved, read_manifest(resolved.manifest), base_rules, row_metadata)
+    manifest = read_manifest(resolved.manifest)
+    return LanceDataset(resolved, manifest, base_rules, row_metadata, generations)

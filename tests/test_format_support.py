@@ -17,6 +17,7 @@ from lancefs.datafile.v2_0 import registry as arrays
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, PageLayout
 from lancefs.proto.encodings_v2_3_pb2 import StructuralPlane, ValuePlane
+from lancefs.table.flags import ReaderFlags
 
 PAGE = (REPOSITORY / "docs" / "format-support.md").read_text("utf-8")
 VERSIONS = ("0.1", "2.0", "2.1", "2.2", "2.3")
@@ -103,6 +104,11 @@ def test_every_type_is_on_the_page() -> None:
     nested = {"struct", "list", "large_list", "map"}
     extensions = {"lance.json", "lance.bfloat16", "arrow.uuid", "arrow.fixed_shape_tensor"}
     assert names(cells_of("Types")) == plain | set(types._FAMILIES) | nested | extensions
+
+
+def test_every_reader_flag_is_on_the_page() -> None:
+    rows = [(int(row["flag"]), row["name"]) for row in rows_of("Reader feature flags")]
+    assert rows == [(flag.value, flag.name) for flag in ReaderFlags]
 
 
 @with_corpus

@@ -22,20 +22,27 @@ _READING = _FORMAT | {"dataset", "expressions", "scan", "scanner"}
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "version": set(),
+    "cache": set(),
+    "retrying": set(),
+    "ranges": set(),
     "proto": set(),
-    "storage": {"errors"},
+    "storage": {"errors", "cache", "ranges", "retrying"},
     "datafile": {"errors", "proto", "storage"},
     "table": {"errors", "proto", "storage", "datafile"},
     "expressions": set(),
     "scan": _FORMAT | {"expressions"},
     "scanner": _FORMAT | {"dataset", "expressions", "scan"},  # the dataset's type only
-    "dataset": _FORMAT | {"expressions", "scan", "scanner"},
-    "views": _READING,
+    "showing": _FORMAT | {"dataset"},  # the dataset's type only
+    "dataset": _FORMAT | {"expressions", "scan", "scanner", "showing"},
+    "opening": _FORMAT | {"dataset"},
+    "views": _READING | {"cache", "version"},
     "filesystem": _READING | {"views"},
-    "lancefs": _READING | {"views", "filesystem"},
+    "s3_ddb": {"errors", "table", "views"},  # of the views, that they are read-only
+    "lancefs": _READING | {"opening", "views", "filesystem", "version"},
     "spark": _READING | {"views", "filesystem", "lancefs"},
     "duckdb_adapter": _READING | {"lancefs"},
-    "cli": _READING | {"views", "filesystem", "lancefs", "spark", "duckdb_adapter"},
+    "cli": _READING | {"showing", "views", "filesystem", "lancefs", "spark", "duckdb_adapter"},
 }
 
 SOURCES = sorted(

@@ -455,3 +455,35 @@ class IndexCatchupProgress(_message.Message):
     index_name: str
     caught_up_generations: _containers.RepeatedCompositeFieldContainer[CompactedSsTable]
     def __init__(self, index_name: _Optional[str] = ..., caught_up_generations: _Optional[_Iterable[_Union[CompactedSsTable, _Mapping[str, _Any]]]] = ...) -> None: ...
+
+class ShardManifest(_message.Message):
+    __slots__ = ("version", "writer_epoch", "replay_after_wal_entry_position", "wal_entry_position_last_seen", "current_generation", "sstables", "shard_spec_id", "shard_id")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WRITER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLAY_AFTER_WAL_ENTRY_POSITION_FIELD_NUMBER: _ClassVar[int]
+    WAL_ENTRY_POSITION_LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SSTABLES_FIELD_NUMBER: _ClassVar[int]
+    SHARD_SPEC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARD_ID_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    writer_epoch: int
+    replay_after_wal_entry_position: int
+    wal_entry_position_last_seen: int
+    current_generation: int
+    sstables: _containers.RepeatedCompositeFieldContainer[SsTable]
+    shard_spec_id: int
+    shard_id: UUID
+    def __init__(self, version: _Optional[int] = ..., writer_epoch: _Optional[int] = ..., replay_after_wal_entry_position: _Optional[int] = ..., wal_entry_position_last_seen: _Optional[int] = ..., current_generation: _Optional[int] = ..., sstables: _Optional[_Iterable[_Union[SsTable, _Mapping[str, _Any]]]] = ..., shard_spec_id: _Optional[int] = ..., shard_id: _Optional[_Union[UUID, _Mapping[str, _Any]]] = ...) -> None: ...
+
+class SsTable(_message.Message):
+    __slots__ = ("generation", "path", "size_bytes", "num_rows")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    path: str
+    size_bytes: int
+    num_rows: int
+    def __init__(self, generation: _Optional[int] = ..., path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., num_rows: _Optional[int] = ...) -> None: ...

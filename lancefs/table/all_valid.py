@@ -36,7 +36,7 @@ def all_valid(
         if len(holding) != 1 or holding[0].is_legacy or reader.fragment.overlays:
             continue
         if field.prune(frozenset(holding[0].columns)) == field:
-            asked.append((position, field, *reader._open(holding[0])))
+            asked.append((position, field, *reader.open_file(holding[0])))
     steps = [(file, known_without_nulls(opened, field, ranges)) for _, field, file, opened in asked]
     for (position, *_), answer in zip(asked, run(steps), strict=True):
         found[position] = answer

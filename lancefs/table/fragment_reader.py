@@ -55,7 +55,7 @@ class FragmentReader:
         """Rows with the deleted ones."""
         if self.fragment.physical_rows is not None:
             return self.fragment.physical_rows
-        return self._open(self.fragment.files[0])[1].num_rows if self.fragment.files else 0
+        return self.open_file(self.fragment.files[0])[1].num_rows if self.fragment.files else 0
 
     @property
     def num_rows(self) -> int:
@@ -123,6 +123,13 @@ class FragmentReader:
         ]
         return self._overlaid(shown, arrays, found, blobs)
 
+    def release(self) -> None:
+        """Give back the memory that bytes of local files take which were read; see `File`."""
+        with self._lock:
+            files = [file for file, _ in self._readers.values()]
+        for file in files:
+            file.release()
+
     def _overlaid(
         self,
         fields: Sequence[Field],
@@ -153,7 +160,7 @@ class FragmentReader:
         if blobs == "descriptors":
             return pieces
         described = [
-            Described(data_file, self._open(data_file)[0], held, array)
+            Described(data_file, self.open_file(data_file)[0], held, array)
             for (data_file, held, _), array in zip(wanted, arrays, strict=True)
         ]
         read = read_blobs(self.files, described)
@@ -162,7 +169,7 @@ class FragmentReader:
     def _steps(
         self, data_file: DataFile, field: Field, ranges: Sequence[RowRange]
     ) -> tuple[File, Steps[pa.Array]]:
-        file, reader = self._open(data_file)
+        file, reader = self.open_file(data_file)
         return file, _located(reader.read(field, ranges), file, field)
 
     def _checked(self, array: pa.Array, rows: int, field: Field) -> pa.Array:
@@ -172,7 +179,14 @@ class FragmentReader:
             )
         return array
 
-    def _open(self, data_file: DataFile) -> tuple[File, FieldReader]:
+    def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
+        """Return a data file of the fragment and its reader, opened once.
+
+        Raises:
+            MissingFile: The file is gone.
+            CorruptFile: Its footer is damaged.
+            UnsupportedFeature: It is of a format that this release does not read.
+        """
         with self._lock:
             if data_file not in self._readers:
                 file = self.files.data_file(data_file)

@@ -215,11 +215,11 @@ class Fragments(Sequence[Fragment]):
     def __getitem__(self, index: int) -> Fragment: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Fragment]: ...
+    def __getitem__(self, index: slice) -> Fragments: ...
 
-    def __getitem__(self, index: int | slice) -> Fragment | Sequence[Fragment]:
+    def __getitem__(self, index: int | slice) -> Fragment | Fragments:
         if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+            return Fragments(self._messages[index], self._url)
         fragment = self._built[index]
         if fragment is None:
             fragment = self._built[index] = self._build(self._messages[index])

@@ -129,6 +129,27 @@ def history_table(commits: Iterator[Commit] | Sequence[Commit]) -> pa.Table:
     return pa.table([pa.array(columns[one.name], one.type) for one in HISTORY], schema=HISTORY)
 
 
+def schema_differences(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
+    """Say in words how the columns of two versions differ.
+
+    Args:
+        old: Of the older version.
+        new: Of the newer one.
+    """
+    before, after = dict(_walk(old)), dict(_walk(new))
+    # An overwrite gives new ids to columns that users take for the same.
+    same = {(path, one.logical_type): number for number, (path, one) in before.items()}
+    known = {
+        number: same.get((path, one.logical_type), number) for number, (path, one) in after.items()
+    }
+    taken = {number for own, number in known.items() if own != number}
+    renumbered = {
+        (-1 - own if own == number and number in taken else number): after[own]
+        for own, number in known.items()
+    }
+    return list(_differences(before, renumbered))
+
+
 @dataclass(slots=True)
 class _Sums:
     """Sums over the fragments of a version, of which the next one changes only a few."""

@@ -84,6 +84,7 @@ class Manifest:
         transaction_file: Below `_transactions/`.
         index_section: Where the indices stand in the manifest file, for `read_section`.
         transaction_section: Where the transaction stands in it.
+        auxiliary_section: Where auxiliary data stand in it, for `read_auxiliary_data`.
     """
 
     path: str
@@ -107,6 +108,7 @@ class Manifest:
     transaction_file: str | None
     index_section: ByteRange | None
     transaction_section: ByteRange | None
+    auxiliary_section: ByteRange | None
 
     @property
     def physical_rows(self) -> int | None:
@@ -165,6 +167,28 @@ def read_section(file: File, section: ByteRange) -> bytes:
     with locating(file.url, f"section at byte {section[0]}"):
         data = file.read([section])[0].tobytes()
         return data[_LENGTH.size : _LENGTH.size + _length(data)]
+
+
+def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
+    """Read the data that a version has beside its manifest, by key; most have none.
+
+    Args:
+        file: The manifest file.
+        manifest: What it says.
+
+    Raises:
+        MissingFile: The file is gone.
+        CorruptFile: The data do not decode.
+    """
+    if manifest.auxiliary_section is None:
+        return {}
+    with locating(file.url, "auxiliary data"):
+        message = table_pb2.VersionAuxData()
+        try:
+            message.ParseFromString(read_section(file, manifest.auxiliary_section))
+        except DecodeError as error:
+            raise CorruptFile(f"the message does not decode: {error}") from error
+        return dict(message.metadata)
 
 
 def _read_message(file: File) -> tuple[table_pb2.Manifest, int]:
@@ -233,6 +257,7 @@ def _manifest(
         transaction_file=message.transaction_file or None,
         index_section=_section(index, ends),
         transaction_section=_section(transaction, ends),
+        auxiliary_section=_section(message.version_aux_data or None, ends),
     )
 
 

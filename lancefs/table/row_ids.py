@@ -31,26 +31,34 @@ class Segment:
     """Some ids, in the order of the rows.
 
     Args:
-        start: The first id, where the ids are a range; None for any others.
+        start: The first value, where the ids are those of a range; None for any others.
         ids: All of them, where they are no range.
         count: How many.
+        holes: Values of the range that are no ids, ascending, each once.
     """
 
-    __slots__ = ("_ids", "_sorted", "count", "highest", "lowest", "start")
+    __slots__ = ("_holes", "_ids", "_sorted", "count", "highest", "lowest", "start")
 
-    def __init__(self, start: int | None, ids: Ids, count: int) -> None:
+    def __init__(self, start: int | None, ids: Ids, count: int, holes: Ids = _EMPTY) -> None:
         self.start = start
         self.count = count
         self._ids = ids
+        self._holes = holes
         self._sorted: tuple[Ids, Offsets | None] | None = None
+        # Holes at the ends make no difference: these are bounds.
         self.lowest = int(ids.min()) if start is None else start
-        self.highest = int(ids.max()) if start is None else start + count - 1
+        self.highest = int(ids.max()) if start is None else start + count + len(holes) - 1
 
     def at(self, positions: Offsets) -> Ids:
         """Return the ids at some positions."""
         if self.start is None:
             return self._ids[positions]
-        return positions.astype(np.uint64) + np.uint64(self.start)
+        start = np.uint64(self.start)
+        if len(self._holes):
+            holes = (self._holes - start).astype(np.int64)
+            before = holes - np.arange(len(holes))  # ids before each hole
+            positions = positions + np.searchsorted(before, positions, side="right")
+        return positions.astype(np.uint64) + start
 
     def find(self, wanted: Ids) -> tuple[Offsets, Offsets]:
         """Find ids.
@@ -62,15 +70,24 @@ class Segment:
             Which of those wanted are here, and their positions.
         """
         if self.start is not None:
-            first, last = np.searchsorted(wanted, np.array([self.lowest, self.highest], np.uint64))
-            last += int(last < len(wanted) and int(wanted[last]) == self.highest)
-            hits = np.arange(first, last)
-            return hits, (wanted[first:last] - np.uint64(self.start)).astype(np.int64)
+            return self._find_in_range(wanted, self.start)
         ids, order = self._in_order()
         at = np.searchsorted(ids, wanted)
         hits = np.flatnonzero((at < len(ids)) & (ids[np.minimum(at, len(ids) - 1)] == wanted))
         found = at[hits]
         return hits, found if order is None else order[found]
+
+    def _find_in_range(self, wanted: Ids, start: int) -> tuple[Offsets, Offsets]:
+        first, last = np.searchsorted(wanted, np.array([self.lowest, self.highest], np.uint64))
+        last += int(last < len(wanted) and int(wanted[last]) == self.highest)
+        hits, within = np.arange(first, last), wanted[first:last]
+        positions = (within - np.uint64(start)).astype(np.int64)
+        if len(self._holes):
+            before = np.searchsorted(self._holes, within)  # holes before each
+            nearest = self._holes[np.minimum(before, len(self._holes) - 1)]
+            is_id = nearest != within
+            hits, positions = hits[is_id], (positions - before)[is_id]
+        return hits, positions
 
     def _in_order(self) -> tuple[Ids, Offsets | None]:
         if self._sorted is None:
@@ -252,7 +269,7 @@ def _segment(message: rowids_pb2.U64Segment) -> Segment:
         return Segment(message.range.start, _EMPTY, _span(message.range))
     if kind == "range_with_holes":
         held = message.range_with_holes
-        return _no_range(_without(held.start, _span(held), _encoded(held.holes)))
+        return _without(held.start, _span(held), _encoded(held.holes))
     if kind == "range_with_bitmap":
         set_bits = np.flatnonzero(_bits(message.range_with_bitmap)).astype(np.uint64)
         return _no_range(set_bits + np.uint64(message.range_with_bitmap.start))
@@ -267,16 +284,15 @@ def _no_range(ids: Ids) -> Segment:
     return Segment(None, ids, len(ids))
 
 
-def _without(start: int, span: int, holes: Ids) -> Ids:
+def _without(start: int, span: int, holes: Ids) -> Segment:
     """The values of a range that are no holes."""
-    if len(holes) and (int(holes.min()) < start or int(holes.max()) >= start + span):
+    if (holes[1:] < holes[:-1]).any():
+        holes = np.sort(holes)
+    if len(holes) and (int(holes[0]) < start or int(holes[-1]) >= start + span):
         raise CorruptFile(f"holes outside of the range from {start} to {start + span}")
-    kept = np.ones(span, np.bool_)
-    kept[holes - np.uint64(start)] = False
-    ids = np.flatnonzero(kept).astype(np.uint64) + np.uint64(start)
-    if len(ids) != span - len(holes):
+    if (holes[1:] == holes[:-1]).any():
         raise CorruptFile("a hole of a range is named twice")
-    return ids
+    return Segment(start, _EMPTY, span - len(holes), holes)
 
 
 def _encoded_count(message: rowids_pb2.EncodedU64Array) -> int:

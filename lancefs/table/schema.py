@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.errors import ColumnNotFound
+from lancefs.errors import ColumnNotFound, UnsupportedFeature
+
+# Metadata of a column that cannot be read: why.
+UNSUPPORTED = b"lancefs:unsupported"
 
 
 def arrow_schema(
@@ -31,6 +34,19 @@ def arrow_schema(
         CorruptFile: A column's type makes no sense.
     """
     return pa.schema([field.to_arrow(blobs) for field in fields], metadata=dict(metadata or {}))
+
+
+def shown_field(field: Field) -> pa.Field:
+    """Return the Arrow field of a column, of type null where its type is not known.
+
+    Its metadata then says why. So one column from the future hides no other; a scan of it raises
+    `UnsupportedFeature`.
+    """
+    try:
+        return field.to_arrow()
+    except UnsupportedFeature as error:
+        metadata = {UNSUPPORTED: str(error).encode()}
+        return pa.field(field.name, pa.null(), field.nullable, metadata)
 
 
 def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:

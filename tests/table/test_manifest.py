@@ -31,6 +31,7 @@ from lancefs.table.manifest import (
     BasePath,
     Manifest,
     Writer,
+    read_auxiliary_data,
     read_manifest,
     read_section,
     read_timestamp,
@@ -412,3 +413,17 @@ def test_the_sections_of_a_real_manifest_decode() -> None:
     assert manifest.index_section is not None
     section = table_pb2.IndexSection.FromString(read_section(file, manifest.index_section))
     assert len(section.indices) > 0
+
+
+def test_auxiliary_data_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    data = table_pb2.VersionAuxData(metadata={"key": b"\x00value"}).SerializeToString()
+    before = b"head" + struct.pack("<I", len(data)) + data
+    file = written(tmp_path, frame(table_pb2.Manifest(version_aux_data=4), before))
+    assert read_auxiliary_data(file, read_manifest(file)) == {"key": b"\x00value"}
+    assert read_auxiliary_data(file, read(tmp_path, table_pb2.Manifest())) == {}
+
+
+def test_auxiliary_data_that_do_not_decode_are_damage(tmp_path: Path) -> None:
+    file = written(tmp_path, frame(table_pb2.Manifest(version_aux_data=4), b"head\1\0\0\0\xff"))
+    with pytest.raises(CorruptFile, match="auxiliary data: the message does not decode"):
+        read_auxiliary_data(file, read_manifest(file))

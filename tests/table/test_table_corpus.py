@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from support import CorpusCase, CorpusRef, copy_table, corpus_case, corpus_cases, local_store
 
+import lancefs
 from lancefs.errors import MissingFile
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.deletions import read_deletions
@@ -122,6 +123,14 @@ def test_a_branch_of_a_table_that_moved_is_read_with_its_new_place(tmp_path) -> 
             file = files.data_file(data)
             assert file.url.startswith(str(table))
             assert file.size == data.size
+
+
+def test_base_paths_are_mapped_by_whoever_opens_a_table(tmp_path) -> None:
+    case = corpus_case("feat_branches-f2.1-w14.0.2")
+    table = copy_table(case, tmp_path)
+    moved = {f"{case.info['relocate']}/table.lance": str(table)}
+    dataset = lancefs.open(table, branch="dev2", base_rules=BaseRules("table"), base_paths=moved)
+    assert dataset.to_table().num_rows == dataset.count_rows()
 
 
 def test_a_version_that_is_cleaned_up_while_it_is_opened_is_missing(tmp_path) -> None:

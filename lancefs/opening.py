@@ -1,0 +1,70 @@
+"""`lancefs.open`: from a URL and what was asked for to a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import fsspec
+
+from lancefs.dataset import LanceDataset
+from lancefs.storage import Store
+from lancefs.table.base_paths import BaseRules
+from lancefs.table.manifest import read_manifest
+from lancefs.table.mem_wal import read_generations, unmerged
+from lancefs.table.refs import Ref, make_ref, resolve
+
+
+def open(
+    url: str | os.PathLike[str],
+    *,
+    version: int | str | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
+    as_of: datetime | str | None = None,
+    ref: Ref | str | int | None = None,
+    fresh: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    base_rules: BaseRules | None = None,
+    base_paths: Mapping[str, str] | None = None,
+) -> LanceDataset:
+    """Open one version of a Lance table, the newest by default.
+
+    Args:
+        url: The directory of the table: a local path, or a URL of any store that fsspec knows.
+        version: A version number, on `branch` where that is given.
+        tag: A tag.
+        branch: A branch.
+        as_of: The newest version committed at or before this time (UTC where it has no offset).
+        ref: Any of these in one string: `7`, `v7`, `prod`, `exp:latest`, `exp:3`.
+        fresh: Whether to add what writers have flushed and is not merged into the table yet
+            (MemWAL), on top of the newest version.
+        storage_options: For fsspec, such as credentials.
+        base_rules: How far base paths that the manifest names are followed.
+        base_paths: Where the tables are now that base paths name, by where they were: `moved` of
+            `base_rules`.
+
+    Raises:
+        NotALanceTable: There is no table.
+        RefNotFound: There is no such version, tag or branch.
+        ValueError: The arguments contradict each other.
+        CorruptFile: The manifest is damaged.
+        UnsupportedFeature: The version needs a feature that this release does not read.
+    """
+    fs, path = fsspec.core.url_to_fs(os.fspath(url), **(storage_options or {}))
+    if base_paths:
+        base_rules = (base_rules or BaseRules()).moving(base_paths)
+    wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
+    resolved = resolve(Store(fs, path), wanted)
+    if not fresh:
+        return LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
+    if wanted != Ref(branch=wanted.branch):
+        raise ValueError(f"fresh rows belong on top of the newest version, not on {wanted}")
+    # The version comes after the generations: what was merged and removed in between is in it.
+    generations = read_generations(resolved.store)
+    resolved = resolve(Store(fs, path), wanted)
+    dataset = LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
+    left = unmerged(generations, dataset.indices())
+    return LanceDataset(resolved, dataset.manifest, base_rules, generations=left)
