@@ -1,10 +1,12 @@
 """Planning and running a scan: which rows, which columns, in batches.
 
-A scan goes through the fragments in the order of the manifest, in steps of so many rows. In each
-step the columns that the filter reads come first, and the others only for rows that are left. Steps
-are read ahead by a few threads and come out in order; there are never more of them in memory than
-threads, plus the one in the consumer's hands. Rows that a filter names by their ids or addresses
-are looked up, and steps without such rows left out.
+A scan goes through the fragments in the order of the manifest, in steps of so many rows: few at
+first, so that whoever wants little waits for little, then as many as a budget of bytes allows,
+since every step costs some time for each column. In each step the columns that the filter reads
+come first, and the others only for rows that are left. Steps are read ahead by a few threads and
+come out in order; there are never more of them in memory than threads, plus the one in the
+consumer's hands. Rows that a filter names by their ids or addresses are looked up, and steps
+without such rows left out.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from dataclasses import field as attribute
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +37,17 @@ BATCH_ROWS = 64 * 1024
 # A batch with the bytes of blobs has fewer: each of them may be megabytes.
 BLOB_BATCH_ROWS = 256
 THREADS = min(4, os.cpu_count() or 1)
-# Where a filter leaves fewer rows than this share, only those are read of the other columns.
+# Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
+STREAM_BYTES = 48 * 1024 * 1024
+_IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
+_TABLE_BYTES = 192 * 1024 * 1024
+_LONGEST_STEP = 1024 * 1024  # rows
+# Mapped bytes of files that are read before those that were done with are given back.
+_MAPPED_BYTES = 16 * 1024 * 1024
+# Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
+# they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
+_ROWS_A_RUN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +60,44 @@ class _Step:
     within: Sequence[RowRange] | None = None  # where the rows lie that may be wanted
 
     @property
+    def rows(self) -> int:
+        """Its rows, deleted ones included."""
+        return self.end - self.start
+
+    @property
     def all(self) -> list[RowRange]:
         """All rows of the step."""
         return [(self.start, self.end)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of a step."""
+
+    step: _Step
+    batch: pa.RecordBatch
+    kept: Mask | None  # which rows of the step are in the batch; None for all
+    size: int  # bytes of all that was decoded, also of rows that are not in the batch
+
+
+class _Pace:
+    """How long steps are: so long that they have a number of bytes, as far as is known yet.
+
+    Args:
+        batch_rows: Rows of the first step; others have a multiple of it.
+        budget: Bytes.
+    """
+
+    def __init__(self, batch_rows: int, budget: int) -> None:
+        self.rows = self._unit = batch_rows
+        self._budget = budget
+
+    def learn(self, read: _Read) -> None:
+        """Choose the length of the steps to come by what the last ones had."""
+        if read.step.rows:
+            longest = int(self._budget * read.step.rows / max(read.size, 1))
+            wanted = min(longest, _LONGEST_STEP, 4 * self.rows)
+            self.rows = max(wanted // self._unit, 1) * self._unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +114,7 @@ class Scan:
         offset: Rows, among those that the filter keeps, to pass over first.
         index: Knows which rows rows are; without it, there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
+        is_kept: Whether the consumer keeps all batches; then they are as long as it is quickest.
     """
 
     fragments: Sequence[FragmentReader]
@@ -77,6 +126,10 @@ class Scan:
     offset: int = 0
     index: RowIndex | None = None
     blobs: Blobs = "descriptors"
+    is_kept: bool = False
+    _schemas: dict[tuple[int, ...], pa.Schema] = attribute(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def schema(self) -> pa.Schema:
@@ -96,11 +149,13 @@ class Scan:
             yield from self.pick(np.arange(self.offset, self.offset + left))
             return
         fragments, first, skip = self._from_offset()
-        steps = self._steps(fragments, first)
-        read = map(self._read, steps) if self._is_short() else _ahead(self, steps)
+        pace = _Pace(self.batch_rows, _TABLE_BYTES if self.is_kept else STREAM_BYTES // _IN_MEMORY)
+        steps = self._steps(fragments, first, pace)
         if left == 0:
             return
-        for batch in read:
+        for batch in self._cut(
+            map(self._read, steps) if self._is_short() else self._ahead(steps, pace)
+        ):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
@@ -160,14 +215,17 @@ class Scan:
             skip -= fragment.num_rows
         return (), 0, 0
 
-    def _steps(self, fragments: Iterable[FragmentReader], first: int) -> Iterator[_Step]:
+    def _steps(
+        self, fragments: Iterable[FragmentReader], first: int, pace: _Pace
+    ) -> Iterator[_Step]:
         """Yield steps, from an offset in the first of the fragments on."""
         candidates = self._candidates()
         for fragment in fragments:
             within = None if candidates is None else candidates.get(fragment.fragment.id, [])
             total = 0 if within == [] else fragment.physical_rows
-            for start in range(first, total, self.batch_rows):
-                step = _Step(fragment, start, min(start + self.batch_rows, total), within)
+            while first < total:
+                step = _Step(fragment, first, min(first + pace.rows, total), within)
+                first = step.end
                 if within is None or _touches(step, within):
                     yield step
             first = 0
@@ -187,34 +245,87 @@ class Scan:
                     return find(values)
         return None
 
-    def _read(self, step: _Step) -> pa.RecordBatch:
+    def _ahead(self, steps: Iterator[_Step], pace: _Pace) -> Iterator[_Read]:
+        """Read steps in threads, in order; closing the generator stops the readers.
+
+        The first step is read alone, and at once: it may be all that is wanted.
+        """
+        first = next(steps, None)
+        if first is None:
+            return
+        read, mapped = self._read(first), 0
+        pace.learn(read)
+        yield read
+        with _Readers(self._read) as readers:
+            for step in steps:
+                readers.submit(step)
+                if len(readers) <= THREADS:
+                    continue
+                yield (read := readers.next())
+                pace.learn(read)
+                mapped += read.size
+                if mapped >= _MAPPED_BYTES:
+                    read.step.fragment.release()
+                    mapped = 0
+            while len(readers):
+                yield readers.next()
+
+    def _cut(self, reads: Iterable[_Read]) -> Iterator[pa.RecordBatch]:
+        """Cut steps into batches, which then are the same however long steps are.
+
+        What a filter leaves of a step stays together where it is no more than a batch.
+        """
+        for read in reads:
+            batch, rows = read.batch, self.batch_rows
+            is_small = read.step.rows <= rows or (self.filter is not None and len(batch) <= rows)
+            if not batch.num_rows:
+                continue
+            if is_small or self.is_kept:
+                yield batch
+                continue
+            ends = np.minimum(np.arange(rows, read.step.rows + rows, rows), read.step.rows)
+            if read.kept is not None:
+                ends = np.append(0, np.cumsum(read.kept))[ends]
+            start = 0
+            for end in ends.tolist():
+                if start < end:
+                    yield batch.slice(start, end - start)
+                start = end
+
+    def _read(self, step: _Step) -> _Read:
         """Read one step, without deleted and filtered rows."""
         kept = _wanted(step)
         arrays: dict[int, pa.Array] = {}
+        size = 0
         if self.filter is not None:
-            arrays, kept = self._tested(step, self.filter, kept)
+            arrays, kept, size = self._tested(step, self.filter, kept)
         if kept is None or kept.all():
-            arrays |= self._others(step, arrays, step.all)
+            others = self._others(step, arrays, step.all)
+            kept = None
         elif _is_sparse(kept) or self.blobs == "bytes":
-            arrays |= self._others(step, arrays, _runs(kept, step.start))
+            others = self._others(step, arrays, _runs(kept, step.start))
         else:
-            arrays |= _filtered(self._others(step, arrays, step.all), kept)
-        rows = step.end - step.start if kept is None else int(np.count_nonzero(kept))
-        return self._batch(self.fields, arrays, rows)
+            others = self._others(step, arrays, step.all)
+            size += _size(others)
+            others = _filtered(others, kept)
+        arrays |= others
+        rows = step.rows if kept is None else int(np.count_nonzero(kept))
+        return _Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
 
     def _tested(
         self, step: _Step, condition: pc.Expression, kept: Mask | None
-    ) -> tuple[dict[int, pa.Array], Mask]:
+    ) -> tuple[dict[int, pa.Array], Mask, int]:
         """Read what the filter reads, of rows that may be wanted.
 
         Returns:
-            Those columns of the rows that pass, and which rows of the step those are.
+            Those columns of the rows that pass, which rows of the step those are, and the bytes
+            that were decoded.
         """
         is_sparse = kept is not None and (_is_sparse(kept) or self.blobs == "bytes")
         ranges = _runs(kept, step.start) if kept is not None and is_sparse else step.all
         if not ranges:
             assert kept is not None
-            return self._none(self.filter_fields), kept
+            return self._none(self.filter_fields), kept, 0
         arrays = self._columns(step.fragment, self.filter_fields, ranges)
         tested = self._batch(self.filter_fields, arrays, sum(end - start for start, end in ranges))
         hits = pc.fill_null(expressions.matching(condition, tested), False)
@@ -225,7 +336,7 @@ class Scan:
             kept[kept] = passed
         else:
             kept = passed = passed & kept
-        return arrays if passed.all() else _filtered(arrays, passed), kept
+        return arrays if passed.all() else _filtered(arrays, passed), kept, _size(arrays)
 
     def _others(
         self, step: _Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
@@ -247,7 +358,10 @@ class Scan:
         return arrays
 
     def _schema(self, fields: Sequence[Field]) -> pa.Schema:
-        return pa.schema([field.to_arrow(self.blobs) for field in fields])
+        ids = tuple(field.id for field in fields)
+        if ids not in self._schemas:
+            self._schemas[ids] = pa.schema([field.to_arrow(self.blobs) for field in fields])
+        return self._schemas[ids]
 
     def _none(self, fields: Sequence[Field]) -> dict[int, pa.Array]:
         # Unlike `pa.array([], …)`, this knows extension types inside of others.
@@ -263,19 +377,37 @@ class Scan:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields))
 
 
-def _ahead(scan: Scan, steps: Iterator[_Step]) -> Iterator[pa.RecordBatch]:
-    """Read steps in threads, in order; closing the generator stops the readers."""
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-scan")
-    pending: deque[Future[pa.RecordBatch]] = deque()
-    try:
-        for step in steps:
-            pending.append(pool.submit(scan._read, step))
-            if len(pending) > THREADS:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+class _Readers:
+    """Threads that read steps, whose results come in the order of the steps.
+
+    Args:
+        read: Reads a step.
+    """
+
+    def __init__(self, read: Callable[[_Step], _Read]) -> None:
+        self._read = read
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-scan")
+        self._pending: deque[Callable[[], _Read]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __enter__(self) -> _Readers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def submit(self, step: _Step) -> None:
+        """Have a step read."""
+        try:
+            self._pending.append(self._pool.submit(self._read, step).result)
+        except RuntimeError:  # no thread starts any more while the interpreter ends
+            self._pending.append(partial(self._read, step))
+
+    def next(self) -> _Read:
+        """Return the result for the earliest of the steps."""
+        return self._pending.popleft()()
 
 
 def _touches(step: _Step, ranges: Sequence[RowRange]) -> bool:
@@ -301,7 +433,9 @@ def _wanted(step: _Step) -> Mask | None:
 
 
 def _is_sparse(kept: Mask) -> bool:
-    return int(np.count_nonzero(kept)) < _SPARSE * len(kept)
+    if int(np.count_nonzero(kept)) >= _SPARSE * len(kept):
+        return False
+    return int(np.count_nonzero(kept[1:] & ~kept[:-1])) * _ROWS_A_RUN < len(kept)
 
 
 def _runs(kept: Mask, start: int) -> list[RowRange]:
@@ -313,3 +447,7 @@ def _runs(kept: Mask, start: int) -> list[RowRange]:
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
     mask = pa.array(kept)
     return {key: array.filter(mask) for key, array in arrays.items()}
+
+
+def _size(arrays: Mapping[int, pa.Array]) -> int:
+    return sum(array.nbytes for array in arrays.values())

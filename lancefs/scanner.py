@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lancefs import expressions
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
+from lancefs.table.row_metadata import ROW_ID
 
 if TYPE_CHECKING:
     from lancefs.dataset import LanceDataset
@@ -73,8 +74,11 @@ class LanceScanner:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in order."""
+        return self._batches(self._scan)
+
+    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
         metadata = self._dataset.schema.metadata
-        for batch in self._scan.batches():
+        for batch in scan.batches():
             if self._computed is None:
                 yield batch.replace_schema_metadata(metadata) if metadata else batch
             else:
@@ -86,7 +90,8 @@ class LanceScanner:
 
     def to_table(self) -> pa.Table:
         """Read into memory."""
-        return pa.Table.from_batches(self.to_batches(), self.projected_schema)
+        batches = self._batches(replace(self._scan, is_kept=True))
+        return pa.Table.from_batches(batches, self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and no more than their chunks."""
@@ -99,7 +104,8 @@ class LanceScanner:
         if scan.filter is None:
             rows = max(0, self._dataset.count_rows() - scan.offset)
             return rows if scan.limit is None else min(rows, scan.limit)
-        return sum(batch.num_rows for batch in replace(scan, fields=()).batches())
+        counted = replace(scan, fields=(), is_kept=True)
+        return sum(batch.num_rows for batch in counted.batches())
 
     def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their positions among those that come out.
@@ -129,6 +135,7 @@ class LanceScanner:
         Raises:
             IndexError: The table has no such row.
         """
+        self._dataset._refuse_if_fresh(ROW_ID.name)
         wanted, position = np.unique(np.asarray(row_ids, dtype=np.uint64), return_inverse=True)
         found = self._dataset._row_index.find_ids(wanted)
         which = np.concatenate([np.empty(0, np.int64), *(one.which for one in found)])

@@ -21,6 +21,9 @@ from lancefs.datafile.kernels import gather as gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
+# Up to as many ranges it is quicker to cut one by one than to work out where all values are.
+_FEW_RANGES = 8
+
 RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
 
 
@@ -159,7 +162,13 @@ def select(values: Array, ranges: Sequence[RowRange]) -> Array:
         return values[ranges[0][0] : ranges[0][1]]
     if not ranges:
         return values[:0]
-    return np.concatenate([values[start:end] for start, end in ranges])
+    if len(ranges) <= _FEW_RANGES:
+        return np.concatenate([values[start:end] for start, end in ranges])
+    bounds = np.array(ranges, np.int64)
+    lengths = bounds[:, 1] - bounds[:, 0]
+    shifts = bounds[:, 0] - (np.cumsum(lengths) - lengths)
+    chosen: Array = values[np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)]
+    return chosen
 
 
 def offsets_of(lengths: Array) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -27,6 +28,8 @@ def by_page(
     Raises:
         CorruptFile: The column has fewer rows.
     """
+    if len(ranges) == 1:
+        return _range_by_page(first_rows, *ranges[0])
     rows = np.array(ranges, np.int64).reshape(-1, 2)
     if len(rows) and not 0 <= rows.min() <= rows.max() <= first_rows[-1]:
         raise CorruptFile(f"row {rows.max() - 1} is wanted, the column has {first_rows[-1]} rows")
@@ -42,6 +45,22 @@ def by_page(
     edges = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
     cut = list(zip(starts.tolist(), ends.tolist(), strict=True))
     return [(int(pages[a]), cut[a:b]) for a, b in pairwise(edges) if a < b]
+
+
+def _range_by_page(
+    first_rows: Sequence[int], start: int, end: int
+) -> list[tuple[int, list[RowRange]]]:
+    """Cut a single range, as most reads ask for, without the cost of arrays."""
+    if not 0 <= start <= end <= first_rows[-1]:
+        raise CorruptFile(f"row {end - 1} is wanted, the column has {first_rows[-1]} rows")
+    cut: list[tuple[int, list[RowRange]]] = []
+    page = bisect_right(first_rows, start) - 1
+    while start < end:
+        base, stop = first_rows[page], min(end, first_rows[page + 1])
+        if start < stop:
+            cut.append((page, [(start - base, stop - base)]))
+        page, start = page + 1, stop
+    return cut
 
 
 def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:

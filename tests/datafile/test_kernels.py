@@ -23,6 +23,7 @@ import lancefs
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels import (
     bitpacking,
+    chunks,
     fsst,
     library,
     lookup,
@@ -99,6 +100,25 @@ def packed_blocks(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def chunk_headers(draw: st.DrawFn) -> Arguments:
+    widths = draw(st.lists(st.sampled_from([2, 4]), max_size=4))
+    header = -(-(2 + sum(widths)) // 8) * 8
+    pieces, sizes = [], []
+    for levels in draw(st.lists(st.integers(0, 1 << 16).map(lambda n: n % (1 << 16)), max_size=5)):
+        lengths = [draw(st.integers(0, 40)) for _ in widths]
+        fields = [levels.to_bytes(2, "little")]
+        fields += [n.to_bytes(w, "little") for n, w in zip(lengths, widths, strict=True)]
+        size = header + sum(-(-length // 8) * 8 for length in lengths)
+        pieces.append(b"".join(fields).ljust(size, b"\xfe"))
+        sizes.append(size)
+    data = np.frombuffer(b"".join(pieces), np.uint8).copy()
+    starts = np.cumsum([0, *sizes])[:-1].astype(np.int64)
+    bounds = ints(sizes)
+    damage(draw, data, starts, bounds)
+    return odd_place(draw, data), starts, bounds, widths
+
+
+@st.composite
 def some_segments(draw: st.DrawFn) -> Arguments:
     size = draw(st.integers(0, 60))
     borders = sorted(draw(st.lists(st.integers(0, size), max_size=12)))
@@ -171,7 +191,10 @@ def fixed_lookups(draw: st.DrawFn) -> Arguments:
 
 @st.composite
 def string_lookups(draw: st.DrawFn) -> Arguments:
-    items = draw(st.lists(st.binary(max_size=20), min_size=1, max_size=8))
+    # Short items, and items of one byte, have ways of their own, if they are not too many.
+    shortest, longest = draw(st.sampled_from([(0, 20), (1, 1), (0, 32), (20, 50)]))
+    lengths = st.binary(min_size=shortest, max_size=longest)
+    items = draw(st.lists(lengths, min_size=1, max_size=8)) * draw(st.sampled_from([1, 1, 1, 60]))
     before = draw(st.integers(0, 3))
     offsets = np.cumsum([before, *(len(item) for item in items)])
     offsets = offsets.astype(draw(st.sampled_from([np.int32, np.int64])))
@@ -179,7 +202,8 @@ def string_lookups(draw: st.DrawFn) -> Arguments:
     source = draw(generators())
     count = draw(st.integers(0, 40))
     kind = draw(st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))
-    indices = source.integers(0, len(items), count).astype(kind)
+    most = min(len(items), int(np.iinfo(kind).max) + 1)
+    indices = source.integers(0, most, count).astype(kind)
     damage(draw, indices, offsets)
     valid = draw(st.sampled_from([None, source.integers(0, 2, count).astype(np.bool_)]))
     return offsets, data, indices, valid
@@ -233,6 +257,7 @@ def texts(draw: st.DrawFn) -> Arguments:
 # Both kernels
 
 PAIRS = {
+    "find_buffers": (chunks.find_buffers, chunk_headers()),
     "unpack": (bitpacking.unpack, packed_blocks()),
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),

@@ -14,6 +14,7 @@ if LIBRARY is not None:
     from lancefs.datafile.kernels.compiled import (
         decode_fsst,
         expand,
+        find_buffers,
         gather,
         is_utf8,
         join_chunks,
@@ -24,6 +25,7 @@ if LIBRARY is not None:
     )
 else:
     from lancefs.datafile.kernels.bitpacking import unpack
+    from lancefs.datafile.kernels.chunks import find_buffers
     from lancefs.datafile.kernels.fsst import decode as decode_fsst
     from lancefs.datafile.kernels.lookup import take, take_strings
     from lancefs.datafile.kernels.runs import expand
@@ -36,6 +38,7 @@ __all__ = [
     "KernelReport",
     "decode_fsst",
     "expand",
+    "find_buffers",
     "gather",
     "is_utf8",
     "join_chunks",

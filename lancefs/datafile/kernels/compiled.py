@@ -7,7 +7,7 @@ wrong, so that messages are the same. Strings of more than 2 GiB in all are left
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty
 from lancefs.datafile.kernels import (
     bitpacking,
+    chunks,
     fsst,
     lookup,
     runs,
@@ -28,8 +29,34 @@ from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-_SLACK = 16  # as SLACK in kernels.h
+_SLACK = 32  # as SLACK in kernels.h
 _C: Any = LIBRARY
+
+
+def find_buffers(
+    data: Bytes, starts: Ints, sizes: Ints, widths: Sequence[int]
+) -> tuple[Ints, Ints, Ints]:
+    """Read the headers of chunks; see `chunks.find_buffers`."""
+    arguments = data, starts, sizes, widths
+    data, starts, sizes = _plain(data), _ints(starts), _ints(sizes)
+    wide, count, buffers = np.array(widths, np.int64), len(starts), len(widths)
+    found = np.empty(((2 * buffers + 1), count), np.int64)
+    levels, begins, ends = found[0], found[1 : buffers + 1], found[buffers + 1 :]
+    failed = _C.lancefs_find_buffers(
+        _at(data),
+        len(data),
+        _at(starts),
+        _at(sizes),
+        count,
+        _at(wide),
+        buffers,
+        _at(levels),
+        _at(begins),
+        _at(ends),
+    )
+    if failed:
+        _refuse(chunks.find_buffers, *arguments)
+    return levels, begins, ends
 
 
 def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> Array:
@@ -159,11 +186,14 @@ def take_strings(
         _refuse(lookup.take_strings, *arguments)
     if len(data) > LARGEST or indices.itemsize > 4:
         return lookup.take_strings(*arguments)
-    offsets, data, indices = _plain(offsets, np.int32), _plain(data), _plain(indices, np.uint32)
+    offsets, data, indices = _plain(offsets, np.int32), _plain(data), _aligned(indices)
     valid = None if valid is None else _plain(valid)
     shown = 0 if valid is None else _at(valid)
     items, count = len(offsets) - 1, len(indices)
-    size = _C.lancefs_measure_strings(_at(offsets), len(data), items, _at(indices), shown, count)
+    width = indices.itemsize
+    size = _C.lancefs_measure_strings(
+        _at(offsets), len(data), items, _at(indices), width, shown, count
+    )
     if size > LARGEST:
         return lookup.take_strings(*arguments)
     if size < 0:
@@ -175,6 +205,7 @@ def take_strings(
         len(data),
         items,
         _at(indices),
+        width,
         shown,
         count,
         _at(found),
@@ -264,5 +295,10 @@ def _plain(array: Array, dtype: Any = None) -> Array:
     return np.ascontiguousarray(array, dtype)
 
 
+def _aligned(array: Array) -> Array:
+    return np.require(array, requirements=["C", "A"])
+
+
 def _at(array: Array) -> int:
-    return array.ctypes.data
+    address: int = array.ctypes.data
+    return address

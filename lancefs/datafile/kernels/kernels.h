@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Grows with every change of a signature; `compiled.py` refuses a library of another one. */
-#define LANCEFS_INTERFACE 1
+#define LANCEFS_INTERFACE 3
 
 #if defined(_WIN32)
 #define API __declspec(dllexport)
@@ -28,7 +28,7 @@
 #define DAMAGED (-1)
 
 /* Bytes that may be written beyond the end of a text, so that short strings are copied whole. */
-#define SLACK 16
+#define SLACK 32
 
 static inline uint64_t load(const uint8_t *at, int width) {
     switch (width) {

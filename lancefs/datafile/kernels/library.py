@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-INTERFACE = 1  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 3  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -24,14 +24,15 @@ _CODES: dict[str, Any] = {"p": _Pointer, "q": _Size, "i": _Int}
 # The parameters of each function: pointers, 64-bit sizes, and ints. All return a 64-bit number.
 _PARAMETERS = {
     "interface": "",
+    "find_buffers": "pqppqpqppp",
     "unpack": "pqpppqipq",
     "measure_segments": "qppq",
     "join_segments": "pppqp",
     "fsst_measure": "pqp",
     "fsst_decode": "pqpqpppqp",
     "join_chunks": "pqpppqipqpq",
-    "measure_strings": "pqqppq",
-    "take_strings": "ppqqppqppq",
+    "measure_strings": "pqqpipq",
+    "take_strings": "ppqqpipqppq",
     "take_fixed": "pqqpiqp",
     "expand_runs": "pipiqppqpq",
     "join_streams": "pqpppqipq",

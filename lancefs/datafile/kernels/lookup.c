@@ -2,59 +2,168 @@
 #include "kernels.h"
 
 API int64_t lancefs_measure_strings(const int32_t *offsets, int64_t size, int64_t items,
-                                    const uint32_t *indices, const uint8_t *valid, int64_t count);
+                                    const void *indices, int index_width, const uint8_t *valid,
+                                    int64_t count);
 API int64_t lancefs_take_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
-                                 int64_t items, const uint32_t *indices, const uint8_t *valid,
-                                 int64_t count, int32_t *text_offsets, uint8_t *text,
-                                 int64_t text_size);
+                                 int64_t items, const void *indices, int index_width,
+                                 const uint8_t *valid, int64_t count, int32_t *text_offsets,
+                                 uint8_t *text, int64_t text_size);
 API int64_t lancefs_take_fixed(const uint8_t *items, int64_t item_count, int64_t width,
                                const uint8_t *indices, int index_width, int64_t count,
                                uint8_t *out);
 
-/* Return the bytes of the items that indices point at. */
-int64_t lancefs_measure_strings(const int32_t *offsets, int64_t size, int64_t items,
-                                const uint32_t *indices, const uint8_t *valid, int64_t count) {
-    int64_t total = 0;
+/* Short items of a small dictionary are copied out of a table, whole, with no look at their length:
+ * what is too much is written over by the next one, or into SLACK. */
+#define MOST_SHORT 256
+#define SHORT SLACK
+
+typedef struct {
+    uint8_t texts[MOST_SHORT * SHORT];
+    int32_t lengths[MOST_SHORT];
+    int all_single; /* whether all items are one byte long */
+} Table;
+
+/* Fill a table, and return whether the items, which were checked, fit it. */
+static int fill_table(Table *table, const int32_t *offsets, const uint8_t *data, int64_t items) {
+    if (items > MOST_SHORT)
+        return 0;
+    table->all_single = 1;
+    for (int64_t item = 0; item < items; item++) {
+        const int32_t length = offsets[item + 1] - offsets[item];
+        if (length > SHORT)
+            return 0;
+        memset(table->texts + item * SHORT, 0, SHORT);
+        memcpy(table->texts + item * SHORT, data + offsets[item], (size_t)length);
+        table->lengths[item] = length;
+        table->all_single &= length == 1;
+    }
+    return 1;
+}
+
+/* Whether the offsets of all items ascend within their bytes. */
+static int is_sound(const int32_t *offsets, int64_t size, int64_t items) {
     if (offsets[0] < 0 || offsets[items] > size)
-        return DAMAGED;
+        return 0;
     for (int64_t item = 0; item < items; item++)
         if (offsets[item + 1] < offsets[item])
-            return DAMAGED;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t index = indices[i];
-        if (index >= items)
-            return DAMAGED;
-        if (valid == NULL || valid[i])
-            total += (int64_t)offsets[index + 1] - offsets[index];
+            return 0;
+    return 1;
+}
+
+#define DEFINE_STRINGS(INDEX)                                                                      \
+    static int64_t measure_##INDEX(const int32_t *offsets, int64_t items, const INDEX *indices,    \
+                                   const uint8_t *valid, int64_t count) {                          \
+        int64_t total = 0;                                                                         \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const int64_t index = (int64_t)indices[i];                                             \
+            if (index >= items)                                                                    \
+                return DAMAGED;                                                                    \
+            if (valid == NULL || valid[i])                                                         \
+                total += (int64_t)offsets[index + 1] - offsets[index];                             \
+        }                                                                                          \
+        return total;                                                                              \
+    }                                                                                              \
+                                                                                                   \
+    static int64_t take_single_##INDEX(const Table *table, int64_t items, const INDEX *indices,    \
+                                       int64_t count, int32_t *ends, uint8_t *text,                \
+                                       int64_t text_size) {                                        \
+        if (text_size != count)                                                                    \
+            return DAMAGED;                                                                        \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            if ((int64_t)indices[i] >= items)                                                      \
+                return DAMAGED;                                                                    \
+            text[i] = table->texts[(size_t)indices[i] * SHORT];                                    \
+            ends[i] = (int32_t)(i + 1);                                                            \
+        }                                                                                          \
+        return 0;                                                                                  \
+    }                                                                                              \
+                                                                                                   \
+    static int64_t take_short_##INDEX(const Table *table, int64_t items, const INDEX *indices,     \
+                                      const uint8_t *valid, int64_t count, int32_t *ends,          \
+                                      uint8_t *text, int64_t text_size) {                          \
+        int64_t at = 0;                                                                            \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const int64_t index = (int64_t)indices[i];                                             \
+            if (index >= items)                                                                    \
+                return DAMAGED;                                                                    \
+            memcpy(text + at, table->texts + index * SHORT, SHORT);                                \
+            at += valid == NULL || valid[i] ? table->lengths[index] : 0;                           \
+            if (at > text_size)                                                                    \
+                return DAMAGED;                                                                    \
+            ends[i] = (int32_t)at;                                                                 \
+        }                                                                                          \
+        return at == text_size ? 0 : DAMAGED;                                                      \
+    }                                                                                              \
+                                                                                                   \
+    static int64_t take_long_##INDEX(const int32_t *offsets, const uint8_t *data, int64_t items,   \
+                                     const INDEX *indices, const uint8_t *valid, int64_t count,    \
+                                     int32_t *ends, uint8_t *text, int64_t text_size) {            \
+        int64_t at = 0;                                                                            \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const int64_t index = (int64_t)indices[i];                                             \
+            if (index >= items)                                                                    \
+                return DAMAGED;                                                                    \
+            if (valid == NULL || valid[i]) {                                                       \
+                const int64_t length = (int64_t)offsets[index + 1] - offsets[index];               \
+                if (length > text_size - at)                                                       \
+                    return DAMAGED;                                                                \
+                memcpy(text + at, data + offsets[index], (size_t)length);                          \
+                at += length;                                                                      \
+            }                                                                                      \
+            ends[i] = (int32_t)at;                                                                 \
+        }                                                                                          \
+        return at == text_size ? 0 : DAMAGED;                                                      \
+    }                                                                                              \
+                                                                                                   \
+    static int64_t take_##INDEX(const int32_t *offsets, const uint8_t *data, int64_t items,        \
+                                const INDEX *indices, const uint8_t *valid, int64_t count,         \
+                                int32_t *ends, uint8_t *text, int64_t text_size) {                 \
+        Table table;                                                                               \
+        if (!fill_table(&table, offsets, data, items))                                             \
+            return take_long_##INDEX(offsets, data, items, indices, valid, count, ends, text,      \
+                                     text_size);                                                   \
+        if (table.all_single && valid == NULL)                                                     \
+            return take_single_##INDEX(&table, items, indices, count, ends, text, text_size);      \
+        return take_short_##INDEX(&table, items, indices, valid, count, ends, text, text_size);    \
     }
-    return total;
+
+DEFINE_STRINGS(uint8_t)
+DEFINE_STRINGS(uint16_t)
+DEFINE_STRINGS(uint32_t)
+
+/* Return the bytes of the items that indices, which are aligned to their width, point at. */
+int64_t lancefs_measure_strings(const int32_t *offsets, int64_t size, int64_t items,
+                                const void *indices, int index_width, const uint8_t *valid,
+                                int64_t count) {
+    if (!is_sound(offsets, size, items))
+        return DAMAGED;
+    switch (index_width) {
+    case 1:
+        return measure_uint8_t(offsets, items, indices, valid, count);
+    case 2:
+        return measure_uint16_t(offsets, items, indices, valid, count);
+    default:
+        return measure_uint32_t(offsets, items, indices, valid, count);
+    }
 }
 
 /* Spell out items that were measured; `text` has room for them and for SLACK. */
 int64_t lancefs_take_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
-                             int64_t items, const uint32_t *indices, const uint8_t *valid,
-                             int64_t count, int32_t *text_offsets, uint8_t *text,
-                             int64_t text_size) {
-    int64_t at = 0;
+                             int64_t items, const void *indices, int index_width,
+                             const uint8_t *valid, int64_t count, int32_t *text_offsets,
+                             uint8_t *text, int64_t text_size) {
+    int32_t *ends = text_offsets + 1;
     text_offsets[0] = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t index = indices[i];
-        if (index >= items)
-            return DAMAGED;
-        if (valid == NULL || valid[i]) {
-            const int64_t start = offsets[index], length = (int64_t)offsets[index + 1] - start;
-            if (start < 0 || length < 0 || start + length > size || length > text_size - at)
-                return DAMAGED;
-            /* Most items are short: a copy of a fixed length takes no branch on the length. */
-            if (length <= SLACK && start + SLACK <= size)
-                memcpy(text + at, data + start, SLACK);
-            else
-                memcpy(text + at, data + start, (size_t)length);
-            at += length;
-        }
-        text_offsets[i + 1] = (int32_t)at;
+    if (!is_sound(offsets, size, items))
+        return DAMAGED;
+    switch (index_width) {
+    case 1:
+        return take_uint8_t(offsets, data, items, indices, valid, count, ends, text, text_size);
+    case 2:
+        return take_uint16_t(offsets, data, items, indices, valid, count, ends, text, text_size);
+    default:
+        return take_uint32_t(offsets, data, items, indices, valid, count, ends, text, text_size);
     }
-    return at == text_size ? 0 : DAMAGED;
 }
 
 #define TAKE(INDEX, BYTES)                                                                         \

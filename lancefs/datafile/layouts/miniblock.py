@@ -13,17 +13,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange, gather
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import look_up
 from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
+from lancefs.datafile.kernels import find_buffers
+from lancefs.datafile.kernels.chunks import ALIGN
 from lancefs.datafile.levels import Leaf, Level, parse_layers
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import ByteRange, Bytes, Steps
 
-_ALIGN = 8
+# More byte ranges than this are joined where no more bytes than this lie between them.
+_MANY_SPANS = 32
+_GAP = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class MiniBlockPage:
                 every = np.arange(len(self._index.counts))
                 return self._decode(self._index, every, got[-1], self._index.starts).check()
         index = self._index
+        if len(ranges) == 1:
+            return (yield from self._read_range(index, *ranges[0]))
         chosen = _chunks_of(index, ranges)
         spans = _spans(index, chosen)
         buffers = yield [(chunks[0] + start, chunks[0] + end) for start, end in spans]
@@ -83,6 +89,17 @@ class MiniBlockPage:
         starts = _moved(index.starts[chosen], spans)
         leaf = self._decode(index, chosen, data, starts).check()
         return leaf.select(_moved_rows(index, chosen, ranges))
+
+    def _read_range(self, index: _Index, start: int, end: int) -> Steps[Leaf]:
+        """Read rows that follow each other, for which little is to be worked out."""
+        (first, last) = np.searchsorted(index.first_row[:-1], (start, end - 1), side="right") - 1
+        stop = max(int(index.reach[last]), int(last) + 1)
+        base, begin = self.page.buffers[1][0], int(index.starts[first])
+        (data,) = yield [(base + begin, base + int(index.ends[stop - 1]))]
+        chosen = np.arange(first, stop)
+        leaf = self._decode(index, chosen, data, index.starts[first:stop] - begin).check()
+        before = int(index.first_row[first])
+        return leaf.select([(start - before, end - before)])
 
     def _index_ranges(self) -> list[ByteRange]:
         ranges = [self.page.buffers[0]]
@@ -124,7 +141,7 @@ class MiniBlockPage:
         if len(data) % width or not len(data):
             raise CorruptFile(f"a chunk table of {len(data)} bytes; an entry has {width}")
         words = data.view(f"<u{width}").astype(np.int64)
-        ends = np.cumsum(((words >> 4) + 1) * _ALIGN)
+        ends = np.cumsum(((words >> 4) + 1) * ALIGN)
         start, end = self.page.buffers[1]
         if ends[-1] > end - start:
             raise CorruptFile(f"chunks of {ends[-1]} bytes in a buffer of {end - start}")
@@ -170,23 +187,10 @@ class MiniBlockPage:
 
     def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
         """Read the headers of all chunks: their numbers of levels, and where their buffers are."""
-        large = bool(self.layout.has_large_chunk)
-        widths = [2] * (self.has_rep + self.has_def) + [4 if large else 2] * self._buffers()
-        header = 2 + sum(widths)
-        if np.any(sizes < header):
-            raise CorruptFile(f"a chunk is shorter than its header of {header} bytes")
-        heads = gather(data, starts, starts + header).reshape(len(starts), header)
-        levels = _column(heads, 0, 2)
-        at, position = 2, _aligned(np.full(len(starts), header, np.int64))
-        buffers = []
-        for width in widths:
-            length = _column(heads, at, width)
-            at += width
-            buffers.append(Chunked(data, starts + position, starts + position + length))
-            if np.any(position + length > sizes):
-                raise CorruptFile("a buffer of a chunk reaches beyond the chunk")
-            position = _aligned(position + length)
-        return levels, buffers
+        width = 4 if self.layout.has_large_chunk else 2
+        widths = [2] * (self.has_rep + self.has_def) + [width] * self._buffers()
+        levels, begins, ends = find_buffers(data, starts, sizes, widths)
+        return levels, [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
 
     def _buffers(self) -> int:
         count = int(self.layout.num_buffers)
@@ -222,14 +226,6 @@ def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Lev
     return block.values
 
 
-def _column(heads: Bytes, at: int, width: int) -> Ints:
-    return np.ascontiguousarray(heads[:, at : at + width]).view(f"<u{width}")[:, 0].astype(np.int64)
-
-
-def _aligned(positions: Ints) -> Ints:
-    return -(-positions // _ALIGN) * _ALIGN
-
-
 def _reach(starting: Ints, continues: Mask) -> Ints:
     """For each chunk: the chunk after the last one with some of the rows that start in it."""
     total = len(starting)
@@ -259,16 +255,26 @@ def _not_empty(ranges: Sequence[RowRange]) -> Ints:
 
 
 def _spans(index: _Index, chosen: Ints) -> list[ByteRange]:
-    """Return the byte ranges that hold the chosen chunks, neighbours joined."""
-    breaks = np.flatnonzero(np.diff(chosen) != 1) + 1
-    runs = np.split(chosen, breaks) if len(chosen) else []
-    return [(int(index.starts[run[0]]), int(index.ends[run[-1]])) for run in runs]
+    """Return the byte ranges that hold the chosen chunks, neighbours joined.
+
+    Where there are many, also those that lie close together are one: what is between them costs
+    nothing in a mapped file, a remote one would send it anyway, and nothing is to be put together.
+    """
+    if not len(chosen):
+        return []
+    starts, ends = index.starts[chosen], index.ends[chosen]
+    gaps = starts[1:] - ends[:-1]
+    breaks = np.flatnonzero(gaps)
+    if len(breaks) > _MANY_SPANS:
+        breaks = np.flatnonzero(gaps > _GAP)
+    first, last = np.append(0, breaks + 1), np.append(breaks, len(chosen) - 1)
+    return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
 
 
 def _moved(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
     """Translate positions in the chunk buffer into positions in the joined spans."""
-    if not spans:
-        return starts
+    if len(spans) <= 1:
+        return starts - spans[0][0] if spans else starts
     begins = np.array([start for start, _ in spans], np.int64)
     lengths = np.array([end - start for start, end in spans], np.int64)
     span = np.searchsorted(begins, starts, side="right") - 1

@@ -1,0 +1,139 @@
+"""The tables that the benchmarks read, written by pylance into `build/bench`, once.
+
+`lines` has the columns of TPC-H's lineitem: integers, decimals, dates, strings of few values, and
+text. The other tables have what that one lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+WORDS = (
+    "blithely final packages sleep quickly carefully requests even deposits across the slyly "
+    "ironic accounts furiously bold theodolites among pending foxes"
+)
+FORMATS = ("2.0", "2.1", "2.2")
+SMALL_FRAGMENTS = 1000
+
+
+def prepare(directory: Path, rows: int) -> Path:
+    """Write the tables, unless they are there.
+
+    Args:
+        directory: Where; a directory for this number of rows is made in it.
+        rows: Rows of `lines`.
+
+    Returns:
+        The directory that holds `lines-2.1.lance` and the others.
+    """
+    home = directory / str(rows)
+    done = home / "done.json"
+    if not done.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        for name in _write(home, rows):
+            print(f"wrote {home / name}")
+        done.write_text(json.dumps({"rows": rows}))
+    return home
+
+
+def _write(home: Path, rows: int) -> Iterator[str]:
+    import lance
+
+    def save(name: str, table: pa.Table, **options: object) -> str:
+        options = {"data_storage_version": "2.1", **options}
+        lance.write_dataset(table, str(home / name), **options)
+        return name
+
+    flat = lines(rows)
+    for version in FORMATS:
+        yield save(f"lines-{version}.lance", flat, data_storage_version=version)
+    pq.write_table(flat, home / "lines.parquet")
+    yield "lines.parquet"
+    yield save("deleted.lance", flat)
+    lance.dataset(str(home / "deleted.lance")).delete("partkey % 10 = 3")
+    few = flat.slice(0, min(rows, SMALL_FRAGMENTS * 1000))
+    yield save("fragments.lance", few, max_rows_per_file=max(1, few.num_rows // SMALL_FRAGMENTS))
+    for version in FORMATS[1:]:
+        yield save(f"nested-{version}.lance", nested(rows // 3), data_storage_version=version)
+        yield save(f"vectors-{version}.lance", vectors(rows // 60), data_storage_version=version)
+
+
+def lines(rows: int) -> pa.Table:
+    """Return the 16 columns of TPC-H's lineitem, with values spread as its generator does."""
+    source = np.random.default_rng(7)
+
+    def pick(*values: str) -> pa.Array:
+        return pa.array(values).take(pa.array(source.integers(0, len(values), rows)))
+
+    def decimals(low: int, high: int) -> pa.Array:
+        words = np.zeros((rows, 2), np.int64)
+        words[:, 0] = source.integers(low, high, rows)
+        return pa.Array.from_buffers(pa.decimal128(15, 2), rows, [None, pa.py_buffer(words)])
+
+    def dates(values: np.ndarray) -> pa.Array:
+        return pa.array(values.astype(np.int32)).cast(pa.date32())
+
+    shipped = source.integers(8_000, 10_600, rows)
+    return pa.table(
+        {
+            "orderkey": np.sort(source.integers(0, 4 * rows, rows)),
+            "partkey": source.integers(0, 200_000, rows),
+            "suppkey": source.integers(0, 10_000, rows),
+            "linenumber": source.integers(1, 8, rows),
+            "quantity": decimals(100, 5_100),
+            "price": decimals(90_000, 10_500_000),
+            "discount": decimals(0, 11),
+            "tax": decimals(0, 9),
+            "flag": pick("A", "N", "R"),
+            "status": pick("F", "O"),
+            "shipdate": dates(shipped),
+            "commitdate": dates(shipped + source.integers(-60, 60, rows)),
+            "receiptdate": dates(shipped + source.integers(1, 31, rows)),
+            "instruct": pick("COLLECT COD", "DELIVER IN PERSON", "NONE", "TAKE BACK RETURN"),
+            "shipmode": pick("AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"),
+            "comment": _text(source, rows),
+        }
+    )
+
+
+def nested(rows: int) -> pa.Table:
+    """Return lists, structs, and columns with nulls."""
+    source = np.random.default_rng(8)
+    lengths = source.integers(0, 9, rows)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    items = pa.array(source.integers(0, 1_000_000, int(offsets[-1])).astype(np.int32))
+    numbers = source.integers(0, 1 << 40, rows)
+    missing = source.random(rows) < 0.1
+    pair = [pa.array(numbers), pa.array(source.random(rows))]
+    return pa.table(
+        {
+            "list": pa.ListArray.from_arrays(pa.array(offsets), items),
+            "struct": pa.StructArray.from_arrays(pair, ["number", "share"]),
+            "nullable": pa.array(numbers, mask=missing),
+            "nullable_text": pc.if_else(pa.array(missing), None, _text(source, rows)),
+        }
+    )
+
+
+def vectors(rows: int) -> pa.Table:
+    """Return vectors as embedding models give them."""
+    source = np.random.default_rng(9)
+    values = pa.array(source.standard_normal(rows * 768, np.float32))
+    return pa.table({"vector": pa.FixedSizeListArray.from_arrays(values, 768)})
+
+
+def _text(source: np.random.Generator, rows: int) -> pa.Array:
+    counts = source.integers(2, 7, rows)
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    known = WORDS.split()
+    words = pa.array(known).take(pa.array(source.integers(0, len(known), int(offsets[-1]))))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), words), " ")

@@ -1,0 +1,132 @@
+"""How a scan goes about: how much it reads at a time, how far ahead, and in which batches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import lancefs
+from lancefs import scan
+from lancefs.table.fragment_reader import FragmentReader
+
+ROWS, BATCH = 20_000, 100
+Ranges = Sequence[tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of two fragments, of which some rows are deleted."""
+    where = str(tmp_path_factory.mktemp("tables") / "t.lance")
+    table = pa.table({"id": np.arange(ROWS), "text": [f"row {i}" for i in range(ROWS)]})
+    lance.write_dataset(table, where, max_rows_per_file=ROWS // 2)
+    lance.dataset(where).delete("id % 7 = 3 or (id >= 1000 and id < 1250)")
+    return where
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Ranges]:
+    """The ranges of rows that fragments are asked for."""
+    asked: list[Ranges] = []
+    original = FragmentReader.read
+
+    def read(self, fields, ranges, *blobs):  # type: ignore[no-untyped-def]
+        asked.append(list(ranges))
+        return original(self, fields, ranges, *blobs)
+
+    monkeypatch.setattr(FragmentReader, "read", read)
+    return asked
+
+
+def lengths(reads: list[Ranges]) -> list[int]:
+    return [sum(end - start for start, end in ranges) for ranges in reads]
+
+
+def test_the_first_batch_costs_no_more_than_itself(path: str, reads: list[Ranges]) -> None:
+    batches = lancefs.open(path).to_batches(batch_size=BATCH)
+    assert next(batches)["id"][0].as_py() == 0
+    assert reads == [[(0, BATCH)]]
+
+
+def test_steps_grow_while_batches_keep_their_size(path: str, reads: list[Ranges]) -> None:
+    batches = list(lancefs.open(path).to_batches(batch_size=BATCH))
+    assert len(reads) < len(batches) / 10
+    assert max(batch.num_rows for batch in batches) <= BATCH
+
+
+def test_batches_are_the_same_however_long_steps_are(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = list(lancefs.open(path).to_batches(batch_size=BATCH))
+    monkeypatch.setattr(scan, "STREAM_BYTES", 0)
+    short = list(lancefs.open(path).to_batches(batch_size=BATCH))
+    assert [batch.num_rows for batch in long] == [batch.num_rows for batch in short]
+    assert pa.Table.from_batches(long).equals(pa.Table.from_batches(short))
+
+
+def test_steps_stay_within_the_budget(
+    path: str, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = 50_000 * (2 * scan.THREADS + 1)
+    monkeypatch.setattr(scan, "STREAM_BYTES", budget)
+    assert sum(batch.num_rows for batch in lancefs.open(path).to_batches(batch_size=BATCH)) > 0
+    row = 8 + 4 + len("row 19999")
+    assert BATCH < max(lengths(reads)) <= 1.2 * 50_000 / row
+
+
+def test_a_filter_with_a_limit_reads_no_further_than_it_must(
+    path: str, reads: list[Ranges]
+) -> None:
+    dataset = lancefs.open(path)
+    found = dataset.to_table(filter=pc.field("id") >= 20, limit=BATCH // 2, batch_size=BATCH)
+    assert found["id"].to_pylist()[:2] == [20, 21]
+    assert sum(lengths(reads)) <= 2 * BATCH
+
+
+def test_rows_that_a_filter_scatters_are_read_in_one_go(path: str, reads: list[Ranges]) -> None:
+    dataset = lancefs.open(path)
+    found = dataset.to_table(columns=["text"], filter=pc.bit_wise_and(pc.field("id"), 31) == 0)
+    expected = [i for i in range(0, ROWS, 32) if i % 7 != 3 and not 1000 <= i < 1250]
+    assert found["text"].to_pylist() == [f"row {i}" for i in expected]
+    assert all(len(ranges) == 1 for ranges in reads)
+
+
+def test_few_rows_that_a_filter_keeps_are_read_alone(path: str, reads: list[Ranges]) -> None:
+    found = lancefs.open(path).to_table(columns=["text"], filter=pc.field("id") == 5000)
+    assert found["text"].to_pylist() == ["row 5000"]
+    assert [(5000, 5001)] in reads
+
+
+def test_a_scan_goes_on_while_the_interpreter_ends(path: str) -> None:
+    code = f"""
+import threading, lancefs
+batches = lancefs.open({path!r}).to_batches(batch_size=100)
+next(batches)
+def rest():
+    threading.main_thread().join()
+    print(sum(batch.num_rows for batch in batches))
+threading.Thread(target=rest).start()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    total = lancefs.open(path).count_rows()
+    assert (done.stdout.strip(), done.stderr) == (
+        str(total - (BATCH - len(range(3, BATCH, 7)))),
+        "",
+    )
+
+
+def test_bytes_that_were_given_back_are_still_right(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 200_000)
+    lance.write_dataset(pa.table({"n": numbers}), str(tmp_path / "t.lance"))
+    dataset = lancefs.open(tmp_path / "t.lance")
+    table = dataset.to_table()
+    for reader in dataset._fragment_readers:
+        reader.release()
+    assert np.array_equal(table["n"].to_numpy(), numbers)
