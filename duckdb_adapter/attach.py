@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 
 from duckdb_adapter.errors import UnsupportedDuckDB
-from duckdb_adapter.paths import options_for, quoted
+from duckdb_adapter.paths import quoted
+from duckdb_adapter.tables import Storage, storage_of
 from duckdb_adapter.wrap import LanceConnection
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
@@ -53,7 +54,11 @@ def attach(
     import duckdb
 
     url = os.fspath(folder)
-    tables = _tables(url, storage_options)
+    if storage_options is None and isinstance(connection, LanceConnection):
+        storage: Storage = connection.storage()
+    else:
+        storage = storage_of(storage_options)
+    tables = _tables(url, storage)
     if not tables:
         raise NotALanceTable(f"{url}: there is no Lance table in this folder, or no such folder")
     schema = quoted(as_)
@@ -92,9 +97,9 @@ def _is_ours(connection: Any, name: str) -> bool:
     return bool(answer[0])
 
 
-def _tables(folder: str, options: Mapping[str, Any] | None) -> dict[str, str]:
+def _tables(folder: str, storage: Storage) -> dict[str, str]:
     """Find the tables directly in a folder: name -> address."""
-    fs, path = fsspec.core.url_to_fs(folder, **options_for(folder, options))
+    fs, path = fsspec.core.url_to_fs(folder, **storage(folder))
     store = Store(fs, path)
     found = {}
     for name, info in sorted(store.entries()):

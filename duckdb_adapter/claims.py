@@ -6,16 +6,15 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from duckdb_adapter import functions
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.source import COUNTER, CountedDataset, Rows, make_source, make_table_source
-from duckdb_adapter.tables import find_table
+from duckdb_adapter.tables import Storage, find_table
 from lancefs.dataset import LanceDataset
 
 # Settings without which DuckDB looks neither outside of the database nor among variables, so that
@@ -80,19 +79,19 @@ class Claim:
         return self.answer
 
 
-def find_claim(name: str, options: Mapping[str, Any]) -> Claim | None:
+def find_claim(name: str, storage: Storage) -> Claim | None:
     """Look whether a name is ours.
 
     Args:
         name: As it stands in SQL.
-        options: Storage options, for names that carry none.
+        storage: Gives the storage options, for names that carry none.
 
     Raises:
         LanceError: It is, but what it stands for cannot be read.
         ValueError: It is, but it contradicts itself.
     """
-    called = functions.call(name, options)
+    called = functions.call(name, storage)
     if called is not None:
         return Claim(name, called)
-    table = find_table(name, options)
+    table = find_table(name, storage)
     return None if table is None else Claim(name, table.dataset)

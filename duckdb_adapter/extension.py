@@ -8,11 +8,9 @@ of it, or a second copy, only changes who answers.
 
 from __future__ import annotations
 
-import _thread
 import ctypes
 import logging
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from ctypes import byref
 from types import FrameType
@@ -24,6 +22,8 @@ from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
+from duckdb_adapter.interrupts import raise_again
+from duckdb_adapter.tables import storage_of
 
 _log = logging.getLogger("duckdb_adapter")
 
@@ -32,8 +32,6 @@ _NAME = "lancefs"
 _RELEASES = ((2, 0),)
 # Where the registration is kept: on DuckDB's module, which is loaded once in a process.
 _HOME = "_lancefs_registration"
-# Seconds that a callback has to return before an interrupt that it swallowed is raised again.
-_INTERRUPT_AFTER = 0.05
 
 # What a name stands for; None where it is not ours.
 Answer: TypeAlias = Callable[[str], Claim | None]
@@ -91,9 +89,10 @@ class Registration:
             self._add_scan(given.extension, factory)
             for function in self.functions:
                 self._add_function(given.extension, factory, function)
-        except BaseException:
+        except BaseException as error:
             _log.exception("this database will not know Lance tables")
-            _resume_interrupt()
+            if isinstance(error, KeyboardInterrupt):
+                raise_again()
 
     def _on_name(self, info: int, context: int, slot: int) -> None:
         try:
@@ -103,7 +102,8 @@ class Registration:
         except BaseException as error:
             retract()
             self._api.set_error(slot, _describe(error))
-            _resume_interrupt()
+            if isinstance(error, KeyboardInterrupt):
+                raise_again()
 
     def _claim(self, name: str, info: int, context: int, caller: FrameType) -> None:
         if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):
@@ -189,9 +189,9 @@ def install(storage_options: Mapping[str, Any] | None = None) -> None:
         registration = Registration(Api(_duckdb.__file__))
         registration.register()
         setattr(_duckdb, _HOME, registration)
-    options = dict(storage_options or {})
+    storage = storage_of(dict(storage_options or {}))
     registration.functions = FUNCTIONS
-    registration.answer = lambda name: find_claim(name, options)
+    registration.answer = lambda name: find_claim(name, storage)
 
 
 def _require_known(version: str) -> None:
@@ -227,12 +227,3 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, CallFailed):
         return f"the Lance table could not be handed to DuckDB: {error}"
     return str(error) or type(error).__name__
-
-
-def _resume_interrupt() -> None:
-    """Let the main thread see an interrupt that arrived in a callback, which could not raise it.
-
-    Not at once: the callback would be the one to get it again.
-    """
-    if isinstance(sys.exc_info()[1], KeyboardInterrupt):
-        threading.Timer(_INTERRUPT_AFTER, _thread.interrupt_main).start()

@@ -15,11 +15,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from duckdb_adapter import metadata
-from duckdb_adapter.tables import Table, open_table
+from duckdb_adapter.tables import Storage, Table, open_table, storage_of
+from duckdb_adapter.types import readable_table
 from lancefs.dataset import LanceDataset
+from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
 Answer: TypeAlias = LanceDataset | pa.Table
-Options: TypeAlias = Mapping[str, Any]
+Arguments: TypeAlias = Mapping[str, Any]
 
 _PREFIX = "lance_"
 
@@ -40,7 +42,7 @@ class Function:
     parameters: tuple[str, ...]
     description: str
     example: str
-    answer: Callable[[Options, Options], Answer]
+    answer: Callable[[Arguments, Storage], Answer]
 
     @property
     def body(self) -> str:
@@ -58,12 +60,12 @@ class Function:
         return f"CREATE OR REPLACE TEMP MACRO {self.name}({parameters}) AS TABLE {self.body}"
 
 
-def call(name: str, defaults: Options) -> Answer | None:
+def call(name: str, storage: Storage) -> Answer | None:
     """Answer a name that stands for a call of one of the functions; None where it is another.
 
     Args:
         name: What `query_table` was given.
-        defaults: Storage options for calls that give none.
+        storage: Gives the storage options for calls that give none.
 
     Raises:
         LanceError: The table, or what was asked of it, is not there or cannot be read.
@@ -78,7 +80,8 @@ def call(name: str, defaults: Options) -> Answer | None:
     arguments = json.loads(text.replace("`", '"'))
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
-    return function.answer(arguments, arguments.get("storage_options") or defaults)
+    given = arguments.get("storage_options")
+    return function.answer(arguments, storage_of(given) if given else storage)
 
 
 def find_call(message: str) -> str | None:
@@ -92,19 +95,33 @@ def find_call(message: str) -> str | None:
     return None
 
 
-def _open(arguments: Options, options: Options) -> Table:
+def _open(arguments: Arguments, storage: Storage) -> Table:
     named = {key: arguments.get(key) for key in ("version", "tag", "branch", "as_of")}
-    return open_table(str(arguments["path"]), options, **named)
+    return open_table(str(arguments["path"]), storage, **named)
 
 
-def _scan(arguments: Options, options: Options) -> LanceDataset:
+def _scan(arguments: Arguments, storage: Storage) -> LanceDataset:
+    dataset = _open(arguments, storage).dataset
+    names = arguments.get("row_metadata") or []
+    if isinstance(names, str):
+        names = [names]
     if arguments.get("with_row_id"):
-        raise NotImplementedError("lance_scan: with_row_id is not there yet")
-    return _open(arguments, options).dataset
+        names = [ROW_ID.name, *names]
+    return dataset.with_row_metadata(*dict.fromkeys(names)) if names else dataset
 
 
-def _about(describe: Callable[[Table], pa.Table]) -> Callable[[Options, Options], Answer]:
-    return lambda arguments, options: describe(_open(arguments, options))
+def _changes(arguments: Arguments, storage: Storage) -> pa.Table:
+    since, until = arguments.get("since"), arguments.get("until")
+    if since is None:
+        raise ValueError(
+            "lance_changes: the version to start from was expected, as in "
+            "lance_changes('t.lance', 3) or lance_changes('t.lance', 3, 7)"
+        )
+    return readable_table(_open(arguments, storage).dataset.changes(since, until))
+
+
+def _about(describe: Callable[[Table], pa.Table]) -> Callable[[Arguments, Storage], Answer]:
+    return lambda arguments, storage: describe(_open(arguments, storage))
 
 
 _REF = ("version", "tag", "branch", "as_of")
@@ -112,11 +129,20 @@ _REF = ("version", "tag", "branch", "as_of")
 FUNCTIONS = (
     Function(
         "lance_scan",
-        ("path", *_REF, "with_row_id", "storage_options"),
+        ("path", *_REF, "with_row_id", "storage_options", "row_metadata"),
         "The rows of a Lance table: of its newest version, or of the version, tag, branch or point "
-        "in time that is named",
+        "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
+        f"{', '.join(ROW_METADATA)}",
         "FROM lance_scan('t.lance', version := 7)",
         _scan,
+    ),
+    Function(
+        "lance_changes",
+        ("path", "since", "until", "branch", "storage_options"),
+        "The rows that differ between two versions of a Lance table, with _change_type, "
+        "_commit_version and _commit_timestamp; up to the newest version where until is not given",
+        "FROM lance_changes('t.lance', 3, 7)",
+        _changes,
     ),
     Function(
         "lance_versions",

@@ -22,7 +22,8 @@ from lancefs.table.refs import Ref, make_ref, parse_ref
 
 _SUFFIX = ".lance"
 _VIEWS = "lance://"
-_AFTER_SUFFIX = re.compile(r"(.*\.lance)/*@(.*)", re.DOTALL)
+# A URL may end in what only its store understands, as in `t.lance?ddbTableName=commits`.
+_AFTER_SUFFIX = re.compile(r"(.*\.lance(?:\?[^@]*)?)/*@(.*)", re.DOTALL)
 _VIEW = re.compile(
     r"(?:(?P<table>.*?)/)??"
     r"(?:tags/(?P<tag>[^/]+?)"
@@ -87,9 +88,9 @@ def parse_name(name: str) -> list[TableName]:
     if versioned:
         return [TableName(versioned[1], versioned[2], is_plain=False)]
     url = name.rstrip("/") or name
-    found = [TableName(url, None, is_plain=not url.endswith(_SUFFIX))]
+    found = [TableName(url, None, is_plain=not _has_suffix(url))]
     head, at, ref = name.rpartition("@")
-    if at and head and not url.endswith(_SUFFIX) and _is_ref(ref):
+    if at and head and not _has_suffix(url) and _is_ref(ref):
         found.insert(0, TableName(head.rstrip("/"), ref, is_plain=True))
     return found
 
@@ -131,6 +132,10 @@ def _parse_view(name: str) -> TableName | None:
         return None
     ref = make_ref(tag=match["tag"], branch=match["branch"], version=match["version"])
     return TableName(table.rstrip("/"), str(ref), is_plain=False)
+
+
+def _has_suffix(url: str) -> bool:
+    return url.partition("?")[0].endswith(_SUFFIX)
 
 
 def _is_ref(text: str) -> bool:

@@ -15,8 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from duckdb_adapter.endings import streams
+from duckdb_adapter.interrupts import passed_on
 from duckdb_adapter.types import readable, readable_field
 from lancefs.dataset import LanceDataset
+from lancefs.errors import LanceError
 from lancefs.expressions import columns_of, matching
 from lancefs.scan import BATCH_ROWS
 
@@ -56,6 +59,7 @@ class Rows:
         """Return the number of rows, where the manifest tells it."""
         return self.dataset.manifest.num_rows
 
+    @passed_on()
     def read(
         self, columns: Sequence[str] | None, filter: pc.Expression | None
     ) -> pa.RecordBatchReader:
@@ -78,7 +82,7 @@ class Rows:
             batches = self._growing(wanted)
         else:
             batches = self.dataset.scanner(columns=wanted, filter=filter).to_batches()
-        return pa.RecordBatchReader.from_batches(schema, _fitted(batches, schema))
+        return _stream(schema, _fitted(batches, schema))
 
     def _read_and_filter(
         self, names: list[str], needed: list[str], filter: pc.Expression
@@ -92,7 +96,7 @@ class Rows:
                 yield batch.filter(matching(filter, batch)).select(names)
 
         schema = pa.schema([self.schema.field(name) for name in names])
-        return pa.RecordBatchReader.from_batches(schema, batches())
+        return _stream(schema, batches())
 
     def _counted(self) -> Iterator[pa.RecordBatch]:
         yield _nothing(self.dataset.count_rows())
@@ -117,10 +121,12 @@ class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no type
         self._rows = rows
 
     @property
+    @passed_on()
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
         return self._rows.schema
 
+    @passed_on()
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
     ) -> _Scanner:
@@ -137,6 +143,7 @@ class _Scanner:
         self._arguments = rows, columns, filter
 
     @property
+    @passed_on()
     def projected_schema(self) -> pa.Schema:
         rows, columns, _ = self._arguments
         return pa.schema([rows.schema.field(name) for name in columns or rows.schema.names])
@@ -251,6 +258,19 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 def _nothing(rows: int) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNTER_FIELD]))
+
+
+def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return batches as DuckDB takes them, which calls for the next one in any of its threads."""
+
+    def read() -> Iterator[pa.RecordBatch]:
+        try:
+            with passed_on():
+                yield from streams.read(batches)
+        except LanceError as error:  # says all; DuckDB would add the way that it came
+            raise error.with_traceback(None) from None
+
+    return pa.RecordBatchReader.from_batches(schema, read())
 
 
 def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import fsspec
 
@@ -14,6 +15,9 @@ from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, Resolved, make_ref, resolve
+
+# Gives the storage options for a URL.
+Storage: TypeAlias = Callable[[str], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,17 @@ class Table:
     where: Resolved
 
 
-def find_table(name: str, options: Mapping[str, Any] | None = None) -> Table | None:
+def storage_of(options: Mapping[str, Any] | None) -> Storage:
+    """Return what gives the storage options for URLs, from those that a user gave for all."""
+    return partial(options_for, options=options)
+
+
+def find_table(name: str, storage: Storage) -> Table | None:
     """Open the table that a name means, or return None where it means none.
 
     Args:
         name: As it stands between quotes in SQL.
-        options: Storage options, as `options_for` takes them.
+        storage: Gives the storage options.
 
     Raises:
         RefNotFound: There is such a table, but not the version.
@@ -44,18 +53,18 @@ def find_table(name: str, options: Mapping[str, Any] | None = None) -> Table | N
     """
     for candidate in parse_name(name):
         if candidate.may_be_table():
-            table = _find(candidate, options)
+            table = _find(candidate, storage)
             if table is not None:
                 return table
     return None
 
 
-def open_table(url: str, options: Mapping[str, Any] | None = None, **ref: Any) -> Table:
+def open_table(url: str, storage: Storage, **ref: Any) -> Table:
     """Open the table that a function of ours was called with.
 
     Args:
         url: A table; with `@` and a ref unless `ref` names the version.
-        options: Storage options, as `options_for` takes them.
+        storage: Gives the storage options.
         **ref: `version`, `tag`, `branch` or `as_of`.
 
     Raises:
@@ -69,17 +78,16 @@ def open_table(url: str, options: Mapping[str, Any] | None = None, **ref: Any) -
     if given and chosen.ref is not None:
         raise ValueError(f"{url!r} names a version, and so does {', '.join(given)}; leave one out")
     wanted = make_ref(**given) if given else chosen.version()
-    return _open(chosen.url, wanted, options_for(chosen.url, options))
+    return _open(chosen.url, wanted, storage)
 
 
-def _open(url: str, ref: Ref, storage: Mapping[str, Any]) -> Table:
-    fs, path = fsspec.core.url_to_fs(url, **storage)
+def _open(url: str, ref: Ref, storage: Storage) -> Table:
+    fs, path = fsspec.core.url_to_fs(url, **storage(url))
     where = resolve(Store(fs, path), ref)
     return Table(LanceDataset(where, read_manifest(where.manifest)), where)
 
 
-def _find(candidate: TableName, options: Mapping[str, Any] | None) -> Table | None:
-    storage = options_for(candidate.url, options)
+def _find(candidate: TableName, storage: Storage) -> Table | None:
     try:
         table = _open(candidate.url, _ref_or_newest(candidate), storage)
     except NotALanceTable:

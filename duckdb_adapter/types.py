@@ -63,3 +63,13 @@ def readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_struct(array.type) and not array.type.num_fields:
         return pc.is_valid(array)
     return pc.cast(array, kind)
+
+
+def readable_table(table: pa.Table) -> pa.Table:
+    """Convert the columns of a table that DuckDB does not read as they are."""
+    schema = pa.schema([readable_field(field) for field in table.schema])
+    columns = [
+        pa.chunked_array([readable(chunk, field.type) for chunk in column.chunks], field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
+from duckdb_adapter.endings import close_at_exit, close_if_last
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS, find_call
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.secrets import SecretStorage
 from duckdb_adapter.source import COUNTER, CountedDataset
 from duckdb_adapter.types import loses_filters
 
@@ -55,6 +57,13 @@ class LanceConnection:
     ) -> None:
         self._connection = connection
         self._options = dict(storage_options or {})
+        if not _is_new():
+            close_at_exit(connection)
+
+    def __del__(self) -> None:
+        connection = self.__dict__.get("_connection")
+        if connection is not None and not sys.is_finalizing() and not _is_new():
+            close_if_last(connection)
 
     def __repr__(self) -> str:
         return f"<LanceConnection of {self._connection!r}>"
@@ -68,6 +77,10 @@ class LanceConnection:
 
     def __exit__(self, *exception: Any) -> None:
         self._connection.__exit__(*exception)
+
+    def storage(self) -> SecretStorage:
+        """Return what gives the storage options for URLs: those given, or those of a secret."""
+        return SecretStorage(self._connection, self._options)
 
     def cursor(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
@@ -197,10 +210,12 @@ class LanceConnection:
 
         if not self._is_allowed():
             return None
+        storage = self.storage()
         try:
-            return find_claim(name, self._options)
+            return find_claim(name, storage)
         except Exception as error:
-            raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
+            text = f"Invalid Input Error: {error}{storage.note}"
+            raise duckdb.InvalidInputException(text) from error
 
     def _is_allowed(self) -> bool:
         """Whether the settings let DuckDB read what is outside of the database."""

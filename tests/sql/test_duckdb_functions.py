@@ -9,17 +9,17 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from roads import HAS_EXTENSIONS, ORDERS, ORDERS_ROWS, connect, needs_install
+from roads import ORDERS, ORDERS_ROWS, connect, needs_install
 
 import lancefs
 from duckdb_adapter.functions import FUNCTIONS
 
 
 def rows(con: Any, query: str) -> list[dict[str, Any]]:
-    """Run a query; through Arrow, as DuckDB itself needs one more package for times with a zone."""
+    """Run a query, and return its rows as Arrow tells them."""
     relation = con.sql(query)
-    table = relation.to_arrow_table() if HAS_EXTENSIONS else relation.fetch_arrow_table()
-    found: list[dict[str, Any]] = table.to_pylist()
+    name = "to_arrow_table" if hasattr(relation, "to_arrow_table") else "fetch_arrow_table"
+    found: list[dict[str, Any]] = getattr(relation, name)().to_pylist()
     return found
 
 
@@ -80,13 +80,98 @@ def test_the_path_may_be_a_parameter_or_a_variable(con: Any) -> None:
 def test_lance_versions_tells_the_history(con: Any) -> None:
     found = rows(con, f"FROM lance_versions('{ORDERS}')")
     assert [row["version"] for row in found] == [1, 2, 3, 4]
-    assert {row["version"]: row["num_rows"] for row in found} == ORDERS_ROWS
-    assert [row["num_columns"] for row in found] == [7, 7, 8, 8]
+    assert {row["version"]: row["rows"] for row in found} == ORDERS_ROWS
+    assert [row["operation"] for row in found] == ["Overwrite", "Delete", "Merge", "Append"]
+    assert [(row["rows_added"], row["rows_deleted"]) for row in found][1:] == [
+        (0, 12),
+        (0, 0),
+        (3, 0),
+    ]
+    assert found[2]["schema_changes"] == ["add total: decimal:128:14:2"]
     assert [row["tags"] for row in found] == [[], [], ["prod"], []]
-    times = [row["committed_at"] for row in found]
+    times = [row["timestamp"] for row in found]
     assert times == sorted(times)
     assert all(isinstance(time, datetime) and time.tzinfo for time in times)
     assert all(row["writer"].startswith("lance 14") for row in found)
+
+
+def test_times_with_a_zone_can_be_fetched(con: Any) -> None:
+    query = f"SELECT timestamp FROM lance_versions('{ORDERS}') WHERE version = 2"
+    assert con.execute(query).fetchone() == (lancefs.open(ORDERS, version=2).manifest.timestamp,)
+
+
+def test_lance_versions_is_the_history_that_python_has(con: Any) -> None:
+    history = lancefs.open(ORDERS).history()
+    assert rows(con, f"FROM lance_versions('{ORDERS}')") == history.to_pylist()
+
+
+def test_a_row_can_tell_its_id(con: Any) -> None:
+    query = f"SELECT * FROM lance_scan('{ORDERS}', with_row_id := true)"
+    expected = lancefs.open(ORDERS).to_table(columns=["order_id", "_rowid"]).to_pydict()
+    found = con.execute(f"SELECT order_id, _rowid FROM ({query})").fetchall()
+    assert found == list(zip(expected["order_id"], expected["_rowid"], strict=True))
+    chosen = expected["_rowid"][-2]
+    found = con.execute(f"{query} WHERE _rowid = {chosen}").fetchall()
+    assert [(row[0], row[-1]) for row in found] == [(expected["order_id"][-2], chosen)]
+    plain = con.execute(f"FROM lance_scan('{ORDERS}', with_row_id := false)").description
+    assert "_rowid" not in [column[0] for column in plain]
+
+
+def test_other_row_metadata_is_named(con: Any) -> None:
+    names = ["_rowaddr", "_rowoffset", "_row_created_at_version"]
+    query = (
+        f"FROM lance_scan('{ORDERS}', version := 2, with_row_id := true, row_metadata := {names})"
+    )
+    expected = lancefs.open(ORDERS, version=2).with_row_metadata("_rowid", *names).to_table()
+    assert rows(con, query) == expected.to_pylist()
+    with pytest.raises(duckdb.Error, match="'_row' is none of _rowid, _rowaddr"):
+        con.execute(f"FROM lance_scan('{ORDERS}', row_metadata := ['_row'])")
+
+
+def test_lance_changes_tells_the_rows_that_differ(con: Any) -> None:
+    def kinds(arguments: str) -> dict[str, int]:
+        query = (
+            f"SELECT _change_type, count(*) FROM lance_changes('{ORDERS}', {arguments}) GROUP BY 1"
+        )
+        return dict(con.execute(query).fetchall())
+
+    assert kinds("1, 2") == {"delete": 12}
+    assert kinds("1") == kinds("'v1', 4") == {"delete": 12, "insert": 3}
+    assert kinds("'prod'") == kinds("since := 3, until := 'latest'") == {"insert": 3}
+    assert kinds("4, 4") == {}
+    expected = lancefs.open(ORDERS).changes(1)
+    assert rows(con, f"FROM lance_changes('{ORDERS}', 1)") == expected.to_pylist()
+
+
+def test_changes_show_updates_where_row_ids_are_stable(con: Any, tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    table = str(tmp_path / "t.lance")
+    start = pa.table({"a": [1, 2, 3], "half": pa.array([0.5, 1.5, 2.5], pa.float16())})
+    dataset = lance.write_dataset(start, table, enable_stable_row_ids=True)
+    dataset.update({"a": "20"}, where="a = 2")
+    columns = "a, half, _change_type, _commit_version"
+    found = con.execute(f"SELECT {columns} FROM lance_changes('{table}', 1) ORDER BY 1").fetchall()
+    assert found == [(2, 1.5, "update_preimage", 2), (20, 1.5, "update_postimage", 2)]
+
+
+def test_changes_of_a_branch_are_those_of_its_versions(con: Any, tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    table = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1, 2]}), table)
+    branch = lance.dataset(table).create_branch("exp")
+    branch.delete("a = 1")
+    for call in (f"'{table}', 1, branch := 'exp'", f"'{table}@exp:latest', 1"):
+        query = f"SELECT a, _change_type FROM lance_changes({call})"
+        assert con.execute(query).fetchall() == [(1, "delete")]
+
+
+def test_changes_of_nothing_say_what_is_expected(con: Any) -> None:
+    with pytest.raises(duckdb.Error, match=r"lance_changes\('t\.lance', 3, 7\)"):
+        con.execute(f"FROM lance_changes('{ORDERS}')")
+    with pytest.raises(duckdb.Error, match="an older and a newer version"):
+        con.execute(f"FROM lance_changes('{ORDERS}', 4, 1)")
+    with pytest.raises(duckdb.Error, match="no version 9; the table has 1, 2, 3, 4"):
+        con.execute(f"FROM lance_changes('{ORDERS}', 1, 9)")
 
 
 def test_lance_refs_tells_tags_and_branches(con: Any, tmp_path: Path) -> None:
@@ -143,6 +228,8 @@ def test_lance_indices_tells_what_is_indexed(con: Any, tmp_path: Path) -> None:
     assert index["columns"] == ["a"]
     assert index["type"] == "BTree"
     assert index["fragment_ids"] == [0]
+    assert (index["uncovered_rows"], index["is_system"]) == (0, False)
+    assert index["size_bytes"] == sum(file["size_bytes"] for file in index["files"]) > 0
 
 
 @needs_install

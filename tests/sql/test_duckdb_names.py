@@ -178,6 +178,8 @@ def test_storage_options_reach_the_store(remote: str) -> None:
         ("lance:///data/t.lance/tags/12.arrow", "/data/t.lance", "tags/12"),
         ("lance://branches/x/latest.arrow::s3://b/t.lance", "s3://b/t.lance", "x:latest"),
         ("lance:///data/t.lance@v7", "/data/t.lance", "v7"),
+        ("s3+ddb://b/t.lance?ddbTableName=c", "s3+ddb://b/t.lance?ddbTableName=c", None),
+        ("s3+ddb://b/t.lance?ddbTableName=c@v7", "s3+ddb://b/t.lance?ddbTableName=c", "v7"),
     ],
 )
 def test_names_are_taken_apart(name: str, url: str, ref: str | None) -> None:

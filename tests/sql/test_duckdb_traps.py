@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -185,34 +184,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert printed == "0"
 
 
-@pytest.mark.parametrize("road", ROADS)
-@pytest.mark.parametrize(
-    "state",
-    [
-        "pass",
-        "result = con.execute(query); result.fetchmany(3)",
-        "relation = con.sql(query)",
-        "con.execute(query); con.close()",
-        "relation = con.sql(query);"
-        " read = getattr(relation, 'to_arrow_reader', None) or relation.fetch_record_batch;"
-        " reader = read(10); reader.read_next_batch()",
-        "view = con.execute(f\"CREATE VIEW v AS FROM '{ORDERS}'\"); con.execute('FROM v LIMIT 1')",
-    ],
-)
-def test_the_process_ends_in_every_state(road: str, state: str) -> None:
-    run_python(
-        f"""
-connect = duckdb_adapter.connect
-if {road!r} == "install":
-    duckdb_adapter.install()
-    connect = duckdb.connect
-con = connect()
-query = f"SELECT order_id, city, quantity FROM '{{ORDERS}}'"
-{state}
-"""
-    )
-
-
 def test_threads_do_not_meet(con: Any) -> None:
     """Eight of them share one connection's database, and the variables of one module."""
     text = "SELECT count(*), sum(quantity) FROM '{}@v{}'"
@@ -235,18 +206,6 @@ def test_threads_do_not_meet(con: Any) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_an_interrupted_query_leaves_the_connection_usable(con: Any) -> None:
-    slow = f"""
-        SELECT count(*) FROM '{ORDERS}' a, '{ORDERS}' b, '{ORDERS}' c WHERE a.city < b.tea || c.tea
-    """
-    timer = threading.Timer(0.5, con.interrupt)
-    timer.start()
-    with pytest.raises(duckdb.InterruptException):
-        con.execute(slow).fetchall()
-    timer.join()
-    assert con.execute(COUNT).fetchone() == (ORDERS_ROWS[4],)
 
 
 @pytest.mark.skipif(not hasattr(os, "kill"), reason="signals are needed")
@@ -278,47 +237,3 @@ except duckdb.Error as error:
 """
     )
     assert printed == "interrupted"
-
-
-def test_abandoned_queries_hold_no_memory(con: Any) -> None:
-    """Datasets are gone when the queries that read them are."""
-    from lancefs.dataset import LanceDataset
-
-    def alive() -> int:
-        gc.collect()
-        return sum(isinstance(one, LanceDataset) for one in gc.get_objects())
-
-    con.execute(SUM).fetchall()
-    before = alive()
-    for _ in range(50):
-        con.execute(f"FROM '{ORDERS}'")
-        con.execute(SUM).fetchall()
-    con.execute("SELECT 1").fetchall()
-    assert alive() <= before + 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("road", ROADS)
-def test_five_hundred_queries_hold_their_memory(road: str) -> None:
-    printed = run_python(
-        f"""
-import gc
-from pathlib import Path
-connect = duckdb_adapter.connect
-if {road!r} == "install":
-    duckdb_adapter.install()
-    connect = duckdb.connect
-con = connect()
-def resident():
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-for number in range(600):
-    con.execute(f"SELECT city, sum(quantity) FROM '{{ORDERS}}' GROUP BY 1").fetchall()
-    con.execute(f"SELECT city, price FROM '{{ORDERS}}@v{{number % 4 + 1}}'").fetchmany(3)
-    if number == 100:
-        before = resident()
-print((resident() - before) // 2**20)
-"""
-    )
-    assert int(printed) < 20

@@ -1,0 +1,108 @@
+"""How a process or a connection ends while a query is half-way.
+
+The threads of the query go on to ask for rows. One that asks Python while the interpreter is taken
+down is ended by it, at which C++ aborts the process: so all streams end with an error before. With
+DuckDB before 2.0, a connection that is dropped, not closed, waits for its threads with the
+interpreter locked, for ever: so the last owner closes it, as does the end of the interpreter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lancefs.errors import ReadFailed
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Seconds to wait at the end for threads that are in the middle of something, and after the last.
+_LONGEST, _SETTLE = 5.0, 0.05
+# References to a connection that nobody else holds: an attribute, a variable of the caller, and
+# the argument of a function, twice.
+_LAST_OWNER = 4
+
+
+class _Streams:
+    """The streams that DuckDB reads, to be stopped at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = self._busy = 0
+        self._is_over = False
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches, until the interpreter ends.
+
+        Raises:
+            ReadFailed: It does; a query must not take the rows so far for all.
+        """
+        self._count(1, 1)
+        try:
+            for batch in batches:
+                if self._is_over:
+                    raise ReadFailed("the interpreter ends, and with it the queries that it ran")
+                self._count(0, -1)
+                try:
+                    yield batch
+                finally:
+                    self._count(0, 1)
+        finally:
+            self._count(-1, -1)
+
+    def stop(self) -> None:
+        """Let no more rows come."""
+        self._is_over = True
+
+    def wait(self) -> None:
+        """Wait for the threads that are about to fetch rows, and for those that got an error."""
+        if not self._open:
+            return
+        give_up = time.monotonic() + _LONGEST
+        time.sleep(_SETTLE)
+        while self._busy and time.monotonic() < give_up:
+            time.sleep(_SETTLE)
+
+    def _count(self, opened: int, busy: int) -> None:
+        with self._lock:
+            self._open += opened
+            self._busy += busy
+
+
+streams = _Streams()
+_watched: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+
+
+def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have a connection closed when the interpreter ends, if it is still there."""
+    _watched.add(connection)
+
+
+def close_if_last(connection: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection that nobody but the caller has, in an attribute that goes away."""
+    if sys.getrefcount(connection) <= _LAST_OWNER:
+        _close(connection)
+
+
+@atexit.register
+def _end() -> None:
+    streams.stop()
+    for connection in list(_watched):
+        _close(connection)
+    streams.wait()
+
+
+def _close(connection: duckdb.DuckDBPyConnection) -> None:
+    import duckdb
+
+    with suppress(duckdb.Error):  # it may be closed
+        connection.interrupt()
+        connection.close()

@@ -1,0 +1,51 @@
+"""What docs/duckdb.md shows runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from roads import ORDERS, REPOSITORY, connect, needs_install, run_python
+
+from duckdb_adapter.functions import FUNCTIONS
+
+TEXT = (REPOSITORY / "docs" / "duckdb.md").read_text("utf-8")
+PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+SQL = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the tables that the page speaks of."""
+    for name in ("orders.lance", "tables/orders.lance", "tables/teas.lance"):
+        shutil.copytree(ORDERS, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@needs_install
+def test_its_python_runs(here: Path) -> None:
+    assert len(PYTHON) >= 4
+    run_python(f"import os; os.chdir({str(here)!r})\n" + "\n".join(PYTHON))
+
+
+def test_its_sql_runs(con: Any, here: Path) -> None:
+    text = "".join(SQL).replace("file://", f"file://{here}/")
+    statements = con.extract_statements(text)
+    assert len(statements) >= 15
+    for statement in statements:
+        assert con.execute(statement).fetchall(), statement.query
+
+
+def test_it_names_every_function_with_its_parameters() -> None:
+    for function in FUNCTIONS:
+        assert f"`{function.name}({', '.join(function.parameters)})`" in TEXT
+
+
+@pytest.mark.parametrize("road", ["wrap"])
+def test_an_error_reads_as_it_says(road: str, here: Path) -> None:
+    with pytest.raises(Exception, match="no version 9; the table has 1, 2, 3, 4"):
+        connect(road).execute("FROM 'orders.lance@v9'")

@@ -1,0 +1,233 @@
+"""However a query ends, nothing is left of it: no crash, no thread, no file, no memory."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from roads import ORDERS, ORDERS_ROWS, ROADS, run_python
+
+from lancefs.dataset import LanceDataset
+
+ROWS = 1_000_000
+SUM = f"SELECT sum(quantity) FROM '{ORDERS}'"
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of many batches, so that there is something left to read of it."""
+    lance = pytest.importorskip("lance")
+    url = str(tmp_path_factory.mktemp("tables") / "long.lance")
+    texts = pa.array([f"row {number}" for number in range(ROWS)])
+    table = pa.table({"a": range(ROWS), "text": texts})
+    lance.write_dataset(table, url, max_rows_per_file=300_000)
+    return url
+
+
+# A process that is in one of these states, and ends. `query` reads the long table, `slow` does not
+# end by itself, `run` runs a query in the background and `read` makes a relation an Arrow stream.
+PRELUDE = """
+import _thread, gc, os, signal, sys, threading, time
+ROAD, LONG = {road!r}, {long!r}
+connect = duckdb_adapter.connect
+if ROAD == "install":
+    duckdb_adapter.install()
+    connect = duckdb.connect
+con = connect()
+query = f"SELECT a, text FROM '{{LONG}}'"
+slow = f"SELECT sum(hash(text, r)) FROM '{{LONG}}', range(10000) AS t(r)"
+def run(connection, text, daemon=True):
+    def work():
+        try:
+            connection.execute(text).fetchall()
+        except (duckdb.Error, RuntimeError):
+            pass
+    thread = threading.Thread(target=work, daemon=daemon)
+    thread.start()
+    time.sleep(0.3)
+    return thread
+def read(relation, rows):
+    reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+    return reader(rows)
+"""
+CHECK = """
+assert con.execute(f"SELECT count(*), sum(a) FROM '{LONG}'").fetchone() == (1000000, 499999500000)
+"""
+# What the process does -> whether the connection still answers afterwards.
+STATES = {
+    "nothing": ("pass", True),
+    "a query that was read to its end": ("con.execute(query).fetchall()", True),
+    "a result with rows left": ("result = con.execute(query); result.fetchmany(3)", True),
+    "a query that was abandoned for another": (
+        "con.execute(query).fetchmany(3); con.execute('SELECT 1').fetchall()",
+        True,
+    ),
+    "a relation that was never read": ("relation = con.sql(query)", True),
+    "a stream with batches left": (
+        "reader = read(con.sql(query), 10); reader.read_next_batch()",
+        False,
+    ),
+    "a connection closed with rows left": (
+        "result = con.execute(query); result.fetchmany(3); con.close()",
+        False,
+    ),
+    "a connection closed below a stream": (
+        "reader = read(con.sql(query), 10); reader.read_next_batch(); con.close()",
+        False,
+    ),
+    "a cursor with rows left, of a closed connection": (
+        "other = con.cursor(); other.execute(query).fetchmany(3); con.close()",
+        False,
+    ),
+    "a connection dropped with rows left": (
+        "con.execute(query).fetchmany(3); del con; gc.collect(); con = connect()",
+        True,
+    ),
+    "an interrupted query": (
+        "threading.Timer(0.5, con.interrupt).start()\n"
+        "try:\n    con.execute(slow)\n    sys.exit('not interrupted')\n"
+        "except duckdb.InterruptException:\n    pass",
+        True,
+    ),
+    # DuckDB itself looks for it between the pieces of a query at best, so that one long query may
+    # go on; but where it arrives in code of ours, it must come out, and not as DuckDB's error.
+    "Ctrl-C among queries": (
+        "import warnings; warnings.simplefilter('ignore', ResourceWarning)\n"
+        "threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n"
+        "    for _ in range(200):\n"
+        "        try:\n            con.execute(f\"SELECT sum(a) FROM '{LONG}'\").fetchall()\n"
+        "        except duckdb.Error:\n            time.sleep(1)\n"
+        "    sys.exit('not interrupted')\n"
+        "except (KeyboardInterrupt, RuntimeError):\n    pass  # the latter is how DuckDB says it\n",
+        True,
+    ),
+    "a query that failed half-way": (
+        "try:\n"
+        "    con.execute(f\"SELECT if(a = 900000, error('no'), a) FROM '{LONG}'\").fetchall()\n"
+        "    sys.exit('did not fail')\n"
+        "except duckdb.Error:\n    pass",
+        True,
+    ),
+    "a query interrupted in a thread": (
+        "thread = run(con, slow); con.interrupt(); thread.join()",
+        True,
+    ),
+    "results kept by the module": (
+        "sys.modules['keeper'] = type(sys)('keeper'); import keeper\n"
+        "keeper.result = con.execute(query); keeper.result.fetchone()\n"
+        "keeper.other = connect()\n"
+        "keeper.reader = read(keeper.other.sql(query), 10); keeper.reader.read_next_batch()",
+        False,
+    ),
+    "an exit without clean-up": ("con.execute(query).fetchmany(3); os._exit(0)", False),
+    "an exit by an exception": ("con.execute(query).fetchmany(3); sys.exit(0)", False),
+}
+QUICK = ("a result with rows left", "a connection closed with rows left", "an interrupted query")
+
+
+def end_in(state: str, road: str, long: str) -> None:
+    code, still_answers = STATES[state]
+    run_python(PRELUDE.format(road=road, long=long) + code + (CHECK if still_answers else ""))
+
+
+@pytest.mark.parametrize("state", QUICK)
+def test_a_process_ends_well(state: str, long: str) -> None:
+    end_in(state, ROADS[0], long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("state", STATES)
+def test_a_process_ends_well_in_every_state(state: str, road: str, long: str) -> None:
+    end_in(state, road, long)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("road", ROADS)
+def test_a_process_waits_for_threads_that_query(road: str, long: str) -> None:
+    """As it does for all threads but daemons, at which DuckDB aborts over its own tables too."""
+    scan = "SELECT sum(x.a + y.a) FROM '{LONG}' x JOIN '{LONG}' y USING (text)"
+    code = f'for _ in range(4):\n    run(con.cursor(), f"{scan}", daemon=False)\n'
+    run_python(PRELUDE.format(road=road, long=long) + code)
+
+
+def test_an_interrupted_query_leaves_the_connection_usable(con: Any, long: str) -> None:
+    timer = threading.Timer(0.5, con.interrupt)
+    timer.start()
+    with pytest.raises(duckdb.InterruptException):
+        con.execute(f"SELECT count(*) FROM '{long}' x, '{long}' y WHERE x.a + y.a < 0").fetchall()
+    timer.join()
+    assert con.execute(f"SELECT count(*) FROM '{ORDERS}'").fetchone() == (ORDERS_ROWS[4],)
+
+
+def alive() -> int:
+    gc.collect()
+    return sum(isinstance(one, LanceDataset) for one in gc.get_objects())
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_abandoned_queries_hold_no_memory(con: Any) -> None:
+    """Datasets are gone when the queries that read them are."""
+    con.execute(SUM).fetchall()
+    before = alive()
+    for _ in range(50):
+        con.execute(f"FROM '{ORDERS}'")
+        con.execute(SUM).fetchall()
+    con.execute("SELECT 1").fetchall()
+    assert alive() <= before + 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be counted here")
+def test_abandoned_queries_hold_no_thread_and_no_file(con: Any, long: str) -> None:
+    con.execute(f"FROM '{long}' LIMIT 1").fetchall()
+    con.execute("SELECT 1").fetchall()
+    gc.collect()
+    threads, files = threading.active_count(), open_files()
+    for _ in range(10):
+        con.execute(f"SELECT a, text FROM '{long}'").fetchmany(3)
+        con.execute(f"SELECT a FROM '{long}' LIMIT 1").fetchall()
+    con.execute("SELECT 1").fetchall()
+    gc.collect()
+    give_up = time.monotonic() + 20  # DuckDB's threads may be a little behind
+    while threading.active_count() > threads or open_files() > files:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("road", ROADS)
+def test_five_hundred_queries_hold_their_memory(road: str, long: str) -> None:
+    """Also those that were not read to their end, and those that failed."""
+    printed = run_python(
+        PRELUDE.format(road=road, long=long)
+        + """
+from pathlib import Path
+def resident():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+for number in range(600):
+    con.execute(f"SELECT city, sum(quantity) FROM '{ORDERS}' GROUP BY 1").fetchall()
+    con.execute(f"SELECT city, price FROM '{ORDERS}@v{number % 4 + 1}'").fetchmany(3)
+    con.execute(f"FROM lance_versions('{ORDERS}')").fetchmany(1)
+    con.execute(f"SELECT a FROM '{LONG}' LIMIT 10").fetchall()
+    try:
+        con.execute(f"SELECT 1 / 0, error(city) FROM '{ORDERS}'").fetchall()
+    except duckdb.Error:
+        pass
+    if number == 100:
+        before = resident()
+print((resident() - before) // 2**20)
+"""
+    )
+    assert int(printed) < 20

@@ -1,0 +1,132 @@
+"""Tables on S3 are read with DuckDB's own secrets, as far as DuckDB shows them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import duckdb
+import fsspec
+import pytest
+from roads import ORDERS, ORDERS_ROWS
+from tpch import load_extension
+
+import duckdb_adapter
+from duckdb_adapter.secrets import _MEMBER, s3_options
+
+needs_httpfs = pytest.mark.skipif(
+    find_spec("duckdb_extension_httpfs") is None or duckdb.__version__ != "1.5.5",
+    reason="secrets for S3 need DuckDB's extension httpfs, which is not here",
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Where an S3 with the table of the demo in it listens."""
+    pytest.importorskip("s3fs")
+    moto = pytest.importorskip("moto.server")
+    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    running.start()
+    host, port = running.get_host_and_port()
+    fs = fsspec.filesystem("s3", key="k", secret="s", endpoint_url=f"http://{host}:{port}")
+    fs.mkdir("tables")
+    fs.put(ORDERS, "tables/orders.lance", recursive=True)
+    yield f"{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but a secret tells how to reach the store."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+
+
+def connection(server: str, *, shows_secrets: bool, **kwargs: Any) -> Any:
+    config = {"allow_unredacted_secrets": shows_secrets}
+    con = duckdb_adapter.connect(config=config, **kwargs)
+    load_extension(con, "httpfs")
+    con.execute(
+        f"""
+        CREATE SECRET mine (TYPE s3, KEY_ID 'k', SECRET 'a;b=c', ENDPOINT '{server}', USE_SSL false,
+                            URL_STYLE 'path', REGION 'eu-west-1', SCOPE 's3://tables')
+        """
+    )
+    return con
+
+
+@needs_httpfs
+def test_a_secret_opens_a_table(server: str) -> None:
+    with connection(server, shows_secrets=True) as con:
+        for name in ("s3://tables/orders.lance", "simplecache::s3://tables/orders.lance@v1"):
+            count = con.execute(f"SELECT count(*) FROM '{name}'").fetchone()
+            assert count == (ORDERS_ROWS[1 if name.endswith("v1") else 4],)
+        assert duckdb_adapter.attach(con, "s3://tables") == ["orders"]
+        assert con.execute("SELECT count(*) FROM lake.orders").fetchone() == (ORDERS_ROWS[4],)
+
+
+@needs_httpfs
+def test_options_that_were_given_win(server: str) -> None:
+    nowhere = {"s3": {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:1"}}
+    with (
+        connection(server, shows_secrets=True, storage_options=nowhere) as con,
+        pytest.raises(duckdb.Error, match=r"127\.0\.0\.1:1"),
+    ):
+        con.execute("FROM 's3://tables/orders.lance'")
+
+
+@needs_httpfs
+def test_a_secret_that_is_not_shown_is_told_of(server: str) -> None:
+    with (
+        connection(server, shows_secrets=False) as con,
+        pytest.raises(duckdb.Error, match=r"secret 'mine'.*allow_unredacted_secrets"),
+    ):
+        con.execute("FROM 's3://tables/orders.lance'")
+
+
+@needs_httpfs
+def test_a_secret_of_another_scope_is_not_used(server: str) -> None:
+    storage = connection(server, shows_secrets=True).storage()
+    assert storage("s3://other/t.lance") == {}
+    assert storage("/data/t.lance") == {}
+    assert storage("s3a://tables/t.lance")["secret"] == "a;b=c"
+
+
+def test_without_secrets_there_are_no_options() -> None:
+    storage = duckdb_adapter.connect().storage()
+    assert storage("s3://other/t.lance") == {}
+    assert storage.note == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_config", "options"),
+    [
+        (
+            "key_id=k;region=r;secret=x;y=z;session_token=t;url_style=vhost",
+            True,
+            {
+                "key": "k",
+                "secret": "x;y=z",
+                "token": "t",
+                "client_kwargs": {"region_name": "r"},
+                "config_kwargs": {"s3": {"addressing_style": "virtual"}},
+            },
+        ),
+        ("name=open;endpoint=s3.amazonaws.com;", True, {"anon": True}),
+        ("name=chained;chain=env;region=r", False, {"client_kwargs": {"region_name": "r"}}),
+        (
+            "key_id=k;secret=redacted;session_token=redacted;endpoint=host:1;requester_pays=true",
+            True,
+            {"client_kwargs": {"endpoint_url": "https://host:1"}, "requester_pays": True},
+        ),
+    ],
+)
+def test_what_a_secret_says_is_what_s3fs_takes(
+    text: str, is_config: bool, options: dict[str, Any]
+) -> None:
+    assert s3_options(dict(_MEMBER.findall(text)), is_config) == options
