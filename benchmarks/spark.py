@@ -1,0 +1,206 @@
+"""Measures lancefs in Spark: `python benchmarks/spark.py`, with `lancefs[spark]` and pylance.
+
+    scan         a query over 7 of 16 columns (that of TPC-H's Q1), and a sum over one: by lancefs
+                 in Spark, by Spark from Parquet, and by lancefs and pyarrow in one process
+    materialize  the table as Parquet, all columns; again with nothing new; again with one fragment
+                 more; then `verify`
+
+Each method runs in a process of its own: once to warm up, then some times, of which the median
+counts. The Java and the Python workers of Spark are up before the first run. `materialize` is run
+once each, since its first run is not like the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from tables import lines, prepare
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+COLUMNS = ["quantity", "price", "discount", "tax", "flag", "status", "shipdate"]
+LAST_DAY = 10_471  # days since 1970: 2 September 1998, which keeps nearly all rows
+QUERY = f"""
+SELECT flag, status, sum(quantity), sum(price), sum(price * (1 - discount)), avg(tax), count(*)
+FROM lines WHERE shipdate <= date_from_unix_date({LAST_DAY}) GROUP BY flag, status
+"""
+SUM = "SELECT sum(suppkey) FROM lines"
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    options = _options()
+    if options.one:
+        print(json.dumps(METHODS[options.one](Path(options.home), options.master, options.runs)))
+        return
+    home = prepare(Path(options.home), options.rows)
+    for method, master in (
+        ("one process", "-"),
+        *((name, f"local[{cores}]") for cores in (1, 2) for name in ("lancefs", "parquet")),
+        *(("pipeline", f"local[{cores}]") for cores in (1, 2)),
+    ):
+        for what, value in _in_a_process(method, master, home, options.runs).items():
+            print(f"{method:12} {master:9} {what:34} {value:8.2f}", flush=True)
+
+
+def scan_in_one_process(home: Path, _: str, runs: int) -> dict[str, float]:
+    """The queries by lancefs and pyarrow, without Spark."""
+    import lancefs
+
+    dataset = lancefs.open(home / "lines-2.1.lance")
+    last = pa.scalar(LAST_DAY, pa.int32()).cast(pa.date32())
+
+    def query() -> None:
+        rows = dataset.to_table(columns=COLUMNS, filter=pc.field("shipdate") <= last)
+        net = pc.multiply(rows["price"], pc.subtract(pa.scalar(1), rows["discount"]))
+        sums = [(name, "sum") for name in ("quantity", "price", "net")]
+        rows.append_column("net", net).group_by(["flag", "status"]).aggregate(
+            [*sums, ("tax", "mean"), ([], "count_all")]
+        )
+
+    def total() -> None:
+        sum(pc.sum(batch["suppkey"]).as_py() for batch in dataset.to_batches(columns=["suppkey"]))
+
+    return {"query, s": _timed(query, runs), "sum of one column, s": _timed(total, runs)}
+
+
+def scan_lancefs(home: Path, master: str, runs: int) -> dict[str, float]:
+    """The queries by Spark through lancefs."""
+    import lancefs.spark
+
+    spark = _session(master)
+    url = str(home / "lines-2.1.lance")
+
+    def ask(sql: str, columns: list[str]) -> Callable[[], object]:
+        def run() -> object:
+            lancefs.spark.read(spark, url, columns=columns).createOrReplaceTempView("lines")
+            return spark.sql(sql).collect()
+
+        return run
+
+    return {
+        "query, s": _timed(ask(QUERY, COLUMNS), runs),
+        "sum of one column, s": _timed(ask(SUM, ["suppkey"]), runs),
+        "of it, until it is planned, s": _timed(
+            lambda: lancefs.spark.read(spark, url, columns=["suppkey"]).rdd.getNumPartitions(), runs
+        ),
+    }
+
+
+def scan_parquet(home: Path, master: str, runs: int) -> dict[str, float]:
+    """The queries by Spark from Parquet."""
+    spark = _session(master)
+
+    def ask(sql: str) -> Callable[[], object]:
+        def run() -> object:
+            spark.read.parquet(str(home / "lines.parquet")).createOrReplaceTempView("lines")
+            return spark.sql(sql).collect()
+
+        return run
+
+    return {"query, s": _timed(ask(QUERY), runs), "sum of one column, s": _timed(ask(SUM), runs)}
+
+
+def pipeline(home: Path, master: str, _: int) -> dict[str, float]:
+    """The table as files, brought up to date, and verified."""
+    import lance
+
+    import lancefs
+    import lancefs.spark
+
+    spark = _session(master)
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        table, out = f"{directory}/t.lance", f"{directory}/out"
+        shutil.copytree(home / "lines-2.1.lance", table)
+
+        def took(what: str, incremental: bool) -> float:
+            began = time.perf_counter()
+            lancefs.spark.materialize(spark, table, out, incremental=incremental)
+            found[f"{what}, s"] = time.perf_counter() - began
+            return found[f"{what}, s"]
+
+        size = sum(file.stat().st_size for file in Path(table, "data").iterdir())
+        rows = lancefs.open(table).count_rows()
+        seconds = took("materialize", incremental=False)
+        found["materialize, M rows/s"] = rows / seconds / 1e6
+        found["materialize, MB/s of data files"] = size / seconds / 1e6
+        took("nothing new", incremental=True)
+        lance.write_dataset(lines(1024 * 1024), table, mode="append", data_storage_version="2.1")
+        took("one fragment of 1,048,576 more", incremental=True)
+        report = lancefs.spark.verify(spark, table)
+        found["verify, s"] = report.seconds
+        found["verify, MB/s of data files"] = report.file_bytes / report.seconds / 1e6
+    return found
+
+
+METHODS = {
+    "one process": scan_in_one_process,
+    "lancefs": scan_lancefs,
+    "parquet": scan_parquet,
+    "pipeline": pipeline,
+}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=6_000_000, help="of the table")
+    parser.add_argument("--runs", type=int, default=5, help="of each query, after one to warm up")
+    parser.add_argument("--home", default=str(CHECKOUT / "build" / "bench"))
+    parser.add_argument("--one", choices=METHODS, help=argparse.SUPPRESS)
+    parser.add_argument("--master", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _in_a_process(method: str, master: str, home: Path, runs: int) -> dict[str, float]:
+    given = {"--one": method, "--master": master, "--home": str(home), "--runs": str(runs)}
+    command = [sys.executable, __file__, *(word for pair in given.items() for word in pair)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _session(master: str) -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master)
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.files.maxPartitionBytes": "36m",  # a task for each of the six row groups
+    }.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _timed(work: Callable[[], object], runs: int) -> float:
+    """Do it once to warm up, then so many times; the median."""
+    work()
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Lance tables in Spark: a data source, a stream over versions, and the data pipeline.
+
+>>> import lancefs.spark
+>>> lancefs.spark.register(spark)  # doctest: +SKIP
+>>> spark.read.format("lancefs").option("version", 7).load("s3://b/t.lance")  # doctest: +SKIP
+
+It needs PySpark 4.1 or newer, with lancefs installed beside it on the driver and on every worker.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lancefs.spark.requirements import require_pyspark
+
+require_pyspark()
+
+if TYPE_CHECKING:
+    from lancefs.spark.pipeline.destination import open_materialized
+    from lancefs.spark.pipeline.materialize import materialize
+    from lancefs.spark.pipeline.verify import verify
+    from lancefs.spark.session import read, register
+    from lancefs.spark.source import LanceDataSource
+
+__all__ = [
+    "LanceDataSource",
+    "materialize",
+    "open_materialized",
+    "read",
+    "register",
+    "verify",
+]
+
+_HOMES = {
+    "LanceDataSource": "lancefs.spark.source",
+    "materialize": "lancefs.spark.pipeline.materialize",
+    "open_materialized": "lancefs.spark.pipeline.destination",
+    "read": "lancefs.spark.session",
+    "register": "lancefs.spark.session",
+    "verify": "lancefs.spark.pipeline.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lancefs.spark' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

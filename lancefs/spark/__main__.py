@@ -1,0 +1,139 @@
+"""The data pipeline on the command line: `python -m lancefs.spark materialize|verify …`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from lancefs.errors import LanceError
+from lancefs.spark.options import TableOptions, parse_columns
+from lancefs.spark.pinned import open_table
+from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
+from lancefs.spark.pipeline.verify import verify
+from lancefs.spark.session import start_session
+from lancefs.spark.stores import absolute
+from lancefs.table.refs import make_ref
+
+_EXAMPLES = """\
+examples:
+  python -m lancefs.spark materialize s3://bucket/t.lance s3://bucket/t-parquet --incremental
+  python -m lancefs.spark materialize t.lance out --ref prod --format arrow --partition-by city
+  python -m lancefs.spark verify t.lance --json
+
+Spark itself is configured as always: spark-defaults.conf, SPARK_CONF_DIR, or spark-submit.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: Those of the command line, by default.
+
+    Returns:
+        The exit code: 0 where all is well, 1 where `verify` found something wrong, 2 where the
+        command could not be carried out.
+    """
+    given = _parser().parse_args(arguments)
+    level = logging.DEBUG if given.verbose else logging.WARNING if given.quiet else logging.INFO
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("lancefs").setLevel(level)
+    try:
+        # Before Spark starts, which takes a while: what is wrong is then said at once.
+        open_table(TableOptions(absolute(given.source), given.storage), make_ref(ref=given.ref))
+        spark = start_session(given.master, f"lancefs {given.command}")
+        return (
+            _materialize(spark, given) if given.command == "materialize" else _verify(spark, given)
+        )
+    except (LanceError, ImportError, RuntimeError, ValueError) as error:
+        print(f"lancefs: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130  # what a shell says of a command that was interrupted
+
+
+def _materialize(spark: Any, given: argparse.Namespace) -> int:
+    result = materialize(
+        spark,
+        given.source,
+        given.destination,
+        ref=given.ref,
+        format=given.format,
+        partition_by=_names(given.partition_by) or (),
+        columns=_names(given.columns),
+        types=given.types,
+        incremental=given.incremental,
+        storage_options=given.storage,
+        destination_options=given.to_storage,
+    )
+    print(f"{result.files.url}: version {result.version}, {result.rows:,} rows")
+    return 0
+
+
+def _verify(spark: Any, given: argparse.Namespace) -> int:
+    report = verify(spark, given.source, ref=given.ref, storage_options=given.storage)
+    print(report.to_json() if given.json else report)
+    return 0 if report.is_good else 1
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text)
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):  # said without the text, which may hold a secret
+        raise argparse.ArgumentTypeError('an object in JSON was expected, such as {"anon": true}')
+    return options
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else list(parse_columns(text))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m lancefs.spark",
+        description="Write versions of Lance tables as files, and verify them, with Spark.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    write = commands.add_parser("materialize", help="write a version as Parquet or Arrow files")
+    write.add_argument("source", help="the table")
+    write.add_argument("destination", help="a directory on any store, the same on every worker")
+    write.add_argument(
+        "--format", choices=FORMATS, default="parquet", help="of the files; parquet by default"
+    )
+    write.add_argument("--partition-by", metavar="A,B", help="columns that become directories")
+    write.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
+    write.add_argument(
+        "--types", choices=TYPES, default="arrow", help="those of the table, or those of Spark"
+    )
+    write.add_argument("--incremental", action="store_true", help="keep what has not changed")
+    write.add_argument(
+        "--to-storage", type=_json_object, default={}, metavar="JSON", help="the destination's"
+    )
+    check = commands.add_parser("verify", help="decode everything, and compare with the manifest")
+    check.add_argument("source", help="the table")
+    check.add_argument("--json", action="store_true", help="print the report for programs")
+    for command in (write, check):
+        command.add_argument("--ref", help="a version, a tag, or branch:version; latest by default")
+        command.add_argument("--master", help="where Spark runs, for instance local[4]")
+        command.add_argument(
+            "--storage",
+            type=_json_object,
+            default={},
+            metavar="JSON",
+            help="fsspec options of the table",
+        )
+        command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
+        command.add_argument("-v", "--verbose", action="store_true", help="say it by fragment")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

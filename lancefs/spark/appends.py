@@ -1,0 +1,93 @@
+"""Which rows a version appended: what it has and the version before it had not."""
+
+from __future__ import annotations
+
+from lancefs.errors import LanceError
+from lancefs.storage import Store
+from lancefs.table.manifest import Manifest
+from lancefs.table.transactions import UNKNOWN, read_transaction
+from lancefs.table.versions import VersionFile
+
+# The same rows in other fragments.
+_REWRITE = "Rewrite"
+# Commits without new fragments that change the values of rows.
+_NEW_VALUES = ("DataReplacement", "DataOverlay")
+# Commits that bring fragments back, or other ones in their place.
+_REPLACING = ("Restore", "Overwrite")
+
+
+class RowsChanged(LanceError):
+    """A version changes rows that a stream of appended rows has read already."""
+
+
+def appended(
+    store: Store,
+    file: VersionFile,
+    manifest: Manifest,
+    before: Manifest | None,
+    skip_changes: bool = False,
+) -> list[int]:
+    """Return the positions of the fragments whose rows a version appended.
+
+    Deleted rows are no matter of a stream of appended rows, and rows that were compacted are not
+    new. Rows that an update wrote anew cannot be told from those that it inserted.
+
+    Args:
+        store: The directory of the table or branch.
+        file: The manifest file of the version.
+        manifest: What it says.
+        before: What that of the version before says; None where there is none, or none any more.
+        skip_changes: Whether a version that changes rows appends nothing, rather than being an
+            error.
+
+    Raises:
+        RowsChanged: The version changes or replaces rows.
+        MissingFile: The record of what the version did is gone, and without it that is unclear.
+    """
+    fragments = manifest.fragments
+    old = {} if before is None else {fragment.id: fragment for fragment in before.fragments}
+    added = [i for i, fragment in enumerate(fragments) if fragment.id not in old]
+    if before is None:
+        return _without_before(store, file, manifest, added, skip_changes)
+    if not added:
+        operation = _operation(store, file, manifest)
+        return _changed(store, file, operation, skip_changes) if operation in _NEW_VALUES else []
+    kept = [fragment for fragment in fragments if fragment.id in old]
+    is_append = len(kept) == len(old) and all(old[fragment.id] == fragment for fragment in kept)
+    operation = _operation(store, file, manifest)
+    if operation == _REWRITE:
+        return []
+    if is_append and (operation not in _REPLACING or not old):
+        return added
+    return _changed(store, file, operation, skip_changes)
+
+
+def _without_before(
+    store: Store, file: VersionFile, manifest: Manifest, added: list[int], skip_changes: bool
+) -> list[int]:
+    """The same for a version before which there is none, or none any more."""
+    if file.version == 1:
+        return added
+    transaction = read_transaction(store, store.file(file.path, file.size), manifest)
+    operation = UNKNOWN if transaction is None else transaction.operation
+    if transaction is not None and operation == "Append":  # new fragments come last
+        count = len(transaction.details.get("fragments", ()))
+        return added[len(added) - count :]
+    if operation in (_REWRITE, "Delete", "CreateIndex", "UpdateConfig", "ReserveFragments"):
+        return []
+    return _changed(store, file, operation, skip_changes)
+
+
+def _operation(store: Store, file: VersionFile, manifest: Manifest) -> str:
+    transaction = read_transaction(store, store.file(file.path, file.size), manifest)
+    return UNKNOWN if transaction is None else transaction.operation
+
+
+def _changed(store: Store, file: VersionFile, operation: str, skip: bool) -> list[int]:
+    if skip:
+        return []
+    raise RowsChanged(
+        f"{store.url()}: version {file.version} ({operation}) changes or replaces rows, which a "
+        "stream of appended rows cannot show; pass over such versions with skipChanges = true, or "
+        "read the table anew in a batch and start a new stream after it"
+    )

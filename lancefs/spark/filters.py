@@ -1,0 +1,174 @@
+"""Filters: what Spark pushes into a scan, as Arrow expressions that keep exactly the same rows.
+
+A filter that cannot be said exactly is left to Spark. Rows are kept where a filter is true; so only
+that matters of null, but a negated filter must not be true of what was null before.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import datasource as spark
+
+from lancefs.spark.types import arrow_schema, spark_schema
+
+_COMPARISONS = {
+    spark.EqualTo: pc.equal,
+    spark.EqualNullSafe: pc.equal,
+    spark.GreaterThan: pc.greater,
+    spark.GreaterThanOrEqual: pc.greater_equal,
+    spark.LessThan: pc.less,
+    spark.LessThanOrEqual: pc.less_equal,
+}
+_TEXTS = {
+    spark.StringStartsWith: pc.starts_with,
+    spark.StringEndsWith: pc.ends_with,
+    spark.StringContains: pc.match_substring,
+}
+# Above every number, as Spark orders NaN.
+_UPWARDS = (spark.GreaterThan, spark.GreaterThanOrEqual)
+
+
+class _Inexact(Exception):
+    """A filter that Arrow would not decide as Spark does."""
+
+
+def expression(filter: spark.Filter, schema: pa.Schema) -> pc.Expression | None:
+    """Say a filter of Spark's in Arrow's terms; None where that cannot be done exactly.
+
+    Args:
+        filter: What Spark pushes; its columns and values are of Spark's types.
+        schema: The columns of the table.
+    """
+    try:
+        said = _expression(filter, schema)
+        _try(said, schema)
+    except (_Inexact, pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+    return said
+
+
+def serialize(filter: pc.Expression) -> str:
+    """Write an expression as a text, for an option."""
+    _, (data,) = filter.__reduce__()
+    return base64.b64encode(data).decode()
+
+
+def deserialize(text: str) -> pc.Expression:
+    """Read an expression that `serialize` wrote.
+
+    Raises:
+        ValueError: It is not one.
+    """
+    try:
+        return pc.Expression._deserialize(pa.py_buffer(base64.b64decode(text, validate=True)))
+    except (binascii.Error, pa.ArrowException, OSError) as error:
+        raise ValueError(
+            "the option filter is not an expression; lancefs.spark.read(…, filter=…) makes it, or "
+            "filter the DataFrame"
+        ) from error
+
+
+def check(filter: pc.Expression, schema: pa.Schema) -> None:
+    """See that a filter can be decided for rows of these columns.
+
+    Raises:
+        ValueError: It cannot: it names another column, or compares with another type.
+    """
+    try:
+        _try(filter, schema)
+    except (pa.ArrowException, KeyError) as error:
+        what = str(error).splitlines()[0].split(" in ")[0]
+        raise ValueError(
+            f"the filter {filter} does not fit the table ({what}), whose columns are "
+            f"{', '.join(schema.names)}"
+        ) from error
+
+
+def _try(said: pc.Expression, schema: pa.Schema) -> None:
+    pa.Table.from_batches([], schema).filter(said)
+
+
+def _expression(filter: spark.Filter, schema: pa.Schema) -> pc.Expression:
+    if isinstance(filter, spark.Not):
+        return _negated(filter.child, schema)
+    operand, target = _operand(filter, schema)
+    if isinstance(filter, spark.IsNull):
+        return operand.is_null()
+    if isinstance(filter, spark.IsNotNull):
+        return operand.is_valid()
+    if isinstance(filter, spark.In):
+        return _is_in(operand, filter.value, target)
+    for kind, compare in _COMPARISONS.items():
+        if isinstance(filter, kind):
+            if isinstance(filter, spark.EqualNullSafe) and filter.value is None:
+                return operand.is_null()
+            said = compare(operand, _scalar(filter.value, target))
+            if isinstance(filter, _UPWARDS) and pa.types.is_floating(target):
+                said = said | pc.is_nan(operand)
+            return said
+    for kind, match in _TEXTS.items():
+        if isinstance(filter, kind):
+            if not pa.types.is_string(target):
+                raise _Inexact
+            return match(operand, filter.value)
+    raise _Inexact
+
+
+def _negated(filter: spark.Filter, schema: pa.Schema) -> pc.Expression:
+    operand, _ = _operand(filter, schema)
+    if isinstance(filter, spark.IsNull | spark.IsNotNull):
+        return ~_expression(filter, schema)
+    if isinstance(filter, spark.In) and any(value is None for value in filter.value):
+        return pc.scalar(False)  # never true: whatever is not in the list may be the null in it
+    if isinstance(filter, spark.EqualNullSafe):
+        return ~pc.coalesce(_expression(filter, schema), pc.scalar(False))
+    return operand.is_valid() & ~_expression(filter, schema)
+
+
+def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa.DataType]:
+    """The column that a filter is about, in the type that Spark sees, and that type."""
+    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
+    if len(attribute) != 1:
+        raise _Inexact  # members of structs
+    field = schema.field(attribute[0])
+    if isinstance(field.type, pa.BaseExtensionType) or pa.types.is_nested(field.type):
+        raise _Inexact
+    target = arrow_schema(spark_schema(pa.schema([field]))).field(0).type
+    # Values in nanoseconds may be shown as numbers, half floats do not cast everywhere.
+    is_fine = getattr(field.type, "unit", "") != "ns" and not pa.types.is_float16(field.type)
+    if not is_fine or pa.types.is_date64(field.type):
+        raise _Inexact
+    operand = pc.field(attribute[0])
+    return (operand if field.type == target else operand.cast(target)), target
+
+
+def _scalar(value: Any, target: pa.DataType) -> pa.Scalar:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise _Inexact
+    if isinstance(value, datetime) and (value.tzinfo is None) != (target.tz is None):
+        raise _Inexact
+    scalar = pa.scalar(value, target)
+    # One more fraction than the type holds would be cut off.
+    if pa.types.is_float32(target) and scalar.as_py() != value:
+        raise _Inexact
+    return scalar
+
+
+def _is_in(operand: pc.Expression, values: Sequence[Any], target: pa.DataType) -> pc.Expression:
+    wanted = [_scalar(value, target) for value in values if value is not None]
+    if not wanted:
+        return pc.scalar(False)
+    if pa.types.is_floating(target):  # a set would tell 0.0 from −0.0
+        said = operand == wanted[0]
+        for scalar in wanted[1:]:
+            said = said | (operand == scalar)
+        return said
+    return operand.isin(pa.array([scalar.as_py() for scalar in wanted], target))

@@ -1,0 +1,232 @@
+"""The options of the data source, as Spark hands them over: texts, with names in any case."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from lancefs.spark.stores import absolute
+from lancefs.table.base_paths import BaseRules, Follow
+from lancefs.table.refs import Ref, make_ref
+from lancefs.table.row_metadata import ROW_METADATA, ROW_OFFSET
+
+# What becomes of nanoseconds, which Spark has no types for.
+Nanoseconds: TypeAlias = Literal["error", "long", "truncate"]
+
+_NAMES = (
+    "path",
+    "version",
+    "tag",
+    "branch",
+    "asOf",
+    "columns",
+    "filter",
+    "withRowId",
+    "batchSize",
+    "rowsPerPartition",
+    "nanoseconds",
+    "followBasePaths",
+    "storage",
+    "startingVersion",
+    "maxVersionsPerTrigger",
+    "skipChanges",
+    "readChangeFeed",
+)
+_STORAGE = "storage."
+# What a task knows of its rows: all but how many come before them in the table.
+TASK_ROW_METADATA = tuple(name for name in ROW_METADATA if name != ROW_OFFSET.name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """How a table is opened.
+
+    Attributes:
+        url: Its directory; local paths are absolute.
+        storage: For fsspec, such as credentials.
+        follow: How far base paths are followed.
+    """
+
+    url: str
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold secrets
+    follow: Follow = "store"
+
+    @property
+    def base_rules(self) -> BaseRules:
+        """The rules by which base paths are followed."""
+        return BaseRules(follow=self.follow)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How rows come out of a table.
+
+    Attributes:
+        columns: Those to read, in order; None for all.
+        filter: An expression, as `filters.serialize` writes it; None for all rows.
+        with_row_id: Whether a column `_rowid` comes last.
+        batch_rows: At most this many rows a batch; None for what the columns' width suggests.
+        rows_per_partition: At most about this many rows a task.
+        nanoseconds: What becomes of nanoseconds.
+    """
+
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    with_row_id: bool = False
+    batch_rows: int | None = None
+    rows_per_partition: int | None = None
+    nanoseconds: Nanoseconds = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How a stream goes through the versions.
+
+    Attributes:
+        starting_version: The first version whose rows come; None for the next one that is written.
+        max_versions: At most this many versions a micro-batch; None for all that there are.
+        skip_changes: Whether versions that change or replace rows are passed over.
+        change_feed: Whether all changes are wanted, not only appended rows.
+    """
+
+    starting_version: int | None = None
+    max_versions: int | None = None
+    skip_changes: bool = False
+    change_feed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All options of one use of the data source."""
+
+    table: TableOptions
+    ref: Ref
+    read: ReadOptions
+    stream: StreamOptions
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Read the options of the data source.
+
+    Args:
+        given: As Spark hands them over.
+
+    Raises:
+        ValueError: An option is not known, makes no sense, or contradicts another.
+    """
+    said = {key.lower(): value for key, value in given.items()}
+    _check_names(said)
+    ref = make_ref(
+        version=said.get("version"),
+        tag=said.get("tag"),
+        branch=said.get("branch"),
+        as_of=said.get("asof"),
+    )
+    return Options(_table(said), ref, _read(said), _stream(said))
+
+
+def _check_names(said: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in _NAMES}
+    for name in said:
+        # Spark's catalogue adds options of its own; only what looks like a slip is refused.
+        near = difflib.get_close_matches(name, known, 1, 0.75) if name not in known else []
+        if near and not name.startswith(_STORAGE):
+            raise ValueError(f"lancefs has no option {name!r}; did you mean {known[near[0]]!r}?")
+
+
+def _table(said: Mapping[str, str]) -> TableOptions:
+    path = said.get("path") or said.get("location")  # the latter from Spark's catalogue
+    if not path:
+        raise ValueError("no table is named: say .load('s3://bucket/t.lance'), or the option path")
+    follow = said.get("followbasepaths", "store")
+    _check_choice("followBasePaths", follow, get_args(Follow))
+    return TableOptions(absolute(path), _storage_options(said), follow)  # type: ignore[arg-type]
+
+
+def _read(said: Mapping[str, str]) -> ReadOptions:
+    nanoseconds = said.get("nanoseconds", "error")
+    _check_choice("nanoseconds", nanoseconds, get_args(Nanoseconds))
+    columns = parse_columns(said["columns"]) if "columns" in said else None
+    if columns is not None and ROW_OFFSET.name in columns:
+        raise ValueError(
+            f"{ROW_OFFSET.name} cannot be read in Spark, where a task sees a part of the table; "
+            f"what it knows of a row are {', '.join(TASK_ROW_METADATA)}"
+        )
+    return ReadOptions(
+        columns=columns,
+        filter=said.get("filter"),
+        with_row_id=_flag(said, "withRowId"),
+        batch_rows=_positive(said, "batchSize"),
+        rows_per_partition=_positive(said, "rowsPerPartition"),
+        nanoseconds=nanoseconds,  # type: ignore[arg-type]
+    )
+
+
+def _stream(said: Mapping[str, str]) -> StreamOptions:
+    return StreamOptions(
+        starting_version=_positive(said, "startingVersion"),
+        max_versions=_positive(said, "maxVersionsPerTrigger"),
+        skip_changes=_flag(said, "skipChanges"),
+        change_feed=_flag(said, "readChangeFeed"),
+    )
+
+
+def parse_columns(text: str) -> tuple[str, ...]:
+    """Read names of columns: a list in JSON, or names with commas between them.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if text.strip().startswith("["):
+        names = _json("columns", text)
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"columns is {text!r}; a list of names was expected")
+    else:
+        names = [name.strip() for name in text.split(",")]
+    if not names or not all(names) or len(set(names)) != len(names):
+        raise ValueError(f"columns is {text!r}; names were expected, each once")
+    return tuple(names)
+
+
+def _storage_options(said: Mapping[str, str]) -> dict[str, Any]:
+    """`storage` is an object in JSON; `storage.x` is one text, or JSON where it looks like that."""
+    options: dict[str, Any] = {}
+    if "storage" in said:
+        options = _json("storage", said["storage"])
+        if not isinstance(options, dict):
+            raise ValueError('storage must be an object in JSON, such as {"anon": true}')
+    for name, value in said.items():
+        if name.startswith(_STORAGE):
+            looks = value[:1] in ("{", "[", '"') or value in ("true", "false", "null")
+            options[name.removeprefix(_STORAGE)] = _json(name, value) if looks else value
+    return options
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:  # without the text, which may be a secret
+        raise ValueError(f"the option {name} is not JSON: {error}") from None
+
+
+def _flag(said: Mapping[str, str], name: str) -> bool:
+    value = said.get(name.lower(), "false").lower()
+    _check_choice(name, value, ("true", "false"))
+    return value == "true"
+
+
+def _positive(said: Mapping[str, str], name: str) -> int | None:
+    value = said.get(name.lower())
+    if value is None:
+        return None
+    if not value.strip().isdecimal() or int(value) == 0:
+        raise ValueError(f"{name} is {value!r}; a positive number was expected")
+    return int(value)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; one of {', '.join(choices)} was expected")

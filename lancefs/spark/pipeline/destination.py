@@ -1,0 +1,239 @@
+"""What was materialised: the small manifest at a destination, and reading by it.
+
+    _lancefs.json          which version is complete, and which files make it up
+    data/…                 the files
+    _progress/…            what an unfinished run has done so far, one file a fragment
+
+The manifest is replaced in one step when all files of a version are there. So whoever reads by it
+sees one whole version; the files of the version before stay until the next run ends, for those who
+are still reading them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from pyspark.sql import DataFrame, SparkSession
+
+from lancefs.errors import CorruptFile, NotALanceTable
+from lancefs.spark.pipeline.files import Files
+
+MANIFEST = "_lancefs.json"
+DATA = "data"
+PROGRESS = "_progress"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that was written.
+
+    Attributes:
+        path: Below the destination.
+        rows: In it.
+        size: In bytes.
+    """
+
+    path: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A fragment that was written.
+
+    Attributes:
+        fragment: Its id.
+        key: Says what was in it, and how it was written (`content.piece_key`).
+        rows: That a reader sees.
+        parts: The files.
+    """
+
+    fragment: int
+    key: str
+    rows: int
+    parts: tuple[Part, ...]
+
+    @property
+    def name(self) -> str:
+        """The file that says that the fragment is done, while others are not."""
+        return f"{PROGRESS}/{self.fragment}-{self.key}.json"
+
+    def to_json(self) -> str:
+        """As a text."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(said: Mapping[str, Any]) -> Piece:
+        """From what `to_json` wrote, decoded."""
+        parts = tuple(Part(**part) for part in said["parts"])
+        return Piece(said["fragment"], said["key"], said["rows"], parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a version is written.
+
+    Attributes:
+        format: `parquet` or `arrow`.
+        partition_by: Columns whose values become directories.
+        columns: Those that are written; None for all.
+        types: Whether values keep their Arrow types or get those that Spark has.
+    """
+
+    format: str = "parquet"
+    partition_by: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    types: str = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """One whole version at a destination.
+
+    Attributes:
+        files: Of the destination.
+        source: The table.
+        version: The version.
+        branch: The branch that it is on; None for the main one.
+        committed: When the version was committed.
+        settings: How it was written.
+        schema: The columns of the files, and those that are directories.
+        pieces: The fragments, in the order of the table.
+        previous: Paths of the version before this one that are not in it.
+    """
+
+    files: Files = field(repr=False)
+    source: str
+    version: int
+    branch: str | None
+    committed: str
+    settings: Settings
+    schema: pa.Schema
+    pieces: tuple[Piece, ...] = field(repr=False)
+    previous: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that make up the version, below the destination, in the table's order."""
+        return [part.path for piece in self.pieces for part in piece.parts]
+
+    @property
+    def urls(self) -> list[str]:
+        """The files that make up the version, for any reader that takes a list of files."""
+        return [f"{self.files.url}/{path}" for path in self.paths]
+
+    def dataset(self) -> pads.Dataset:
+        """Return the version as an Arrow dataset."""
+        if not self.paths:
+            return pads.InMemoryDataset(self.schema.empty_table())
+        by = self.settings.partition_by
+        keys = pa.schema([self.schema.field(name) for name in by])
+        return pads.dataset(
+            [self.files.full(path) for path in self.paths],
+            schema=self.schema,
+            format="ipc" if self.settings.format == "arrow" else "parquet",
+            filesystem=self.files.fs,
+            partitioning=pads.partitioning(keys, flavor="hive") if by else None,
+            partition_base_dir=self.files.full(DATA),
+        )
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Return the version as a DataFrame, where it is in Parquet.
+
+        Raises:
+            ValueError: It is in Arrow files, which Spark does not read; or it has no rows.
+        """
+        if self.settings.format != "parquet" or not self.paths:
+            raise ValueError(f"{self.files.url} has no Parquet files, which Spark would read")
+        reader = spark.read.option("basePath", f"{self.files.url}/{DATA}")
+        return reader.parquet(*self.urls)
+
+    def to_json(self) -> bytes:
+        """As the bytes of the manifest."""
+        schema = self.schema.serialize().to_pybytes()
+        said = {
+            "lancefs": _FORMAT,
+            "source": self.source,
+            "version": self.version,
+            "branch": self.branch,
+            "committed": self.committed,
+            "rows": self.rows,
+            "settings": asdict(self.settings),
+            "schema": base64.b64encode(schema).decode(),
+            "fragments": [asdict(piece) for piece in self.pieces],
+            "previous": list(self.previous),
+        }
+        return json.dumps(said, indent=1).encode()
+
+
+def open_materialized(url: str, storage_options: Mapping[str, Any] | None = None) -> Materialized:
+    """Open what `materialize` wrote: the newest version that is complete.
+
+    Args:
+        url: The destination.
+        storage_options: For fsspec, such as credentials.
+
+    Raises:
+        NotALanceTable: Nothing is complete there.
+        CorruptFile: The manifest is damaged.
+    """
+    files = Files(url, storage_options)
+    found = read_manifest(files)
+    if found is None:
+        raise NotALanceTable(
+            f"{files.url}: no version was materialised here completely; there is no {MANIFEST}"
+        )
+    return found
+
+
+def read_manifest(files: Files) -> Materialized | None:
+    """Read the manifest of a destination; None where there is none."""
+    data = files.read(MANIFEST)
+    return None if data is None else parse_manifest(files, data)
+
+
+def parse_manifest(files: Files, data: bytes) -> Materialized:
+    """Read a manifest.
+
+    Raises:
+        CorruptFile: It is none.
+    """
+    try:
+        said = json.loads(data)
+        if said["lancefs"] != _FORMAT:
+            raise ValueError(f"format {said['lancefs']}, {_FORMAT} was expected")
+        settings = said["settings"]
+        columns = settings["columns"]
+        return Materialized(
+            files=files,
+            source=said["source"],
+            version=said["version"],
+            branch=said["branch"],
+            committed=said["committed"],
+            settings=Settings(
+                settings["format"],
+                tuple(settings["partition_by"]),
+                None if columns is None else tuple(columns),
+                settings["types"],
+            ),
+            schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"]))),
+            pieces=tuple(Piece.from_json(piece) for piece in said["fragments"]),
+            previous=tuple(said["previous"]),
+        )
+    except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        damaged = CorruptFile(f"not a manifest of lancefs: {error!r}")
+        damaged.path = f"{files.url}/{MANIFEST}"
+        raise damaged from error

@@ -1,0 +1,297 @@
+"""Materialising a version: its rows as Parquet or Arrow files at a destination, in parallel."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from lancefs.dataset import LanceDataset
+from lancefs.errors import CorruptFile, LanceError
+from lancefs.spark.options import TableOptions
+from lancefs.spark.partitions import Span, scan
+from lancefs.spark.pinned import OpenVersion, Pinned, open_table, pin
+from lancefs.spark.pipeline.content import Contents
+from lancefs.spark.pipeline.destination import (
+    DATA,
+    MANIFEST,
+    PROGRESS,
+    Materialized,
+    Piece,
+    Settings,
+    parse_manifest,
+)
+from lancefs.spark.pipeline.files import Files
+from lancefs.spark.pipeline.jobs import run_pieces
+from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
+from lancefs.spark.stores import absolute
+from lancefs.spark.types import arrow_schema, convert, spark_schema
+from lancefs.table.refs import Ref, make_ref
+
+logger = logging.getLogger("lancefs.spark")
+
+FORMATS = ("parquet", "arrow")
+TYPES = ("arrow", "spark")
+
+
+def materialize(
+    spark: SparkSession,
+    source: str,
+    destination: str,
+    *,
+    ref: Ref | str | int | None = None,
+    format: str = "parquet",
+    partition_by: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    types: str = "arrow",
+    incremental: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> Materialized:
+    """Write a version of a table as files; readers of the destination see all of it, or none.
+
+    A run that was killed is completed by running it again: fragments that it finished are not
+    written twice. One run at a time may write to a destination.
+
+    Args:
+        spark: Where the work is done.
+        source: The table.
+        destination: A directory on any store, which workers reach under the same name.
+        ref: The version; the newest by default.
+        format: `parquet` or `arrow` (IPC files).
+        partition_by: Columns whose values become directories (`city=Graz/`).
+        columns: Those to write; all by default.
+        types: `arrow` keeps the types of the table, `spark` writes those that Spark reads.
+        incremental: Whether fragments that have not changed since the version that is there are
+            kept.
+        storage_options: For the table's store.
+        destination_options: For the destination's.
+
+    Returns:
+        What is there now.
+
+    Raises:
+        ValueError: An argument makes no sense, or the destination holds something else.
+        LanceError: The table cannot be read.
+    """
+    settings = _settings(format, partition_by, columns, types)
+    table = TableOptions(absolute(source), dict(storage_options or {}))
+    version = open_table(table, make_ref(ref=ref))
+    dataset = version.dataset
+    files = Files(destination, destination_options)
+    schema = _schema(dataset, settings)
+    check_partition_columns(schema, settings.partition_by)
+    found = files.read(MANIFEST)
+    before = None if found is None else parse_manifest(files, found)
+    _check_destination(files, before, table.url, incremental)
+
+    done = _known(files, before if incremental else None)
+    wanted = _keys(dataset, settings)
+    todo = [i for i, key in enumerate(wanted) if key not in done]
+    _log_plan(dataset, wanted, done, before, len(todo))
+    results = run_pieces(
+        spark,
+        f"materialize {table.url}@{dataset.version}",
+        len(todo),
+        make_writer,
+        pin(table, version),
+        (files.url, files.storage),
+        _shipped(settings),
+        _packed(todo),
+    )
+    written = [Piece.from_json(json.loads(text)) for text in results]
+    done.update({(piece.fragment, piece.key): piece for piece in written})
+
+    pieces = tuple(done[key] for key in wanted)
+    complete = _complete(files, table, dataset, settings, schema, pieces, before)
+    if files.read(MANIFEST) != found:
+        raise LanceError(
+            f"{files.url}: another run has completed a version meanwhile; run this one again"
+        )
+    files.write(MANIFEST, complete.to_json())
+    _tidy(files, complete)
+    logger.info("%s: version %d, %d rows", files.url, complete.version, complete.rows)
+    return complete
+
+
+def make_writer(
+    pinned: Pinned, where: tuple[str, dict[str, Any]], settings: tuple[Any, ...], todo: bytes
+) -> Callable[[int], str]:
+    """Return what a worker does: write a fragment, and say so."""
+    how, positions = Settings(*settings), _unpacked(todo)
+    files, version = Files(*where), pinned.open()
+    contents, schema = Contents(version.dataset, how), _schema(version.dataset, how)
+
+    def write(number: int) -> str:
+        try:
+            piece = _write(version, positions[number], contents, schema, files, how)
+            files.write(piece.name, piece.to_json().encode())
+        except LanceError:
+            raise
+        except OSError as error:  # disk full, no permission, …
+            raise LanceError(f"{files.url} cannot be written: {error}") from error
+        return piece.to_json()
+
+    return write
+
+
+def _write(
+    version: OpenVersion,
+    position: int,
+    contents: Contents,
+    schema: pa.Schema,
+    files: Files,
+    how: Settings,
+) -> Piece:
+    fragment = version.manifest.fragments[position]
+    key = contents.key(fragment)
+    batches = scan(version, Span(position, position), how.columns)
+    if how.types == "spark":
+        batches = _converted(batches, schema)
+    parts = write_parts(files, f"{fragment.id}-{key[:8]}", batches, schema, how)
+    rows = sum(part.rows for part in parts)
+    if fragment.num_rows not in (None, rows):
+        raise CorruptFile(f"fragment {fragment.id}: {rows} rows, expected {fragment.num_rows}")
+    return Piece(fragment.id, key, rows, parts)
+
+
+def _converted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield convert(batch, schema, "error")
+
+
+def _schema(dataset: LanceDataset, settings: Settings) -> pa.Schema:
+    schema = dataset.scanner(settings.columns).projected_schema
+    return arrow_schema(spark_schema(schema)) if settings.types == "spark" else schema
+
+
+def _settings(
+    format: str, partition_by: Sequence[str], columns: Sequence[str] | None, types: str
+) -> Settings:
+    for name, value, choices in (("format", format, FORMATS), ("types", types, TYPES)):
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; one of {', '.join(choices)} was expected")
+    names = None if columns is None else tuple(columns)
+    return Settings(format, tuple(partition_by), names, types)
+
+
+def _check_destination(
+    files: Files, before: Materialized | None, source: str, incremental: bool
+) -> None:
+    if before is not None:
+        if incremental and before.source != source:
+            raise ValueError(
+                f"{files.url} holds a version of {before.source}, which cannot be brought up to "
+                f"date from {source}; choose another destination, or leave incremental out"
+            )
+        return
+    own = (DATA, PROGRESS)  # and what a run that was killed left of the manifest
+    tops = sorted({name.split("/")[0] for name in files.names()})
+    foreign = [name for name in tops if name not in own and not name.startswith("._")]
+    if foreign:
+        raise ValueError(
+            f"{files.url} is not empty, and what is there ({foreign[0]}, …) is not from lancefs; "
+            "choose another destination"
+        )
+
+
+def _keys(dataset: LanceDataset, settings: Settings) -> list[tuple[int, str]]:
+    """The id and the content of each fragment, in the order of the table."""
+    contents = Contents(dataset, settings)
+    return [(fragment.id, contents.key(fragment)) for fragment in dataset.fragments]
+
+
+def _known(files: Files, before: Materialized | None) -> dict[tuple[int, str], Piece]:
+    """Fragments that need not be written: of the version before, and of a run that was killed."""
+    pieces = [] if before is None else list(before.pieces)
+    notes = [name for name in files.names(PROGRESS) if name.endswith(".json")]
+    for data in files.read_all(notes):
+        try:
+            pieces.append(Piece.from_json(json.loads(data)))
+        except (ValueError, KeyError, TypeError) as error:
+            logger.info("a note in %s/%s is damaged, ignored: %r", files.url, PROGRESS, error)
+    there = files.names(DATA) if pieces else {}
+    known: dict[tuple[int, str], Piece] = {}
+    for piece in pieces:
+        if all(there.get(part.path) == part.size for part in piece.parts):
+            known.setdefault((piece.fragment, piece.key), piece)
+        else:
+            logger.info("fragment %d: files are gone, to be written", piece.fragment)
+    return known
+
+
+def _complete(
+    files: Files,
+    table: TableOptions,
+    dataset: LanceDataset,
+    settings: Settings,
+    schema: pa.Schema,
+    pieces: tuple[Piece, ...],
+    before: Materialized | None,
+) -> Materialized:
+    now = {part.path for piece in pieces for part in piece.parts}
+    old = () if before is None else tuple(path for path in before.paths if path not in now)
+    if before is not None and not old:  # the same files: who reads the version before is safe
+        old = before.previous
+    return Materialized(
+        files=files,
+        source=table.url,
+        version=dataset.version,
+        branch=dataset.branch,
+        committed=dataset.manifest.timestamp.isoformat(),
+        settings=settings,
+        schema=schema,
+        pieces=pieces,
+        previous=old,
+    )
+
+
+def _tidy(files: Files, complete: Materialized) -> None:
+    """Remove what no complete version needs: first the notes of this run, then files."""
+    files.remove(sorted(files.names(PROGRESS)))
+    needed = {*complete.paths, *complete.previous}
+    extra = sorted(name for name in files.names(DATA) if name not in needed)
+    files.remove(extra)
+    if extra:
+        logger.info("%s: removed %d files of earlier versions or runs", files.url, len(extra))
+
+
+def _log_plan(
+    dataset: LanceDataset,
+    wanted: Sequence[tuple[int, str]],
+    done: Mapping[tuple[int, str], Piece],
+    before: Materialized | None,
+    todo: int,
+) -> None:
+    old = {} if before is None else {piece.fragment: piece.key for piece in before.pieces}
+    reasons: Counter[str] = Counter()
+    for fragment, key in wanted:
+        if (fragment, key) not in done:
+            reason = "changed" if fragment in old and old[fragment] != key else "to be written"
+        elif old.get(fragment) == key:
+            reason = f"not changed since version {before.version if before else 0}, kept"
+        else:
+            reason = "written by a run that did not end, kept"
+        reasons[reason] += 1
+        logger.debug("fragment %d: %s", fragment, reason)
+    said = "; ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no fragments"
+    logger.info("version %d: %s", dataset.version, said)
+
+
+def _shipped(settings: Settings) -> tuple[Any, ...]:
+    return settings.format, settings.partition_by, settings.columns, settings.types
+
+
+def _packed(positions: Sequence[int]) -> bytes:
+    return np.array(positions, "<u4").tobytes()
+
+
+def _unpacked(data: bytes) -> list[int]:
+    found: list[int] = np.frombuffer(data, "<u4").tolist()
+    return found

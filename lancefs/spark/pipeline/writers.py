@@ -1,0 +1,173 @@
+"""Writing a fragment as files, in bounded memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.spark.pipeline.destination import DATA, Part, Settings
+from lancefs.spark.pipeline.files import Files
+
+# A row group or record batch is at least so large, unless the rows end.
+_GROUP_ROWS = 256 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
+# Files that are open at once where rows go to many directories.
+_OPEN = 100
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_EXTENSIONS = {"parquet": "parquet", "arrow": "arrow"}
+
+
+def write_parts(
+    files: Files, name: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema, how: Settings
+) -> tuple[Part, ...]:
+    """Write rows as one file, or one for each directory that they belong in.
+
+    Args:
+        files: Of the destination.
+        name: How the files are called, before what tells this attempt from others.
+        batches: The rows.
+        schema: Their columns.
+        how: The format, and the columns that become directories.
+
+    Raises:
+        UnsupportedFeature: The format cannot hold a column.
+    """
+    with _Writers(files, name, schema, how) as writers:
+        for group in _groups(batches, schema):
+            for directory, rows in _split(group, how.partition_by):
+                writers.write(directory, rows)
+        return writers.finish()
+
+
+class _Writers:
+    """The files that are being written."""
+
+    def __init__(self, files: Files, name: str, schema: pa.Schema, how: Settings) -> None:
+        self._files = files
+        self._name = name
+        self._how = how
+        names = [field.name for field in schema if field.name not in how.partition_by]
+        self._schema = pa.schema([schema.field(n) for n in names], metadata=schema.metadata)
+        self._open: dict[str, tuple[str, ExitStack, Any, list[int]]] = {}
+        self._done: list[tuple[str, int]] = []
+
+    def __enter__(self) -> _Writers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        for _, stack, _, _ in self._open.values():
+            stack.__exit__(kind or RuntimeError, error or RuntimeError("not finished"), trace)
+
+    def write(self, directory: str, rows: pa.Table) -> None:
+        """Add rows to the file of a directory."""
+        if directory not in self._open:
+            if len(self._open) >= _OPEN:
+                self._close(next(iter(self._open)))
+            self._open[directory] = self._start(directory)
+        _, _, writer, count = self._open[directory]
+        writer.write_table(rows.select(self._schema.names))
+        count[0] += rows.num_rows
+
+    def finish(self) -> tuple[Part, ...]:
+        """Close all files, and say what they are."""
+        for directory in list(self._open):
+            self._close(directory)
+        full = [self._files.full(path) for path, _ in self._done]
+        sizes = [int(self._files.fs.size(path)) for path in full]
+        found = zip(self._done, sizes, strict=True)
+        return tuple(Part(path, rows, size) for (path, rows), size in found)
+
+    def _start(self, directory: str) -> tuple[str, ExitStack, Any, list[int]]:
+        extension = _EXTENSIONS[self._how.format]
+        name = f"{self._name}-{uuid.uuid4().hex[:12]}.{extension}"
+        path = "/".join(part for part in (DATA, directory, name) if part)
+        stack = ExitStack()
+        file = stack.enter_context(self._files.create(path))
+        try:
+            if self._how.format == "arrow":
+                writer = stack.enter_context(pa.ipc.new_file(file, self._schema))
+            else:
+                parquet = pq.ParquetWriter(file, self._schema, compression="zstd")
+                writer = stack.enter_context(parquet)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            stack.__exit__(type(error), error, error.__traceback__)
+            raise UnsupportedFeature(
+                f"{self._how.format} files cannot hold these columns: {error}; leave such columns "
+                "out (columns), or write format arrow"
+            ) from error
+        return path, stack, writer, [0]
+
+    def _close(self, directory: str) -> None:
+        path, stack, _, count = self._open.pop(directory)
+        stack.close()
+        self._done.append((path, count[0]))
+
+
+def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Join batches into row groups of a good size."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(held, schema)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _split(rows: pa.Table, by: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
+    """Divide rows among the directories that they belong in, as Hive names them."""
+    if not by:
+        yield "", rows
+        return
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by])
+    ordered = rows.take(order)  # stable, so that rows of a directory keep their order
+    keys = [str(i) for i in range(len(by))]
+    columns = [ordered.column(name) for name in by]
+    places = pa.table([*columns, np.arange(rows.num_rows)], [*keys, "row"])
+    groups = places.group_by(keys).aggregate([("row", "min"), ("row", "count")])
+    for group in groups.to_pylist():
+        values = [_text(name, group[key]) for name, key in zip(by, keys, strict=True)]
+        directories = [f"{quote(n, safe='')}={v}" for n, v in zip(by, values, strict=True)]
+        yield "/".join(directories), ordered.slice(group["row_min"], group["row_count"])
+
+
+def check_partition_columns(schema: pa.Schema, by: tuple[str, ...]) -> None:
+    """See that the values of columns can be the names of directories.
+
+    Raises:
+        LanceError: One cannot, or it is not there.
+    """
+    for name in by:
+        if name not in schema.names:
+            raise LanceError(f"there is no column {name!r} among those that are written")
+        kind = schema.field(name).type
+        fine = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+        more = (pa.types.is_boolean, pa.types.is_date32)
+        if not any(check(kind) for check in (*fine, *more)):
+            raise UnsupportedFeature(
+                f"column {name} ({kind}) cannot name directories; integers, texts, dates and "
+                "booleans can"
+            )
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return _NULL
+    if value == "":  # Hive has no name for it, and Spark reads it as null
+        raise UnsupportedFeature(
+            f"column {name} holds an empty text, which cannot name a directory; choose other "
+            "columns to partition by"
+        )
+    return quote(str(value).lower() if isinstance(value, bool) else str(value), safe=" ")

@@ -1,0 +1,167 @@
+"""What users call in a Spark session, and sessions for the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import pyarrow.compute as pc
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+
+from lancefs import errors
+from lancefs.errors import LanceError
+from lancefs.spark import filters
+from lancefs.spark.options import TASK_ROW_METADATA, Nanoseconds, parse_options
+from lancefs.spark.pinned import open_table
+from lancefs.spark.requirements import require_java
+from lancefs.spark.shipping import rebuild
+from lancefs.spark.source import NAME
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `lancefs` known to a session, for `spark.read`, `readStream` and SQL.
+
+    Args:
+        spark: The session; doing it twice does no harm.
+    """
+    spark.dataSource.register(_shipped_source())
+
+
+def read(
+    spark: SparkSession,
+    url: str,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | str | None = None,
+    version: int | str | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
+    as_of: datetime | str | None = None,
+    with_row_id: bool = False,
+    batch_size: int | None = None,
+    rows_per_partition: int | None = None,
+    nanoseconds: Nanoseconds | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Read a version of a table as a DataFrame; only what is asked for is decoded.
+
+    Args:
+        spark: The session; the format is registered in it.
+        url: The directory of the table.
+        columns: Those to read, in order; all by default.
+        filter: Rows to keep: an Arrow expression, decided where the rows are read, or a text in
+            Spark's SQL, of which Spark pushes down what it can.
+        version: A version number, on `branch` where that is given.
+        tag: A tag.
+        branch: A branch.
+        as_of: The newest version committed at or before this time.
+        with_row_id: Whether a column `_rowid` comes last.
+        batch_size: At most this many rows a batch.
+        rows_per_partition: At most about this many rows a task.
+        nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
+        storage_options: For fsspec, such as credentials.
+
+    Raises:
+        ValueError: An argument makes no sense.
+        LanceError: The table cannot be opened, as `lancefs.open` says.
+    """
+    given = {
+        "path": url,
+        "columns": None if columns is None else json.dumps(list(columns)),
+        "filter": filters.serialize(filter) if isinstance(filter, pc.Expression) else None,
+        "version": version,
+        "tag": tag,
+        "branch": branch,
+        "asOf": as_of.isoformat() if isinstance(as_of, datetime) else as_of,
+        "withRowId": "true" if with_row_id else None,
+        "batchSize": batch_size,
+        "rowsPerPartition": rows_per_partition,
+        "nanoseconds": nanoseconds,
+        "storage": json.dumps(dict(storage_options)) if storage_options else None,
+    }
+    options = {name: str(value) for name, value in given.items() if value is not None}
+    # Opened here first: what is wrong with it is then an exception of ours, not one of Java's.
+    parsed = parse_options(options)
+    dataset = open_table(parsed.table, parsed.ref).dataset
+    dataset.scanner(parsed.read.columns)
+    if isinstance(filter, pc.Expression):
+        filters.check(filter, dataset.with_row_metadata(*TASK_ROW_METADATA).schema)
+    register(spark)
+    with explained():
+        frame = spark.read.format(NAME).options(**options).load()
+        return frame.where(filter) if isinstance(filter, str) else frame
+
+
+def start_session(master: str | None = None, app: str = "lancefs") -> SparkSession:
+    """Return the session that is there, or start one.
+
+    Args:
+        master: Where Spark runs, for instance `local[2]`; by default what Spark is configured for.
+        app: The name that Spark shows.
+
+    Raises:
+        RuntimeError: There is no Java.
+    """
+    require_java()
+    # Workers run the Python that runs here, unless another is named.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app)
+    if master is not None:
+        builder = builder.master(master)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn Spark's report of an error that a worker raised into the error itself.
+
+    Raises:
+        LanceError: What the worker said, of the class that it raised.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        known = explain(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def explain(error: BaseException) -> LanceError | ImportError | None:
+    """Find the error of lancefs in what Spark says; None where there is none."""
+    found = re.findall(r"^\s*lancefs\.errors\.(\w+): (.*?)\s*$", str(error), re.MULTILINE)
+    if not found:
+        missing = re.findall(
+            r"^\s*ImportError: (.* has no module .*?)\s*$", str(error), re.MULTILINE
+        )
+        return ImportError(missing[-1]) if missing else None
+    name, message = found[-1]
+    kind = getattr(errors, name, LanceError)
+    return kind(message) if issubclass(kind, LanceError) else LanceError(message)
+
+
+def _shipped_source() -> type[DataSource]:
+    """A class that travels by value, so that a Python without lancefs can say so."""
+
+    make: Callable[..., Any] = rebuild
+
+    class Source(DataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return "lancefs"
+
+        def __new__(cls, options: Mapping[str, str]) -> Any:
+            return make("lancefs.spark.source", "LanceDataSource", (options,))
+
+    Source.__module__ = "__main__"
+    return Source

@@ -1,0 +1,71 @@
+"""Objects on their way to Spark's workers.
+
+Spark pickles what a task needs and unpickles it in Python processes on other machines. Where one
+of them has no lancefs, the unpickling alone would say `No module named 'lancefs'` and leave it to
+the user to find out which machine, which Python and what to do. So what lancefs ships is rebuilt by
+a function that travels by value and says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Shipped: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def ship(owner: Callable[..., Any], *arguments: Any) -> Shipped:
+    """Return what `__reduce__` wants, for an object that `owner(*arguments)` makes.
+
+    Args:
+        owner: A class or function at the top of a module.
+        *arguments: What to call it with; they must be of types that every Python has, or be shipped
+            themselves.
+    """
+    return rebuild, (owner.__module__, owner.__qualname__, arguments)
+
+
+def rebuild(module, name, arguments):  # type: ignore[no-untyped-def]
+    """Call `name` of `module`, or say who lacks lancefs. Travels by value."""
+    # Nothing of this module is there when this runs: it may use only what every Python has.
+    from importlib import import_module
+
+    try:
+        owner = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        import socket
+        import sys
+
+        raise ImportError(
+            f"{sys.executable} on {socket.gethostname()}, which Spark uses, has no module "
+            f"{error.name!r}: install lancefs there (pip install 'lancefs[spark]'), on the driver "
+            "and on every worker, or name a Python that has it in PYSPARK_PYTHON "
+            "(spark.pyspark.python)"
+        ) from None
+    return owner(*arguments)
+
+
+# Functions of `__main__` are pickled by value. (Annotations would be shipped along, hence none.)
+rebuild.__module__ = "__main__"
+
+
+def task(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
+    """Return a function for `DataFrame.mapInArrow`, which travels by value.
+
+    Args:
+        owner: A function at the top of a module: of these arguments it makes one that takes the
+            number of a piece of work, and returns a text.
+        *arguments: As for `ship`.
+    """
+    module, name = owner.__module__, owner.__qualname__
+    make: Callable[..., Any] = rebuild
+
+    def run(batches):  # type: ignore[no-untyped-def]
+        work = make(module, name, arguments)
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.record_batch([pa.array([work(number)])], names=["result"])
+
+    return run

@@ -1,0 +1,252 @@
+"""Streaming: `spark.readStream.format("lancefs")`, the rows that versions append.
+
+An offset is a version: all of its appended rows have been read, and those of the versions before.
+Versions never change, so a micro-batch that is done again after a crash is the same again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lancefs import expressions
+from lancefs.datafile.fields import Field
+from lancefs.errors import MissingFile, RefNotFound
+from lancefs.scan import BATCH_ROWS
+from lancefs.spark import filters
+from lancefs.spark.appends import appended
+from lancefs.spark.change_feed import changes, require_stable_row_ids, without_feed
+from lancefs.spark.options import Options, ReadOptions, StreamOptions, TableOptions
+from lancefs.spark.partitions import Span, plan, scan
+from lancefs.spark.pinned import OpenVersion, Pinned
+from lancefs.spark.shipping import Shipped, ship
+from lancefs.spark.types import arrow_schema, convert
+from lancefs.storage import Store
+from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.refs import Ref
+from lancefs.table.versions import VersionFile, list_versions
+
+try:  # PySpark 4.2 and later
+    from pyspark.sql.streaming.datasource import ReadMaxFiles, SupportsTriggerAvailableNow
+except ImportError:
+    ReadMaxFiles = SupportsTriggerAvailableNow = None
+
+_VERSION = "version"
+
+
+class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Reads the rows that the versions of a table append.
+
+    Args:
+        table: How the table is opened.
+        branch: The branch whose versions are read.
+        options: All options.
+        fields: The columns that are read, which are found by their ids in every version.
+        schema: The columns, as Spark sees them.
+        store: The directory of the table or branch; workers do without.
+    """
+
+    def __init__(
+        self,
+        table: TableOptions,
+        branch: str | None,
+        options: Options,
+        fields: tuple[Field, ...],
+        schema: StructType,
+        store: Store | None,
+    ) -> None:
+        self.table = table
+        self.branch = branch
+        self.options = options
+        self.fields = fields
+        self.columns = schema
+        self.store = store
+        self.target: int | None = None  # where a run over what is available now ends
+        self._manifests: dict[int, Manifest] = {}
+
+    def __reduce__(self) -> Shipped:
+        table, read = self.table, self.options.read
+        return ship(
+            _unship_stream_reader,
+            (table.url, dict(table.storage), table.follow),
+            self.branch,
+            (read.filter, read.batch_rows, read.nanoseconds),
+            pickle.dumps(self.fields),
+            self.columns,
+        )
+
+    def initialOffset(self) -> dict[str, int]:
+        """The version before the first one whose rows are wanted."""
+        versions = self._versions()
+        newest = versions[-1].version
+        start = self.options.stream.starting_version
+        if start is None:
+            return {_VERSION: newest}
+        if start > newest + 1:
+            raise RefNotFound(
+                f"{self.table.url}: startingVersion is {start}, the newest version is {newest}"
+            )
+        if start <= newest and all(file.version != start for file in versions):
+            raise self._cleaned_up(start, versions)
+        return {_VERSION: start - 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Cut the rows that are appended after one version, up to another, into tasks."""
+        files = {file.version: file for file in self._versions()}
+        found: list[tuple[object, ...]] = []
+        for version in range(start[_VERSION] + 1, end[_VERSION] + 1):
+            if version not in files:
+                raise self._cleaned_up(version, list(files.values()))
+            manifest = self._manifest(files[version])
+            committed = manifest.timestamp.isoformat()
+            if self.options.stream.change_feed:
+                found.append((version, committed))
+                continue
+            before = files.get(version - 1)
+            positions = appended(
+                self._store,
+                files[version],
+                manifest,
+                None if before is None else self._manifest(before),
+                self.options.stream.skip_changes,
+            )
+            rows = self.options.read.rows_per_partition
+            for span in plan(manifest.fragments, rows, positions):
+                found.append((version, committed, *span.astuple()))
+        return [InputPartition(value) for value in found]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a task."""
+        version, committed, *span = partition.value
+        pinned = Pinned(self.table, version, self.branch, committed)
+        target, read = arrow_schema(self.columns), self.options.read
+        filter = None if read.filter is None else filters.deserialize(read.filter)
+        if span:
+            names, rows = self.columns.fieldNames(), read.batch_rows
+            batches = scan(pinned.open(), Span(*span), names, filter, rows, self.fields)
+        else:
+            table = changes(pinned.open().dataset, self.columns.fieldNames())
+            table = table if filter is None else table.filter(filter)
+            batches = iter(table.to_batches(read.batch_rows or BATCH_ROWS))
+        for batch in batches:
+            yield convert(batch, target, read.nanoseconds)
+
+    def _latest(self, start: dict[str, int] | None, most: int | None) -> dict[str, int]:
+        newest = self._versions()[-1].version
+        if self.target is not None:
+            newest = min(newest, self.target)
+        if start is None:
+            return {_VERSION: newest}
+        if most is not None:
+            newest = min(newest, start[_VERSION] + most)
+        return {_VERSION: max(newest, start[_VERSION])}
+
+    @property
+    def _store(self) -> Store:
+        assert self.store is not None, "only the driver looks for versions"
+        return self.store
+
+    def _versions(self) -> list[VersionFile]:
+        return list_versions(self._store)
+
+    def _manifest(self, file: VersionFile) -> Manifest:
+        """Read a manifest; the last ones are kept, as each is needed twice."""
+        known = self._manifests.get(file.version)
+        if known is None:
+            known = read_manifest(self._store.file(file.path, file.size))
+            self._manifests[file.version] = known
+            for version in sorted(self._manifests)[:-2]:
+                del self._manifests[version]
+        return known
+
+    def _cleaned_up(self, version: int, versions: Sequence[VersionFile]) -> MissingFile:
+        oldest = min(file.version for file in versions)
+        return MissingFile(
+            f"{self.table.url}: version {version}, where the stream goes on, was cleaned up; the "
+            f"table has {oldest} to {max(file.version for file in versions)}. Read a whole version "
+            "in a batch and start a new stream (with a new checkpoint) at the version after it, "
+            "and let clean-ups keep what streams have not read yet"
+        )
+
+
+if ReadMaxFiles is None:
+
+    class StreamReader(LanceStreamReader):
+        """For PySpark 4.1, where a stream cannot limit its micro-batches."""
+
+        def latestOffset(self) -> dict[str, int]:
+            """The newest version."""
+            return self._latest(None, None)
+
+else:
+
+    class StreamReader(LanceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc,no-redef]
+        """For PySpark 4.2 and later."""
+
+        def getDefaultReadLimit(self) -> Any:
+            """The limit of a micro-batch; among Spark's kinds, files come closest to versions."""
+            most = self.options.stream.max_versions
+            return super().getDefaultReadLimit() if most is None else ReadMaxFiles(most)
+
+        def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+            """The last version of the next micro-batch."""
+            most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+            return self._latest(start, most)
+
+        def reportLatestOffset(self) -> dict[str, int]:
+            """The newest version."""
+            return {_VERSION: self._versions()[-1].version}
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Remember the newest version, at which this run ends."""
+            self.target = self._versions()[-1].version
+
+
+def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> StreamReader:
+    """Return a reader of the versions of a table.
+
+    Args:
+        options: All options.
+        newest: The newest version, whose columns the stream has.
+        schema: The columns, as Spark sees them.
+
+    Raises:
+        ValueError: An option makes no sense for a stream.
+        UnsupportedFeature: The change feed is asked for, and the table has no stable row ids.
+    """
+    ref, wanted = options.ref, options.stream
+    if ref.version is not None or ref.tag is not None or ref.as_of is not None:
+        raise ValueError(
+            "a stream reads the versions that come: of version, tag, branch and asOf it takes only "
+            "branch; where it starts is for startingVersion to say"
+        )
+    if wanted.max_versions is not None and ReadMaxFiles is None:
+        raise ValueError("maxVersionsPerTrigger needs PySpark 4.2 or newer")
+    if wanted.change_feed:
+        require_stable_row_ids(newest.dataset)
+    names = without_feed(schema).fieldNames()
+    if options.read.filter is not None:
+        known = newest.dataset.schema.names
+        names += expressions.columns_of(filters.deserialize(options.read.filter), known)
+    fields = tuple(field for field in newest.manifest.fields if field.name in names)
+    where = newest.resolved
+    return StreamReader(options.table, where.branch, options, fields, schema, where.store)
+
+
+def _unship_stream_reader(
+    table: tuple[Any, ...],
+    branch: str | None,
+    read: tuple[Any, ...],
+    fields: bytes,
+    schema: StructType,
+) -> LanceStreamReader:
+    filter_text, batch_rows, nanoseconds = read
+    where = TableOptions(*table)
+    how = ReadOptions(filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds)
+    options = Options(where, Ref(branch=branch), how, StreamOptions())
+    return StreamReader(where, branch, options, pickle.loads(fields), schema, None)

@@ -1,0 +1,263 @@
+"""A Lance table in Spark: `spark.read.format("lancefs")`, SQL, and `lancefs.spark.read`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from spark_support import append, make_table
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
+
+import lancefs
+import lancefs.spark
+from lancefs.errors import ColumnNotFound, NotALanceTable, ReadFailed, RefNotFound
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Version 1: 4,000 rows; 2: some deleted; 3: a column more, tagged; 4: 500 rows more."""
+    path = make_table(tmp_path_factory.mktemp("batch") / "t.lance")
+    dataset = lance.dataset(path)
+    dataset.delete("id % 7 = 3")
+    dataset.add_columns({"double": "price * 2"})
+    dataset.tags.create("prod", 3)
+    more = lancefs.open(path).to_table().slice(0, 500)
+    lance.write_dataset(more, path, mode="append")
+    dataset.create_branch("exp", 2)
+    return path
+
+
+def load(spark: Any, path: str, **options: object) -> Any:
+    """Load a table with options."""
+    given = {name: str(value) for name, value in options.items()}
+    return spark.read.format("lancefs").options(**given).load(path)
+
+
+def ids(frame: Any) -> list[int]:
+    return sorted(frame.select("id").toArrow().column(0).to_pylist())
+
+
+def expected_ids(path: str, **ref: Any) -> list[int]:
+    return sorted(lancefs.open(path, **ref).to_table(columns=["id"]).column(0).to_pylist())
+
+
+def test_the_newest_version_is_read_as_lancefs_reads_it(spark: Any, table: str) -> None:
+    got = load(spark, table).toArrow().sort_by("id")
+    expected = lancefs.open(table).to_table().sort_by("id")
+    assert got.column("size").type == pa.int16()
+    assert got.cast(expected.schema).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "ref"),
+    [
+        ({"version": 1}, {"version": 1}),
+        ({"version": 2}, {"version": 2}),
+        ({"tag": "prod"}, {"tag": "prod"}),
+        ({"branch": "exp"}, {"branch": "exp"}),
+        ({"asOf": "2999-01-01T00:00:00Z"}, {}),
+    ],
+    ids=str,
+)
+def test_any_version_can_be_read(
+    spark: Any, table: str, options: dict[str, object], ref: dict[str, Any]
+) -> None:
+    assert ids(load(spark, table, **options)) == expected_ids(table, **ref)
+
+
+def test_columns_are_chosen_by_an_option_or_a_schema(spark: Any, table: str) -> None:
+    assert load(spark, table, columns="price,id").columns == ["price", "id"]
+    assert load(spark, table, columns='["id"]').columns == ["id"]
+    chosen = spark.read.format("lancefs").schema("size smallint, id bigint").load(table)
+    assert chosen.columns == ["size", "id"]
+    assert ids(chosen) == expected_ids(table)
+
+
+def test_row_ids_come_when_asked_for(spark: Any, table: str) -> None:
+    got = load(spark, table, withRowId="true", rowsPerPartition=300).toArrow()
+    expected = lancefs.open(table).to_table(columns=["id", "_rowid"], filter=pc.field("id") > 100)
+    pairs = set(zip(got["id"].to_pylist(), got["_rowid"].to_pylist(), strict=True))
+    wanted = zip(expected["id"].to_pylist(), expected["_rowid"].to_pylist(), strict=True)
+    assert set(wanted) <= pairs
+    assert len(pairs) == lancefs.open(table).count_rows()
+
+
+def test_partitions_are_as_large_as_asked_for_and_rows_come_once(spark: Any, table: str) -> None:
+    frame = load(spark, table, rowsPerPartition=300, batchSize=70)
+    assert frame.rdd.getNumPartitions() == 4 * 4 + 2
+    assert ids(frame) == expected_ids(table)
+
+
+def test_a_frame_stays_with_its_version(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 1000)
+    frame = load(spark, path)
+    append(path, 1000, 10)
+    assert frame.count() == 1000
+    assert load(spark, path).count() == 1010
+    assert frame.count() == 1000
+
+
+def test_sql_over_a_table_of_the_catalogue(spark: Any, table: str) -> None:
+    spark.sql(f"CREATE TABLE orders USING lancefs OPTIONS (path '{table}', version '2')")
+    try:
+        (row,) = spark.sql("SELECT count(*), min(id), sum(size) FROM orders").collect()
+        expected = lancefs.open(table, version=2).to_table()
+        assert tuple(row) == (expected.num_rows, 0, pc.sum(expected["size"]).as_py())
+        old = spark.sql("SELECT count(*) FROM orders WHERE city = 'Graz' AND id < 100").collect()
+        assert old[0][0] == sum(1 for i in expected_ids(table, version=2) if i < 100 and i % 4 == 0)
+    finally:
+        spark.sql("DROP TABLE orders")
+
+
+def test_a_table_of_the_catalogue_follows_the_newest_version(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 1000)
+    spark.sql(f"CREATE TABLE news USING lancefs LOCATION '{path}'")
+    try:
+        append(path, 1000, 10)
+        assert spark.sql("SELECT count(*) FROM news").collect()[0][0] == 1010
+    finally:
+        spark.sql("DROP TABLE news")
+
+
+def test_sql_over_a_temporary_view_joins_two_versions(spark: Any, table: str) -> None:
+    for version in (1, 2):
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY VIEW v{version} USING lancefs "
+            f"OPTIONS (path '{table}', version '{version}', columns 'id')"
+        )
+    gone = spark.sql("SELECT v1.id FROM v1 LEFT ANTI JOIN v2 ON v1.id = v2.id")
+    assert ids(gone) == [i for i in range(4000) if i % 7 == 3]
+
+
+def test_the_helper_reads_only_what_is_asked_for(spark: Any, table: str) -> None:
+    keep = (pc.field("city") == "Graz") & (pc.field("price") < 10)
+    frame = lancefs.spark.read(spark, table, columns=["id"], filter=keep, version=2)
+    assert frame.columns == ["id"]
+    expected = lancefs.open(table, version=2).to_table(columns=["id"], filter=keep)
+    assert ids(frame) == expected["id"].to_pylist()
+    by_sql = lancefs.spark.read(spark, table, filter="city = 'Graz' AND price < 10", version=2)
+    assert ids(by_sql) == expected["id"].to_pylist()
+
+
+def test_a_point_in_time_may_be_a_datetime(spark: Any, table: str) -> None:
+    now = datetime.now(UTC)
+    assert lancefs.spark.read(spark, table, as_of=now).count() == lancefs.open(table).count_rows()
+
+
+def test_a_table_without_rows_is_empty(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 10)
+    lance.dataset(path).delete("true")
+    assert load(spark, path).collect() == []
+
+
+def test_what_travels_with_a_task_is_small(table: str) -> None:
+    from pyspark.serializers import CPickleSerializer
+    from pyspark.sql.datasource import InputPartition
+
+    from lancefs.spark.source import LanceDataSource
+
+    source = LanceDataSource({"path": table, "rowsPerPartition": "100"})
+    reader = source.reader(source.schema())
+    partitions = reader.partitions()
+    assert all(isinstance(one, InputPartition) for one in partitions)
+    assert max(len(CPickleSerializer().dumps(one)) for one in partitions) < 1024
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"version": 99}, RefNotFound, "the table has 1, 2, 3, 4"),
+        ({"tag": "prd"}, RefNotFound, "prod"),
+        ({"columns": ["prise"]}, ColumnNotFound, "price"),
+        ({"version": 1, "tag": "prod"}, ValueError, "each name a version"),
+        ({"filter": pc.field("prize") > 1}, ValueError, r"prize.* does not fit .*id, city"),
+        ({"columns": ["_rowoffset"]}, ValueError, "_rowoffset cannot be read in Spark"),
+    ],
+    ids=str,
+)
+def test_the_helper_raises_errors_of_lancefs(
+    spark: Any, table: str, arguments: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        lancefs.spark.read(spark, table, **arguments)
+
+
+def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(NotALanceTable, match="no such directory"):
+        lancefs.spark.read(spark, str(tmp_path / "none.lance"))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"version": "99"}, "RefNotFound: .* the table has 1, 2, 3, 4"),
+        ({"verison": "1"}, "did you mean 'version'"),
+        ({"columns": "prise"}, "has no column 'prise'; did you mean price"),
+        ({"batchSize": "0"}, "batchSize is '0'; a positive number"),
+        ({"nanoseconds": "maybe"}, "one of error, long, truncate"),
+        ({"storage": "{"}, "the option storage is not JSON"),
+    ],
+    ids=str,
+)
+def test_the_format_says_what_is_wrong(
+    spark: Any, table: str, options: dict[str, str], says: str
+) -> None:
+    with pytest.raises(Exception, match=says):
+        spark.read.format("lancefs").options(**options).load(table)
+
+
+def test_a_schema_of_other_types_is_refused(spark: Any, table: str) -> None:
+    frame = spark.read.format("lancefs").schema("id int").load(table)
+    with pytest.raises(Exception, match="column id is bigint, the schema that was given says int"):
+        frame.collect()
+
+
+def test_nothing_is_written(spark: Any, table: str) -> None:
+    with pytest.raises(Exception, match=r"LanceError: .*only reads Lance tables"):
+        spark.range(3).write.format("lancefs").mode("append").save(table)
+
+
+def test_a_file_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 2000)
+    frame = load(spark, path)
+    victim = sorted(Path(path, "data").iterdir())[0]
+    victim.unlink()
+    with pytest.raises(Exception, match=r"MissingFile: .*" + victim.name):
+        frame.collect()
+
+
+def test_a_version_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 1000)
+    frame = load(spark, path)
+    frame.schema  # noqa: B018  # pins the version
+    append(path, 1000, 10)
+    for manifest in Path(path, "_versions").iterdir():
+        if lance.dataset(path).version != 1 and manifest.name.startswith("18446744073709551614"):
+            manifest.unlink()
+    with pytest.raises(Exception, match="which this query reads, is gone"):
+        frame.collect()
+
+
+def test_an_unreachable_store_is_said_to_be_so(spark: Any) -> None:
+    address = "127.0.0.1:9"  # where nobody listens
+    says = rf"ftp://{address}/t.lance cannot be reached .*Connection refused.*: check the address"
+    with pytest.raises(ReadFailed, match=says):
+        lancefs.spark.read(spark, f"ftp://{address}/t.lance", version=1)
+    with pytest.raises(Exception, match=f"ReadFailed: {says}"):
+        load(spark, f"ftp://{address}/t.lance")
+
+
+def test_credentials_do_not_get_into_the_catalogue(spark: Any, table: str) -> None:
+    with pytest.raises(Exception, match="cannot have storage options"):
+        spark.sql(
+            f"CREATE TABLE secret USING lancefs OPTIONS (path '{table}', `storage.auto_mkdir` 'x')"
+        )

@@ -1,0 +1,179 @@
+"""Filters that Spark pushes: the same rows come with and without."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
+
+from pyspark.sql import datasource as pushed
+
+from lancefs.spark.options import ReadOptions
+from lancefs.spark.source import FilteringReader, LanceDataSource
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+NAN = float("nan")
+
+VALUES: dict[str, pa.Array] = {
+    "i": pa.array([1, -5, None, 7, 100, 1, 0, 3], pa.int32()),
+    "u": pa.array([0, 255, None, 7, 100, 1, 0, 3], pa.uint8()),
+    "big": pa.array([0, 2**64 - 1, None, 7, 100, 1, 0, 3], pa.uint64()),
+    "f": pa.array([0.0, -0.0, None, NAN, 1.5, float("inf"), -2.5, 1.5], pa.float64()),
+    "g": pa.array([0.0, -0.0, None, NAN, 1.5, float("inf"), 0.1, 1.5], pa.float32()),
+    "h": pa.array([0.0, 1.0, None, NAN, 1.5, 2.0, -2.5, 1.5], pa.float16()),
+    "s": pa.array(["a", "", None, "ab", "b", "é", "abc", "B"]),
+    "d": pa.array(["a", "", None, "ab", "b", "é", "abc", "B"]).dictionary_encode(),
+    "b": pa.array([True, False, None, True, True, False, False, True]),
+    "x": pa.array([b"a", b"", None, b"ab", b"\xff", b"\x00", b"abc", b"B"]),
+    "m": pa.array([Decimal("1.50"), Decimal("-2.00"), None, *[Decimal("7.25")] * 5]),
+    "t": pa.array([datetime(2026, 1, 1) + timedelta(days=i) if i != 2 else None for i in range(8)]),
+    "n": pa.array(
+        [datetime(2026, 1, 1) + timedelta(days=i) if i != 2 else None for i in range(8)],
+        pa.timestamp("ns"),
+    ),
+    "y": pa.array([date(2026, 1, 1) + timedelta(days=i) if i != 2 else None for i in range(8)]),
+    "r": pa.array([{"p": i} if i != 2 else None for i in range(8)]),
+}
+INFINITY = float("inf")
+# Values to compare with: of the type that the column has in Spark, as Spark hands them over.
+LITERALS: dict[str, list[Any]] = {
+    "i": [1, 7, -5],
+    "u": [0, 255, 300, -1],
+    "big": [Decimal(7), Decimal(2**64 - 1), Decimal(0)],
+    "f": [0.0, -0.0, 1.5, NAN, INFINITY],
+    "g": [float(np.float32(0.1)), 0.0, NAN, 1.5],
+    "h": [1.5, NAN],
+    "s": ["ab", "", "é"],
+    "d": ["ab", ""],
+    "b": [True, False],
+    "x": [b"ab", b""],
+    "m": [Decimal("1.50"), Decimal("7.25"), Decimal("-2.00")],
+    "t": [datetime(2026, 1, 4)],
+    "n": [datetime(2026, 1, 4)],
+    "y": [date(2026, 1, 4)],
+}
+OPERATORS: dict[type[pushed.Filter], Callable[[Any, Any], Any]] = {
+    pushed.EqualTo: operator.eq,
+    pushed.EqualNullSafe: lambda column, value: column.eqNullSafe(value),
+    pushed.GreaterThan: operator.gt,
+    pushed.GreaterThanOrEqual: operator.ge,
+    pushed.LessThan: operator.lt,
+    pushed.LessThanOrEqual: operator.le,
+}
+TEXTS = {
+    pushed.StringStartsWith: "startswith",
+    pushed.StringEndsWith: "endswith",
+    pushed.StringContains: "contains",
+}
+
+
+def conditions(frame: Any) -> Iterator[tuple[pushed.Filter, Any]]:
+    """Filters, and what they mean to Spark."""
+    from pyspark.sql import functions as F
+
+    for name, values in LITERALS.items():
+        column, kind = F.col(name), frame.schema[name].dataType
+        path, lits = (name,), [F.lit(value).cast(kind) for value in values]
+        yield pushed.IsNull(path), column.isNull()
+        yield pushed.IsNotNull(path), column.isNotNull()
+        yield pushed.EqualNullSafe(path, None), column.eqNullSafe(F.lit(None).cast(kind))
+        yield pushed.In(path, tuple(values)), column.isin(lits)
+        yield pushed.In(path, (values[0], None)), column.isin([lits[0], F.lit(None).cast(kind)])
+        for value, lit in zip(values, lits, strict=True):
+            for filter, said in OPERATORS.items():
+                yield filter(path, value), said(column, lit)
+            for filter, method in TEXTS.items() if name in "sd" else ():
+                yield filter(path, value), getattr(column, method)(lit)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("filters") / "t.lance")
+    rows = pa.table({"row": pa.array(range(8), pa.int64()), **VALUES})
+    lance.write_dataset(rows, path, data_storage_version="2.1")
+    return path
+
+
+def test_each_filter_keeps_the_rows_that_spark_keeps(
+    spark: Any, table: str, tmp_path: Path
+) -> None:
+    frame = spark.read.format("lancefs").load(table)
+    pairs = [
+        pair
+        for filter, meaning in conditions(frame)
+        for pair in ((filter, meaning), (pushed.Not(filter), ~meaning))
+    ]
+    frame.write.parquet(str(tmp_path / "own"))  # so that Spark tests the values without lancefs
+    own = spark.read.parquet(str(tmp_path / "own"))
+    rows = own.select("row", *(said.alias(f"c{n}") for n, (_, said) in enumerate(pairs))).collect()
+    source = LanceDataSource({"path": table})
+    schema, left, wrong = source.schema(), 0, []
+    for n, (filter, _) in enumerate(pairs):
+        reader = FilteringReader(source.pinned, ReadOptions(), schema)
+        if list(reader.pushFilters([filter])):
+            left += 1
+            continue
+        batches = [b for part in reader.partitions() for b in reader.read(part)]
+        got = sorted(row for batch in batches for row in batch["row"].to_pylist())
+        expected = sorted(row["row"] for row in rows if row[f"c{n}"])
+        if got != expected:
+            wrong.append((filter, got, expected))
+    assert not wrong
+    assert len(pairs) > 350
+    assert left < len(pairs) / 3
+
+
+END_TO_END = [
+    "i > 0 AND s LIKE 'a%' AND u < 200",
+    "f > 1",
+    "f = double('NaN') OR i = 7",
+    "s NOT IN ('ab', NULL)",
+    "NOT (d <=> 'ab')",
+    "m = 7.25 AND NOT b",
+    "t >= timestamp_ntz'2026-01-04 00:00:00' AND r.p < 6",
+]
+
+
+@pytest.mark.parametrize("condition", END_TO_END)
+def test_pushed_or_not_the_rows_are_the_same(spark: Any, table: str, condition: str) -> None:
+    frame = spark.read.format("lancefs").load(table)
+    expected = frame.where(condition).select("row").toArrow()
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        assert frame.where(condition).select("row").toArrow().equals(expected)
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+def test_filters_reach_the_scan(spark: Any, table: str) -> None:
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        frame = spark.read.format("lancefs").load(table).where(END_TO_END[0])
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert "Filter (" not in plan  # nothing is left for Spark to test
+        assert sorted(row.row for row in frame.select("row").collect()) == [0, 3]
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+def test_what_cannot_be_said_exactly_is_left_to_spark(table: str) -> None:
+    source = LanceDataSource({"path": table})
+    reader = FilteringReader(source.pinned, ReadOptions(), source.schema())
+    inexact = [
+        pushed.EqualTo(("r", "p"), 3),
+        pushed.EqualTo(("f",), NAN),
+        pushed.GreaterThan(("n",), datetime(2026, 1, 1)),
+        pushed.StringContains(("i",), "1"),
+    ]
+    assert list(reader.pushFilters([*inexact, pushed.GreaterThan(("i",), 0)])) == inexact
+    assert len(reader.pushed) == 1

@@ -1,0 +1,341 @@
+"""The data pipeline: versions written as files, and verified."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from spark_support import append, make_table
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
+
+import lancefs
+import lancefs.spark
+from lancefs.errors import (
+    ColumnNotFound,
+    LanceError,
+    NotALanceTable,
+    RefNotFound,
+    UnsupportedFeature,
+)
+from lancefs.spark.pipeline.files import Files
+from lancefs.spark.pipeline.verify import verify
+
+KILLS = 10
+
+
+def same_rows(destination: Path, path: str, **ref: Any) -> None:
+    """Assert that the destination holds exactly the rows of a version."""
+    expected = lancefs.open(path, **ref).to_table()
+    got = lancefs.spark.open_materialized(str(destination)).dataset().to_table()
+    assert got.select(expected.column_names).sort_by("id").equals(expected.sort_by("id"))
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_a_version_becomes_files(spark: Any, tmp_path: Path, format: str) -> None:
+    path = make_table(tmp_path / "t.lance")
+    append(path, 4000, 10)
+    out = tmp_path / "out"
+    done = lancefs.spark.materialize(spark, path, str(out), ref=1, format=format)
+    assert (done.version, done.rows, len(done.pieces)) == (1, 4000, 4)
+    same_rows(out, path, version=1)
+    # The order too, as the files come in the table's order.
+    got = done.dataset().to_table()
+    assert got.equals(lancefs.open(path, version=1).to_table())
+    assert all(Path(url).exists() for url in done.urls)
+
+
+def test_columns_become_directories(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance")
+    out = tmp_path / "out"
+    done = lancefs.spark.materialize(spark, path, str(out), partition_by=["city"])
+    same_rows(out, path)
+    directories = {entry.name for entry in (out / "data").iterdir()}
+    assert directories == {
+        "city=Graz", "city=Porto", "city=Gent", "city=__HIVE_DEFAULT_PARTITION__",
+    }  # fmt: skip
+    assert done.to_spark(spark).where("city = 'Graz'").count() == 1000
+
+
+def test_any_value_may_name_a_directory(spark: Any, tmp_path: Path) -> None:
+    count = 60
+    names = ["a b", "a/b", "a=b", "50%", "é", ".", "[x]*", None]
+    table = pa.table(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "name": pa.array([names[i % len(names)] for i in range(count)]),
+            "day": pa.array([i % 3 if i % 5 else None for i in range(count)], pa.date32()),
+            "flag": pa.array([i % 2 == 0 for i in range(count)]),
+            "small": pa.array([-(i % 2) for i in range(count)], pa.int8()),
+        }
+    )
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(table, path, data_storage_version="2.1")
+    by = ["name", "day", "flag", "small"]
+    done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"), partition_by=by)
+    same_rows(tmp_path / "out", path)
+    assert done.to_spark(spark).where("name = 'a/b' AND day IS NULL").count() == sum(
+        row["name"] == "a/b" and row["day"] is None for row in table.to_pylist()
+    )
+    lance.write_dataset(table.set_column(1, "name", [[""] * count]), path, mode="overwrite")
+    with pytest.raises(UnsupportedFeature, match="name holds an empty text"):
+        lancefs.spark.materialize(spark, path, str(tmp_path / "other"), partition_by=["name"])
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    files = Files(str(tmp_path))
+    with files.create("data/a") as file:
+        file.write(b"half")
+        assert files.read("data/a") is None
+        file.write(b" and half")
+    assert files.read("data/a") == b"half and half"
+    broken = files.create("data/b")
+    broken.__enter__().write(b"half")
+    assert not broken.__exit__(OSError, OSError("disk full"), None)
+    assert files.names() == {"data/a": 13}
+
+
+def test_a_destination_may_be_any_store() -> None:
+    files = Files("memory://lancefs-[test]")
+    with files.create("data/a") as file:
+        file.write(b"whole")
+    files.write("c", b"once")
+    files.write("c", b"twice")
+    assert files.names() == {"data/a": 5, "c": 5}
+    assert sorted(files.read_all(["c", "data/a", "gone"])) == [b"twice", b"whole"]
+    files.remove(["c", "data/a", "gone"])
+    assert files.names() == {}
+
+
+def test_only_what_changed_is_written_again(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = make_table(tmp_path / "t.lance")
+    out = str(tmp_path / "out")
+
+    def refresh() -> tuple[set[str], set[str]]:
+        """What was kept and what was written."""
+        before = set(lancefs.spark.open_materialized(out).paths)
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "lancefs.spark"):
+            now = set(lancefs.spark.materialize(spark, path, out, incremental=True).paths)
+        same_rows(Path(out), path)
+        return before & now, now - before
+
+    lancefs.spark.materialize(spark, path, out)
+    assert [len(found) for found in refresh()] == [4, 0]
+    assert "4 not changed since version 1, kept" in caplog.text
+    append(path, 4000, 10)
+    assert [len(found) for found in refresh()] == [4, 1]
+    lance.dataset(path).delete("id = 1500")
+    assert [len(found) for found in refresh()] == [4, 1]
+    assert "1 changed" in caplog.text
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    assert [len(found) for found in refresh()] == [5, 0]
+    lance.dataset(path).add_columns({"twice": "price * 2"})
+    assert [len(found) for found in refresh()] == [0, 5]
+
+
+def test_readers_of_the_version_before_are_not_disturbed(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance")
+    out = str(tmp_path / "out")
+    old = lancefs.spark.materialize(spark, path, out)
+    expected = lancefs.open(path).to_table()
+    lance.dataset(path).delete("id % 2 = 0")
+    new = lancefs.spark.materialize(spark, path, out, incremental=True)
+    assert old.dataset().to_table().equals(expected)
+    assert new.dataset().to_table().num_rows == 2000
+    lance.dataset(path).delete("id % 3 = 0")
+    lancefs.spark.materialize(spark, path, out, incremental=True)
+    assert not any(Path(url).exists() for url in old.urls)
+
+
+def test_types_can_be_those_of_spark(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    table = pa.table({"h": pa.array([1.5, None], pa.float16()), "u": pa.array([1, 2], pa.uint64())})
+    lance.write_dataset(table, path, data_storage_version="2.1")
+    done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"), types="spark")
+    frame = done.to_spark(spark)
+    assert dict(frame.dtypes) == {"h": "float", "u": "decimal(20,0)"}
+    assert [row.h for row in frame.collect()] == [1.5, None]
+
+
+def test_a_table_without_rows_is_materialised_too(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 10)
+    lance.dataset(path).delete("true")
+    done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"))
+    assert done.dataset().to_table().num_rows == 0
+
+
+def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    out = str(tmp_path / "out")
+    cases: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "one of parquet, arrow", {"format": "csv"}),
+        (RefNotFound, "there is no version 9", {"ref": 9}),
+        (ColumnNotFound, "did you mean", {"columns": ["pryce"]}),
+        (LanceError, "no column 'town'", {"partition_by": ["town"]}),
+        (UnsupportedFeature, "cannot name directories", {"partition_by": ["price"]}),
+    ]
+    for error, says, arguments in cases:
+        with pytest.raises(error, match=says):
+            lancefs.spark.materialize(spark, path, out, **arguments)
+    with pytest.raises(NotALanceTable, match="no version was materialised"):
+        lancefs.spark.open_materialized(out)
+
+
+def test_what_is_not_from_lancefs_is_left_alone(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match=r"is not empty.*letter\.txt"):
+        lancefs.spark.materialize(spark, path, str(tmp_path / "out"))
+    other = make_table(tmp_path / "other.lance", 100)
+    lancefs.spark.materialize(spark, other, str(tmp_path / "two"))
+    with pytest.raises(ValueError, match="cannot be brought up to date"):
+        lancefs.spark.materialize(spark, path, str(tmp_path / "two"), incremental=True)
+
+
+def test_a_file_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance")
+    victim = sorted(Path(path, "data").iterdir())[0]
+    victim.unlink()
+    with pytest.raises(LanceError, match=victim.name):
+        lancefs.spark.materialize(spark, path, str(tmp_path / "out"))
+
+
+# Kills
+
+
+def command(path: str, out: Path) -> list[str]:
+    program = [sys.executable, "-m", "lancefs.spark", "materialize", path, str(out)]
+    return [*program, "--incremental", "--master", "local[2]"]
+
+
+def environment() -> dict[str, str]:
+    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **here, "PYTHONWARNINGS": "ignore"}
+
+
+def test_a_run_that_is_killed_is_completed_by_the_next(spark: Any, tmp_path: Path) -> None:
+    """Kill the command, its Java and its workers at random points of the work."""
+    path = make_table(tmp_path / "t.lance", 20_000, per_file=500)
+    out = tmp_path / "out"
+    lancefs.spark.materialize(spark, path, str(out))
+    chance = random.Random(6)
+    resumed = unfinished = 0
+    for number in range(KILLS):
+        before = lancefs.open(path).version
+        same_rows(out, path, version=lancefs.spark.open_materialized(str(out)).version)
+        lance.dataset(path).delete(f"id % 20 = {number}")  # all fragments change
+        append(path, 20_000 + number * 100, 100)
+        files = len(lancefs.open(path).fragments)
+        process = subprocess.Popen(
+            command(path, out), env=environment(), start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_for_pieces(out, process, chance.randrange(files + 3))
+        time.sleep(chance.random() * 0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        # Whoever reads now sees the old version, or the new one: all of it.
+        seen = lancefs.spark.open_materialized(str(out))
+        assert seen.version in (before if number == 0 else seen.version, lancefs.open(path).version)
+        same_rows(out, path, version=seen.version)
+        unfinished += seen.version != lancefs.open(path).version
+        finished = {p.name for p in (out / "_progress").glob("*.json")}
+        done = lancefs.spark.materialize(spark, path, str(out), incremental=True)
+        resumed += sum(Path(piece.name).name in finished for piece in done.pieces)
+        same_rows(out, path)
+        kept = {*done.paths, *done.previous}
+        on_disk = {str(p.relative_to(out)) for p in (out / "data").rglob("*") if p.is_file()}
+        assert on_disk == kept
+        assert not list((out / "_progress").glob("*"))
+    assert unfinished > 0
+    assert resumed > 0
+    print(f"{KILLS} kills, {unfinished} before the end, {resumed} fragments not written twice")
+
+
+def wait_for_pieces(out: Path, process: subprocess.Popen[bytes], count: int) -> None:
+    """Wait until so many fragments are written, or the run has ended."""
+    end = time.monotonic() + 240
+    while process.poll() is None and time.monotonic() < end:
+        if len(list((out / "_progress").glob("*.json"))) >= count:
+            return
+        time.sleep(0.01)
+
+
+# Verifying
+
+
+def test_a_whole_table_is_verified(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance")
+    lance.dataset(path).delete("id % 10 = 0")
+    report = verify(spark, path)
+    assert report.is_good
+    assert (report.fragments, report.rows, report.deleted, report.values) == (4, 4000, 400, 16_000)
+    assert "all is well" in str(report)
+    assert json.loads(report.to_json())["good"] is True
+
+
+def test_all_that_is_wrong_is_reported(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance")
+    lance.dataset(path).delete("id % 10 = 0")
+    dataset = lancefs.open(path)
+    names = [fragment.files[0].path for fragment in dataset.fragments]
+    Path(path, "data", names[0]).unlink()
+    damaged = Path(path, "data", names[1])
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    deletion = dataset.fragments[2].deletion_file
+    assert deletion is not None
+    Path(path, "_deletions", deletion.path(dataset.fragments[2].id)).write_bytes(b"nothing")
+    report = verify(spark, path)
+    assert not report.is_good
+    assert {problem.fragment for problem in report.problems} == {0, 1, 2}
+    kinds = {(p.fragment, p.kind) for p in report.problems}
+    assert {(0, "MissingFile"), (1, "CorruptFile"), (2, "CorruptFile")} <= kinds
+
+
+def test_the_command_says_what_is_wrong_and_exits_so(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    base = [sys.executable, "-m", "lancefs.spark", "verify", path, "--json"]
+
+    def run(*more: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*base, *more], env={**environment(), **env}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    good = run("--master", "local[1]")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["rows"] == 100
+    Path(path, "data", lancefs.open(path).fragments[0].files[0].path).unlink()
+    bad = run("--master", "local[1]")
+    assert bad.returncode == 1, bad.stderr
+    assert json.loads(bad.stdout)["problems"][0]["kind"] == "MissingFile"
+    missing = run("--master", "local[1]", "--ref", "9")
+    assert missing.returncode == 2
+    assert "there is no version 9" in missing.stderr
+    no_java = run(JAVA_HOME=str(tmp_path))
+    assert no_java.returncode == 2
+    assert "point it to a JDK 17" in no_java.stderr
+
+
+def test_without_pyspark_it_says_what_to_install() -> None:
+    hide = "import sys; sys.modules['pyspark'] = None\n"
+    program = hide + "try:\n import lancefs.spark\nexcept ImportError as e: print(e)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'lancefs[spark]'" in done.stdout

@@ -1,0 +1,173 @@
+"""Planning: which rows each task reads, and how long a large table takes to plan."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spark_support import make_table
+from support import frame
+
+pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
+
+import lancefs
+from lancefs.proto import table_pb2
+from lancefs.spark.options import TableOptions
+from lancefs.spark.partitions import Span, plan, scan
+from lancefs.spark.pinned import open_table
+from lancefs.spark.source import LanceDataSource
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragments import Fragment
+from lancefs.table.refs import Ref
+
+FRAGMENTS = 100_000
+
+
+def fragments(rows: list[int | None]) -> list[Fragment]:
+    return [Fragment(id=i, files=(), physical_rows=count) for i, count in enumerate(rows)]
+
+
+def covered(spans: list[Span], rows: list[int | None]) -> list[tuple[int, int]]:
+    """All rows of all spans, as (fragment, row)."""
+    found = []
+    for span in spans:
+        for position in range(span.first, span.last + 1):
+            whole = rows[position]
+            start, end = span.rows or (0, 3 if whole is None else whole)
+            found += [(position, row) for row in range(start, end)]
+    return found
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(1, 50)), max_size=12), st.integers(1, 60))
+def test_every_row_is_in_one_task(rows: list[int | None], most: int) -> None:
+    spans = plan(fragments(rows), most)
+    every = [(i, row) for i, n in enumerate(rows) for row in range(3 if n is None else n)]
+    assert covered(spans, rows) == every
+    assert all(len(covered([span], rows)) <= max(most, 3) for span in spans)
+
+
+def test_only_chosen_fragments_are_planned() -> None:
+    spans = plan(fragments([5, 5, 5, 5]), 100, [0, 2, 3])
+    assert spans == [Span(0, 0), Span(2, 3)]
+
+
+def test_small_fragments_share_a_task_and_large_ones_are_split() -> None:
+    spans = plan(fragments([10] * 100))
+    assert spans == [Span(0, 99)]
+    large = plan(fragments([2_500_000]))
+    assert [span.rows for span in large] == [
+        (0, 851_968),
+        (851_968, 1_703_936),
+        (1_703_936, 2_500_000),
+    ]
+
+
+def test_a_fragment_as_lance_writes_it_is_one_task() -> None:
+    assert plan(fragments([1024 * 1024])) == [Span(0, 0)]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Fragments of 1,000 rows, of which every seventh is deleted."""
+    path = make_table(tmp_path_factory.mktemp("plan") / "t.lance", enable_stable_row_ids=True)
+    lance.dataset(path).delete("id % 7 = 3")
+    return path
+
+
+@pytest.mark.parametrize("condition", [None, pc.field("city") == "Graz"], ids=["all", "some"])
+@pytest.mark.parametrize("batch_rows", [None, 64])
+def test_tasks_together_read_what_one_scan_reads(
+    table: str, condition: pc.Expression | None, batch_rows: int | None
+) -> None:
+    names = ["price", "_rowid", "id", "_rowaddr"]
+    dataset = lancefs.open(table)
+    version = open_table(TableOptions(table), Ref())
+    batches = [
+        batch
+        for span in plan(dataset.fragments, 300)
+        for batch in scan(version, span, names, condition, batch_rows)
+    ]
+    assert pa.Table.from_batches(batches).equals(dataset.to_table(names, condition))
+    assert batch_rows is None or max(batch.num_rows for batch in batches) <= batch_rows
+
+
+def test_a_task_reads_only_its_rows(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    read = FragmentReader.read
+
+    def spy(self: FragmentReader, fields: Any, ranges: Any, *more: Any) -> Any:
+        asked.extend(ranges if fields else ())
+        return read(self, fields, ranges, *more)
+
+    monkeypatch.setattr(FragmentReader, "read", spy)
+    version = open_table(TableOptions(table), Ref())
+    some = pc.field("city") == "Graz"
+    assert list(scan(version, Span(1, 1, (300, 600)), ["id"], some))
+    assert asked
+    assert all(300 <= start < end <= 600 for start, end in asked)
+
+
+def test_memory_of_a_task_does_not_grow_with_the_fragment(tmp_path: Path) -> None:
+    count, width = 1_000_000, 400
+    values = pa.py_buffer(np.random.default_rng(0).bytes(count * width))
+    offsets = pa.py_buffer(np.arange(0, (count + 1) * width, width, np.int32))
+    rows = pa.Array.from_buffers(pa.binary(), count, [None, offsets, values])
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"x": rows}), path, data_storage_version="2.1")
+    del rows, values
+    version = open_table(TableOptions(path), Ref())
+    (span,) = plan(version.manifest.fragments)
+    before, most, seen = anonymous_bytes(), 0, 0
+    for batch in scan(version, span, ["x"]):
+        seen += batch.num_rows
+        most = max(most, anonymous_bytes())
+    assert seen == count
+    assert most - before < count * width / 2
+
+
+def anonymous_bytes() -> int:
+    """The memory of this process, without the pages of files."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [one for one in status if one.startswith("RssAnon")]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of which there is only the manifest, of 100,000 fragments of a million rows."""
+    path = tmp_path_factory.mktemp("plan") / "t.lance"
+    (path / "_versions").mkdir(parents=True)
+    message = table_pb2.Manifest(version=1)
+    field = message.fields.add(name="id", id=0, parent_id=-1, logical_type="int64", nullable=True)
+    assert field.id == 0
+    for number in range(FRAGMENTS):
+        fragment = message.fragments.add(id=number, physical_rows=1_000_000)
+        file = fragment.files.add(
+            path=f"{number:032x}.lance", file_major_version=2, file_minor_version=1
+        )
+        file.fields.append(0)
+        file.column_indices.append(0)
+        file.file_size_bytes = 8_000_000
+    (path / "_versions" / "1.manifest").write_bytes(frame(message))
+    return path
+
+
+def test_a_hundred_thousand_fragments_plan_in_seconds(large: Path) -> None:
+    from pyspark.serializers import CPickleSerializer
+
+    began = time.process_time()
+    source = LanceDataSource({"path": str(large)})
+    partitions = source.reader(source.schema()).partitions()
+    data = [CPickleSerializer().dumps(one) for one in partitions]
+    seconds = time.process_time() - began
+    assert len(data) == FRAGMENTS
+    assert max(map(len, data)) < 1024
+    assert seconds < 10
