@@ -9,19 +9,20 @@ PYTHON ?= $(shell for p in $(PYTHONS); do if $$p -c '$(NEW_ENOUGH)' 2>/dev/null;
 
 # Handed to pytest, for instance `make test PYTEST_ARGS="-k refs -x"`.
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 BIN := .venv/bin
 # The demo needs little: it makes a small environment of its own only where there is no `.venv`.
 DEMO_VENV := $(if $(wildcard .venv/.installed),.venv,.venv-demo)
 
 .PHONY: help
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: .venv/.installed ## Make the environment .venv, or bring it up to date
 	@echo "ready: $(BIN)/python"
 
-.venv/.installed: EXTRAS := duckdb,pandas,polars,test,dev
+.venv/.installed: EXTRAS := cli,duckdb,pandas,polars,test,dev
 .venv-demo/.installed: EXTRAS := duckdb,pandas
 
 .venv/.installed .venv-demo/.installed: pyproject.toml
@@ -42,15 +43,67 @@ demo: $(DEMO_VENV)/.installed ## Show what lancefs does, on a small table
 test: .venv/.installed ## Run the tests, except the slow ones
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-# pytest ends with 5 when it selects no test, which is no failure while there is no slow one.
+# Those of Spark, all of them slow, need more than the others: see test-spark.
 .PHONY: test-slow
-test-slow: .venv/.installed ## Run the slow tests
-	$(BIN)/pytest -m slow --timeout=900 $(PYTEST_ARGS) || [ $$? -eq 5 ]
+test-slow: .venv/.installed build/tpch/queries.json ## Run the slow tests, those of Spark excepted
+	$(BIN)/pytest -m slow --timeout=900 --ignore=tests/spark $(PYTEST_ARGS)
+
+# Other DuckDBs, each in an environment that has nothing but it and borrows the rest from `.venv`:
+# its own packages come first.
+DUCKDBS := .venv-duckdb14 .venv-duckdb15
+.venv-duckdb14/.installed: DUCKDB := duckdb==1.4.0
+.venv-duckdb15/.installed: DUCKDB := duckdb==1.5.5 duckdb-extension-httpfs==1.5.5 \
+  duckdb-extension-lance==1.5.5 duckdb-extension-tpch==1.5.5
+
+$(DUCKDBS:=/.installed): .venv/.installed Makefile
+	@echo "installing $(DUCKDB) into $(@D)"
+	@test -x $(@D)/bin/pip || $(BIN)/python -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps $(DUCKDB)
+	@$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+	  > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/beside.pth"
+	@touch $@
+
+.PHONY: tpch
+tpch: build/tpch/queries.json ## Make the tables of TPC-H, for tests
+
+build/tpch/queries.json: tests/sql/tpch.py | .venv-duckdb15/.installed
+	.venv-duckdb15/bin/python tests/sql/tpch.py $(@D)
+
+.PHONY: test-duckdb
+test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of SQL on older DuckDBs
+	@set -e; for venv in $(DUCKDBS); do \
+	  $$venv/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)'; \
+	  $$venv/bin/python -m pytest -m "slow or not slow" --timeout=900 tests/sql $(PYTEST_ARGS); \
+	done
+
+.venv/.spark: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@touch $@
+
+# In CI, tests that skip for want of a Java would be tests that nobody runs.
+.PHONY: test-spark
+test-spark: .venv/.spark ## Run the tests of Spark, which need a JDK 17
+	$(if $(filter true,$(CI)),LANCEFS_SPARK=required) $(BIN)/pytest -m slow tests/spark --timeout=900 $(PYTEST_ARGS)
 
 # The kernels once more without the library; the tables of the corpus go through all of them.
 .PHONY: test-numpy
 test-numpy: .venv/.installed ## Run the tests of decoding with the NumPy kernels
 	LANCEFS_KERNELS=numpy $(BIN)/pytest tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
+
+# The oldest releases that pyproject.toml allows, on the oldest Python.
+OLDEST := fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0
+OLDEST_PYTHON ?= python3.11
+.venv-oldest/.installed: pyproject.toml
+	@echo "installing lancefs with $(OLDEST) into $(@D)"
+	@test -x $(@D)/bin/pip || "$(OLDEST_PYTHON)" -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e . $(OLDEST) \
+	  duckdb hypothesis 'pandas==2.2.*' polars pylance==14.0.2 pytest pytest-timeout
+	@touch $@
+
+.PHONY: test-oldest
+test-oldest: .venv-oldest/.installed ## Run the tests of views and stores with the oldest dependencies
+	.venv-oldest/bin/pytest tests/filesystem tests/views tests/test_storage.py \
+	  tests/test_corpus.py $(PYTEST_ARGS)
 
 KERNELS := lancefs/datafile/kernels
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes \
@@ -63,15 +116,23 @@ kernels: .venv/.installed ## Build the compiled kernels into the checkout, warni
 
 # Arrow's own pool hides what is written beyond a buffer; the system's allocator is watched.
 SANITIZED := build/sanitized/kernels.so
-.PHONY: sanitize
-sanitize: .venv/.installed ## Run the tests of the kernels under the address and UB sanitizers
+WATCHED := LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
+  ARROW_DEFAULT_MEMORY_POOL=system LANCEFS_KERNELS=$(abspath $(SANITIZED))
+
+$(SANITIZED): $(wildcard $(KERNELS)/*.c $(KERNELS)/*.h) | .venv/.installed
 	mkdir -p $(dir $(SANITIZED))
 	$(CC) -std=c11 -g -O1 -fPIC -shared -fvisibility=hidden $(WARNINGS) \
 	  -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
 	  $(KERNELS)/*.c -o $(SANITIZED)
-	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  ARROW_DEFAULT_MEMORY_POOL=system LANCEFS_KERNELS=$(abspath $(SANITIZED)) \
-	  $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/test_kernels.py $(PYTEST_ARGS)
+
+.PHONY: sanitize
+sanitize: $(SANITIZED) ## Run the tests of the kernels under the address and UB sanitizers
+	$(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/test_kernels.py $(PYTEST_ARGS)
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(SANITIZED) ## Try the kernels on drawn inputs under the sanitizers, FUZZ_SECONDS long
+	$(WATCHED) $(BIN)/python tests/fuzz_kernels.py $(FUZZ_SECONDS)
 
 .PHONY: check
 check: .venv/.installed ## Check style, formatting and types
@@ -89,12 +150,30 @@ protos: .venv/.installed ## Generate lancefs/proto from protos/
 	$(BIN)/python protos/generate.py
 
 .PHONY: bench
-bench: .venv/.installed ## Run the benchmarks
-	$(BIN)/python benchmarks/run.py
+bench: .venv/.installed ## Run the benchmarks; BENCH_ARGS="--rows 300000" for a trial
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+.PHONY: bench-duckdb
+bench-duckdb: .venv-duckdb15/.installed ## Run the benchmarks of SQL
+	$(BIN)/python benchmarks/sql.py
 
 .PHONY: dist
-dist: .venv/.installed ## Build the wheel and the source archive into dist/
+dist: .venv/.installed ## Build the wheels and the source archive into dist/, and check them
+	rm -rf build/lib build/bdist.* build/temp.* dist
 	$(BIN)/python -m build
+	rm -rf build/lib build/bdist.* build/temp.*
+	LANCEFS_PURE=1 $(BIN)/python -m build --wheel
+	$(BIN)/twine check --strict dist/*
+
+.PHONY: test-dist
+test-dist: dist ## Install what was built into empty environments, and run the demo there
+	.ci/check-dist $(abspath $(BIN)/python)
+
+# Tests that look at pages skip where there is none.
+.PHONY: chromium
+chromium: ## Install the browser that the tests of reports use (Debian, Ubuntu; as root)
+	apt-get update -qq
+	apt-get install -y --no-install-recommends chromium fonts-dejavu-core
 
 .PHONY: clean
 clean: ## Remove what was built and cached; the environments .venv* stay

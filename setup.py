@@ -5,9 +5,11 @@ builds it like an extension module, named for the limited API, so that one wheel
 from 3.11. Where there is no C compiler the package is installed without it, decodes with NumPy, and
 says so (`lancefs.kernels_in_use()`).
 
-`CFLAGS` is honoured: `make kernels` turns warnings into errors.
+`CFLAGS` is honoured: `make kernels` turns warnings into errors. `LANCEFS_PURE=1` leaves the kernels
+out, which makes the wheel for platforms that have none of their own.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCE = Path("lancefs/datafile/kernels")
+IS_PURE = os.environ.get("LANCEFS_PURE", "") not in ("", "0")
 
 
 class BuildLibrary(build_ext):
@@ -27,7 +30,9 @@ class BuildLibrary(build_ext):
 
 setup(
     cmdclass={"build_ext": BuildLibrary},
-    ext_modules=[
+    ext_modules=[]
+    if IS_PURE
+    else [
         Extension(
             "lancefs.datafile.kernels._native",
             sources=sorted(str(path) for path in SOURCE.glob("*.c")),
@@ -40,5 +45,5 @@ setup(
         )
     ],
     exclude_package_data={"": ["*.c", "*.h"]},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    options={} if IS_PURE else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -50,7 +50,7 @@ def show_sql() -> None:
     with duckdb.connect() as con:
         con.sql(
             f"""
-            SELECT version, committed_at, num_rows, num_columns, tags
+            SELECT version, timestamp, operation, rows, tags, schema_changes
             FROM lance_versions('{TABLE}')
             """
         ).show()

@@ -1,0 +1,81 @@
+"""The tree of a table, as the filesystem `lance` shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lancefs.cli.exits import Failure
+from lancefs.cli.target import Target
+from lancefs.storage import Store
+from lancefs.table.refs import Ref
+from lancefs.table.versions import VERSIONS
+
+# How far above a path its table is looked for: versions/7/columns/price.arrow is four below.
+_DEEPEST = 8
+
+
+def inside(target: Target) -> tuple[Target, str]:
+    """Return the table that a path lies in, and the rest of the path.
+
+    Raises:
+        Failure: There is nothing at the path.
+    """
+    store, below = target.store, ""
+    for _ in range(_DEEPEST):
+        parent, slash, name = store.root.rpartition("/")
+        if not slash:
+            break
+        store, below = Store(store.fs, parent), f"{name}/{below}".rstrip("/")
+        if parent and VERSIONS in store.names():
+            return Target(store.url(), Ref(), target.options), below
+    _ = target.resolved  # says what is wrong, and what lies near
+    raise Failure(f"{target.url}: there is no such table or folder")
+
+
+def directory(target: Target) -> str:
+    """Return the directory of the tree that shows a version; nothing for the table itself."""
+    ref = target.ref
+    if ref == Ref():
+        return ""
+    if ref.tag is not None:
+        return f"tags/{ref.tag}"
+    branch = f"branches/{ref.branch}/" if ref.branch else ""
+    if ref.version is None and ref.as_of is None:
+        return f"{branch}latest"
+    return f"{branch}versions/{target.resolved.file.version}"
+
+
+def filesystem(target: Target) -> Any:
+    """Return the filesystem that shows a table."""
+    from lancefs.filesystem import LanceFileSystem
+
+    _ = target.resolved
+    store = target.store
+    return LanceFileSystem(fo=store.root, fs=store.fs, skip_instance_cache=True)
+
+
+def listing(target: Target, below: str | None = None) -> list[dict[str, Any]]:
+    """List a directory of the tree.
+
+    Args:
+        target: The table, or a version of it.
+        below: A path below the table in place of the version's.
+
+    Raises:
+        Failure: There is no such directory; the message says what there is.
+    """
+    fs = filesystem(target)
+    path = directory(target) if below is None else below
+    try:
+        entries = fs.ls(path, detail=True)
+    except FileNotFoundError as error:
+        raise Failure(str(error)) from error
+    return [
+        {
+            "name": entry["name"].rstrip("/").rpartition("/")[2],
+            "type": entry["type"],
+            "size": entry.get("size") if entry["type"] == "file" else None,
+            "committed": entry.get("created"),
+        }
+        for entry in entries
+    ]

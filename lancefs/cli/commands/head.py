@@ -1,0 +1,44 @@
+"""`lancefs head`: the first rows of a version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lancefs.cli import options
+
+if TYPE_CHECKING:
+    from lancefs.cli.target import Target
+
+
+@options.command(
+    examples="""
+    lancefs head orders.lance
+    lancefs head orders.lance@7 -n 3 -c city,price -w "price > 3 and city in ('Gent', 'Lyon')"
+    lancefs head s3://bucket/orders.lance --storage-option anon=true --format json | jq .
+    lancefs head orders.lance -n 1000000 --format arrow > orders.arrows
+    """
+)
+@options.table
+@click.option(
+    "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="How many."
+)
+@options.columns
+@options.where
+@options.output
+def head(
+    target: Target, rows: int, columns: list[str] | None, where: str | None, form: str
+) -> None:
+    """Show the first rows of a version; nothing more is read than is shown."""
+    from lancefs.cli.render.rows import print_rows
+    from lancefs.cli.scanning import scanner
+
+    found = scanner(target, columns, where, limit=rows)
+    dataset = target.dataset
+
+    def caption(shown: int) -> str:
+        total = "" if where else f" of {dataset.count_rows():,}"
+        return f"{shown:,}{total} rows, version {dataset.version}"
+
+    print_rows(found.projected_schema, found.to_batches(), form, caption=caption)

@@ -1,0 +1,124 @@
+"""`lancefs mount`: a table as a directory that any program can read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Any
+
+import click
+
+from lancefs.cli import options
+from lancefs.cli.browsing import directory
+from lancefs.cli.exits import MISSING, Failure
+from lancefs.cli.render.grid import note
+from lancefs.cli.target import parse_target
+from lancefs.table.refs import Ref
+from lancefs.table.versions import VERSIONS
+
+_STREAM = ".arrows"
+
+
+@options.command(
+    examples="""
+    lancefs mount orders.lance /mnt/orders
+    lancefs mount s3://bucket/tables /mnt/tables
+    lancefs mount orders.lance@prod /mnt/orders
+    """,
+    epilog="Needs FUSE and the Python package fusepy: pip install 'lancefs[mount]'. Streams "
+    "(.arrows) are not shown, because a mounted file needs a size. Ctrl-C unmounts.",
+)
+@click.argument("path", metavar="PATH[@REF]", shell_complete=options.complete_table)
+@click.argument("mountpoint", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@options.storage
+def mount(path: str, mountpoint: str, options: dict[str, Any]) -> None:
+    """Mount a table, or a folder of tables, read-only at DIR until Ctrl-C."""
+    target = parse_target(path, options)
+    if os.listdir(mountpoint):
+        raise Failure(f"{mountpoint} is not empty; choose an empty directory")
+    fuse = _fuse()
+    from lancefs.filesystem import LanceFileSystem
+
+    is_table = VERSIONS in target.store.names()
+    if not is_table and (target.ref != Ref() or not target.store.names()):
+        _ = target.resolved  # says what is wrong
+    fs = LanceFileSystem(fo=target.store.root, fs=target.store.fs, skip_instance_cache=True)
+    operations = _read_only(fuse)(fs, directory(target) if is_table else "")
+    note(f"{path} is mounted at {mountpoint}; Ctrl-C unmounts it")
+    try:
+        # One thread: fsspec's operations seek in files that threads would share.
+        fuse.FUSE(operations, mountpoint, nothreads=True, foreground=True, ro=True)
+    except RuntimeError as error:
+        raise Failure(
+            f"{mountpoint}: FUSE refused to mount (error {error}): /dev/fuse must be there, and "
+            "you must be allowed to use it",
+            MISSING,
+        ) from error
+
+
+def _fuse() -> Any:
+    """Return fsspec's FUSE module.
+
+    Raises:
+        Failure: What it needs is not installed; the message says what.
+    """
+    try:
+        import fsspec.fuse
+    except ImportError as error:
+        raise Failure(
+            f"mount needs the Python package fusepy ({error}): pip install 'lancefs[mount]'",
+            MISSING,
+        ) from error
+    except OSError as error:  # fusepy found no libfuse
+        raise Failure(
+            f"mount needs the FUSE library ({error}): install libfuse2 (Debian, Ubuntu), "
+            "fuse-libs (Fedora) or macFUSE",
+            MISSING,
+        ) from error
+    return fsspec.fuse
+
+
+def _read_only(fuse: Any) -> Any:
+    """Return fsspec's operations as a table has them: sizes are known, nothing is written."""
+
+    class Operations(fuse.FUSEr):  # type: ignore[misc]  # fsspec has no types
+        """The tree of a table, for FUSE."""
+
+        def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+            """Return what is known of a file."""
+            if path.endswith(_STREAM):
+                raise fuse.FuseOSError(errno.ENOENT)
+            try:
+                info = self.fs.info(self._full(path))
+            except FileNotFoundError as error:
+                raise fuse.FuseOSError(errno.ENOENT) from error
+            is_file = info["type"] == "file"
+            committed = info.get("created")
+            moment = committed.timestamp() if committed is not None else 0.0
+            return {
+                "st_mode": stat.S_IFREG | 0o444 if is_file else stat.S_IFDIR | 0o555,
+                "st_size": info["size"] if is_file else 0,
+                "st_nlink": 1 if is_file else 2,
+                "st_uid": os.getuid(),
+                "st_gid": os.getgid(),
+                **dict.fromkeys(("st_atime", "st_ctime", "st_mtime"), moment),
+            }
+
+        def readdir(self, path: str, fh: int) -> list[str]:
+            """List a directory."""
+            names = (name.rstrip("/") for name in self.fs.ls(self._full(path), detail=False))
+            return [".", "..", *(os.path.basename(n) for n in names if not n.endswith(_STREAM))]
+
+        def open(self, path: str, flags: int) -> int:
+            """Open a file, to read."""
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                raise fuse.FuseOSError(errno.EROFS)
+            self.counter += 1
+            self.cache[self.counter] = self.fs.open(self._full(path), "rb")
+            return int(self.counter)
+
+        def _full(self, path: str) -> str:
+            return f"{self.root.strip('/')}/{path.strip('/')}".strip("/")
+
+    return Operations

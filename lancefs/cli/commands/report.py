@@ -1,0 +1,50 @@
+"""`lancefs report`: a page about a table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lancefs.cli import options
+from lancefs.cli.exits import MISSING, Failure
+from lancefs.cli.render.text import size
+
+if TYPE_CHECKING:
+    from lancefs.cli.target import Target
+
+
+@options.command(
+    examples="""
+    lancefs report orders.lance -o report.html
+    lancefs report orders.lance@prod -o - > report.html
+    """
+)
+@options.table
+@click.option("--output", "-o", metavar="FILE", required=True, help="The page; - is the output.")
+def report(target: Target, output: str) -> None:
+    """Write a page about a table: versions, fragments, storage, columns, indices, findings.
+
+    One HTML file that needs no network.
+    """
+    try:
+        import matplotlib  # noqa: F401  # charts need it; nothing is read in vain
+    except ImportError as error:
+        raise Failure(
+            "report needs matplotlib, which is not installed: pip install 'lancefs[report]'",
+            MISSING,
+        ) from error
+    from lancefs.cli.report.facts import gather
+    from lancefs.cli.report.page import make_page
+
+    data = make_page(gather(target)).encode("utf-8", "xmlcharrefreplace")
+    if output == "-":
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        Path(output).write_bytes(data)
+    except OSError as error:
+        raise Failure(f"-o {output}: {error.strerror or error}") from error
+    print(f"{output}: {size(len(data))}", file=sys.stderr)

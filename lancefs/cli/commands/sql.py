@@ -1,0 +1,133 @@
+"""`lancefs sql`: queries in DuckDB, in which a table is the path of a table."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from lancefs.cli import options
+from lancefs.cli.exits import MISSING, Failure
+from lancefs.cli.render.grid import print_plain, styled
+from lancefs.cli.render.rows import print_rows
+
+_BATCH_ROWS = 64 * 1024
+_PROMPT = "lancefs> "
+_MORE = "     ... "
+_WELCOME = """SQL in DuckDB. A table is its path in quotes: FROM 'data/orders.lance@v7'
+End a query with ;  –  .quit or Ctrl-D leaves."""
+
+
+@options.command(
+    examples="""
+    lancefs sql "SELECT city, sum(price) FROM 'orders.lance@prod' GROUP BY city"
+    lancefs sql "FROM lance_versions('orders.lance')" --format json
+    lancefs sql < query.sql
+    lancefs sql
+    """
+)
+@click.argument("query", required=False)
+@options.output
+@click.option("--database", metavar="FILE", help="A DuckDB file to work in; it may be new.")
+@options.storage
+def sql(query: str | None, form: str, database: str | None, options: dict[str, Any]) -> None:
+    """Run a query in DuckDB; without one, read it from a pipe, or show a prompt.
+
+    Storage options are those of every table in the query; keyed by protocol, each takes its own:
+    --storage-option 's3={"anon": true}'.
+    """
+    connection = _connect(database, options)
+    try:
+        if query is None and sys.stdin.isatty():
+            _converse(connection, form)
+        else:
+            _run(connection, sys.stdin.read() if query is None else query, form)
+    finally:
+        connection.close()
+
+
+def _connect(database: str | None, storage_options: dict[str, Any]) -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise Failure(
+            "sql needs DuckDB, which is not installed: pip install 'lancefs[duckdb]'", MISSING
+        ) from error
+    import duckdb_adapter
+
+    where = database or ":memory:"
+    try:
+        duckdb_adapter.install(storage_options=storage_options)
+        return duckdb.connect(where)
+    except duckdb_adapter.UnsupportedDuckDB:
+        return duckdb_adapter.connect(where, storage_options=storage_options)
+    except duckdb.Error as error:
+        raise Failure(f"--database {where}: {error}") from error
+
+
+def _run(connection: Any, query: str, form: str) -> None:
+    """Run statements, and print the rows of the last one.
+
+    Raises:
+        Failure: DuckDB refused it; the message is DuckDB's.
+    """
+    import duckdb
+
+    if not query.strip().strip(";"):
+        raise Failure("an empty query; give SQL, such as \"FROM 'orders.lance' LIMIT 5\"")
+    try:
+        *before, last = connection.extract_statements(query)
+        for statement in before:
+            connection.execute(statement)
+        kinds, told = last.expected_result_type, duckdb.ExpectedResultType
+        if told.QUERY_RESULT not in kinds or told.NOTHING in kinds:  # CREATE, SET and the like
+            connection.execute(last)
+            return
+        reader = _reader(connection.sql(last))
+        print_rows(reader.schema, reader, form, caption=lambda rows: f"{rows:,} rows")
+    except duckdb.Error as error:
+        raise Failure(str(error)) from error
+
+
+def _converse(connection: Any, form: str) -> None:
+    """Read queries from a terminal and run them, until the end of input."""
+    import contextlib
+
+    with contextlib.suppress(ImportError):  # without it, lines have no history
+        import readline  # noqa: F401
+    print_plain(styled(_WELCOME, "dim"))
+    lines: list[str] = []
+    while True:
+        try:
+            line = input(_MORE if lines else _PROMPT)
+        except EOFError:
+            print_plain()
+            return
+        except KeyboardInterrupt:
+            print_plain()
+            lines = []
+            continue
+        if not lines and line.strip() in (".quit", ".exit", "quit", "exit", "\\q"):
+            return
+        if line.strip():
+            lines.append(line)
+        if lines and lines[-1].rstrip().endswith(";"):
+            _answer(connection, "\n".join(lines), form)
+            lines = []
+
+
+def _answer(connection: Any, query: str, form: str) -> None:
+    """Run a query at the prompt: whatever is wrong with it, the prompt goes on."""
+    try:
+        _run(connection, query, form)
+    except KeyboardInterrupt:
+        print_plain("interrupted")
+    except Exception as error:
+        print(styled(str(error), "red"), file=sys.stderr)
+
+
+def _reader(result: Any) -> Any:
+    """Return the rows of a result as Arrow batches; DuckDB 2.0 has renamed the method."""
+    read = getattr(result, "to_arrow_reader", None) or result.fetch_arrow_reader
+    return read(_BATCH_ROWS)

@@ -1,0 +1,253 @@
+"""Writing a version as files: whole ones only, and none of them twice.
+
+A file is written under another name and gets its own when it is complete. So an export that was
+interrupted goes on with the fragments that have no file yet.
+
+    _lancefs_export.json          what is exported: table, version, columns, condition, format
+    part-00000-<fragment>.parquet
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import IO, Any
+
+import pyarrow as pa
+
+from lancefs.cli.exits import UNREADABLE, Failure
+from lancefs.scanner import LanceScanner
+from lancefs.storage import Store
+
+JOURNAL = "_lancefs_export.json"
+_UNFINISHED = ".unfinished-"
+# A row group or a record batch has at least so many rows, or bytes, unless the rows end.
+_GROUP_ROWS = 256 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What is to be written.
+
+    Attributes:
+        name: The version, for the journal.
+        scanner: Reads the rows.
+        store: The destination.
+        form: `parquet`, `arrow` or `csv`.
+        selection: What else decides about the contents, for the journal.
+    """
+
+    name: str
+    scanner: LanceScanner
+    store: Store
+    form: str
+    selection: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Written:
+    """What is there in the end: files, of which some were kept from before, rows, bytes."""
+
+    files: int = 0
+    kept: int = 0
+    rows: int = 0
+    size: int = 0
+
+
+def export_file(work: Export, on_rows: Callable[[int], None], overwrite: bool) -> Written:
+    """Write all rows into one file.
+
+    Args:
+        work: What, and where to.
+        on_rows: Is told of rows while they are written.
+        overwrite: Whether a file that is there may be replaced.
+
+    Raises:
+        Failure: There is such a file, or the format cannot hold a column.
+    """
+    store, path = work.store, work.store.root
+    if store.fs.exists(path) and not overwrite:
+        raise Failure(f"{store.url()} exists; --overwrite replaces it")
+    with _complete(store, path) as sink:
+        rows = _write(work.form, work.scanner.projected_schema, work.scanner, sink, on_rows)
+    return Written(1, 0, rows, int(store.fs.size(path)))
+
+
+def export_folder(work: Export, on_rows: Callable[[int], None], overwrite: bool) -> Written:
+    """Write one file a fragment into a folder, but for those that are there; see `export_file`."""
+    fragments = work.scanner._scan.fragments
+    done = _begin(work, overwrite)
+    written = Written()
+    counts: dict[str, int] = {}
+    for position in range(max(1, len(fragments))):
+        # A table without fragments gets a file too, which tells the columns.
+        of_one = _of_fragment(work.scanner, position) if len(fragments) else work.scanner
+        number = fragments[position].fragment.id if len(fragments) else 0
+        name = f"part-{position:05}-{number}.{work.form}"
+        path = work.store.full(name)
+        if name in done:
+            counts[name] = done[name]
+            written.kept += 1
+            on_rows(counts[name])
+        else:
+            with _complete(work.store, path) as sink:
+                schema = work.scanner.projected_schema
+                counts[name] = _write(work.form, schema, of_one, sink, on_rows)
+            _write_journal(work, counts)
+        written.files += 1
+        written.rows += counts[name]
+        written.size += int(work.store.fs.size(path))
+    _write_journal(work, counts, is_complete=True)
+    return written
+
+
+def _of_fragment(scanner: LanceScanner, position: int) -> LanceScanner:
+    """Return a scanner of the rows of one fragment only."""
+    one = copy(scanner)
+    one._scan = replace(scanner._scan, fragments=scanner._scan.fragments[position : position + 1])
+    return one
+
+
+def _begin(work: Export, overwrite: bool) -> dict[str, int]:
+    """Prepare the folder; return the rows of the files that are complete, by name.
+
+    Raises:
+        Failure: There is something else in it.
+    """
+    store = work.store
+    names = set(store.names())
+    earlier = _read_journal(store) if JOURNAL in names else None
+    parts = {name for name in names if name.startswith(("part-", _UNFINISHED))}
+    for name in names if overwrite else ():
+        if name in parts or name == JOURNAL:
+            store.fs.rm_file(store.full(name))
+    if overwrite or not names:
+        store.fs.makedirs(store.root, exist_ok=True)
+        _write_journal(work, {})
+        return {}
+    if earlier is None:
+        raise Failure(f"{store.url()} is not empty; choose another folder")
+    if earlier["export"] != _identity(work):
+        raise Failure(
+            f"{store.url()} holds another export, of {earlier['export'].get('table')}; choose "
+            "another folder, or --overwrite replaces it"
+        )
+    for name in parts:
+        if name.startswith(_UNFINISHED):
+            store.fs.rm_file(store.full(name))
+    return {name: rows for name, rows in earlier["files"].items() if name in names}
+
+
+def _identity(work: Export) -> dict[str, Any]:
+    return {"table": work.name, "format": work.form, **work.selection}
+
+
+def _read_journal(store: Store) -> dict[str, Any]:
+    try:
+        said = json.loads(store.fs.cat_file(store.full(JOURNAL)))
+        if {"export", "files"} <= said.keys():
+            return dict(said)
+    except (ValueError, AttributeError):
+        pass  # said below, with what to do
+    raise Failure(f"{store.url(JOURNAL)} is damaged; --overwrite begins anew", UNREADABLE)
+
+
+def _write_journal(work: Export, files: Mapping[str, int], is_complete: bool = False) -> None:
+    said = {"export": _identity(work), "complete": is_complete, "files": dict(files)}
+    with _complete(work.store, work.store.full(JOURNAL)) as sink:
+        sink.write(json.dumps(said, indent=1).encode())
+
+
+@contextmanager
+def _complete(store: Store, path: str) -> Iterator[IO[bytes]]:
+    """Open a file that has its name only once it is complete."""
+    parent, _, name = path.rpartition("/")
+    if parent:
+        store.fs.makedirs(parent, exist_ok=True)
+    beside = f"{parent}/{_UNFINISHED}{uuid.uuid4().hex[:8]}-{name}"
+    try:
+        with store.fs.open(beside, "wb") as sink:
+            yield sink
+        store.fs.mv(beside, path)
+    except BaseException:
+        if store.fs.exists(beside):
+            store.fs.rm_file(beside)
+        raise
+
+
+def _write(
+    form: str,
+    schema: pa.Schema,
+    scanner: LanceScanner,
+    sink: IO[bytes],
+    on_rows: Callable[[int], None],
+) -> int:
+    """Write rows in a format; return how many."""
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in scanner.to_batches():
+            yield batch
+            rows += batch.num_rows
+            on_rows(batch.num_rows)
+
+    try:
+        _FORMATS[form](schema, counted(), sink)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise Failure(
+            f"{form} cannot hold these columns: {error}; leave such columns out (-c), or choose "
+            "--format arrow"
+        ) from error
+    return rows
+
+
+def _write_arrow(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
+    # The dictionaries of batches may differ: a file has one for each column.
+    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
+    with pa.ipc.new_file(sink, schema, options=options) as writer:
+        if any(pa.types.is_dictionary(one.type) for one in schema):
+            writer.write_table(pa.Table.from_batches(list(batches), schema).unify_dictionaries())
+            return
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        for table in _groups(batches, schema):
+            writer.write_table(table, row_group_size=_GROUP_ROWS * 2)
+
+
+def _write_csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
+    from lancefs.cli.render.rows import write_csv
+
+    write_csv(schema, batches, sink)
+
+
+_FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]], None]] = {
+    "arrow": _write_arrow,
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+}
+
+
+def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Join batches into row groups of a good size."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(held, schema)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)

@@ -1,0 +1,1 @@
+"""What commands found, as users see it: tables, trees, JSON, CSV, Arrow."""

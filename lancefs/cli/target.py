@@ -1,0 +1,186 @@
+"""`table@ref`: which table a command is about, and which version of it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+
+from lancefs.cli.exits import MISSING, Failure, nearest
+from lancefs.errors import NotALanceTable
+from lancefs.storage import Store
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.refs import (
+    Ref,
+    Resolved,
+    list_branches,
+    list_tags,
+    make_ref,
+    parse_ref,
+    resolve,
+)
+from lancefs.table.versions import VERSIONS, list_versions
+
+if TYPE_CHECKING:
+    from lancefs.dataset import LanceDataset
+
+_AFTER_SUFFIX = re.compile(r"(.*\.lance)/*@(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A version of a table, as it was asked for.
+
+    Attributes:
+        url: The directory of the table.
+        ref: The version.
+        options: For fsspec.
+    """
+
+    url: str
+    ref: Ref = field(default_factory=Ref)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def store(self) -> Store:
+        """The directory of the table."""
+        return open_store(self.url, self.options)
+
+    @cached_property
+    def resolved(self) -> Resolved:
+        """Where the version is.
+
+        Raises:
+            Failure: There is no table; the message names the nearest one.
+            RefNotFound: There is no such version; the message says which ones there are.
+        """
+        try:
+            return resolve(self.store, self.ref)
+        except NotALanceTable as error:
+            raise Failure(f"{error}{self._hint()}") from error
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """What the version's manifest says."""
+        return read_manifest(self.resolved.manifest)
+
+    @cached_property
+    def files(self) -> TableFiles:
+        """Finds the files of the version."""
+        where = self.resolved
+        return TableFiles(where.store, self.manifest.base_paths, root=where.root)
+
+    @cached_property
+    def dataset(self) -> LanceDataset:
+        """The version, to read rows from."""
+        from lancefs.dataset import LanceDataset
+
+        return LanceDataset(self.resolved, self.manifest)
+
+    @property
+    def name(self) -> str:
+        """The version as the user names it: `dir/t.lance@7`."""
+        return f"{self.url}@{self._version}"
+
+    @property
+    def address(self) -> str:
+        """The version, by the whole address of the table."""
+        return f"{self.resolved.root.url()}@{self._version}"
+
+    @property
+    def _version(self) -> Ref:
+        return Ref(version=self.resolved.file.version, branch=self.resolved.branch)
+
+    def at(self, ref: str) -> Target:
+        """Return another version of the table."""
+        return Target(self.url, _read_ref(ref, self.url), self.options)
+
+    def refs(self) -> list[str]:
+        """List what may stand after the `@`: tags, branches, and versions, newest first."""
+        tags = [str(Ref(tag=tag)) for tag in list_tags(self.store)]
+        branches = [str(Ref(branch=branch)) for branch in list_branches(self.store)]
+        versions = [str(file.version) for file in reversed(list_versions(self.store))]
+        return ["latest", *tags, *branches, *versions]
+
+    def _hint(self) -> str:
+        """Name the table beside this path that was probably meant."""
+        parent, _, name = self.store.root.rpartition("/")
+        try:
+            beside = [one for one in Store(self.store.fs, parent or "/").names() if one != name]
+        except Exception:  # a hint only: whatever is wrong with the store is said elsewhere
+            return ""
+        near = difflib.get_close_matches(name, beside, 3, 0.6)
+        return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def parse_target(text: str, options: Mapping[str, Any], as_of: str | None = None) -> Target:
+    """Read `table@ref`.
+
+    Args:
+        text: A path or URL; behind an `@` a ref.
+        options: For fsspec.
+        as_of: A point in time in place of the ref; a branch may stand with it.
+
+    Raises:
+        Failure: What stands for the ref is none.
+    """
+    url, ref = _split(text)
+    wanted = Ref() if ref is None else _read_ref(ref, url)
+    if as_of is not None:
+        if wanted.version is not None or wanted.tag is not None:
+            raise Failure(f"{text}: --as-of and @{ref} each name a version; give one of them")
+        try:
+            wanted = make_ref(as_of=as_of, branch=wanted.branch)
+        except ValueError as error:
+            raise Failure(f"--as-of: {error}") from error
+    return Target(url, wanted, options)
+
+
+def open_store(url: str, options: Mapping[str, Any]) -> Store:
+    """Return the directory that a path or URL names, without touching the store.
+
+    Raises:
+        Failure: The protocol is not known, or needs a package, or the options do not fit it.
+    """
+    try:
+        return Store(*fsspec.core.url_to_fs(os.path.expanduser(url), **options))
+    except ImportError as error:
+        raise Failure(f"{url}: {error}", MISSING) from error
+    except ValueError as error:
+        protocol = url.partition("://")[0]
+        if "rotocol" not in str(error):
+            raise Failure(f"{url}: {error}") from error
+        known = nearest(protocol, fsspec.available_protocols())
+        raise Failure(f"{url}: the protocol {protocol!r} is not known; {known}") from error
+    except TypeError as error:
+        raise Failure(f"{url}: --storage-option: {error}") from error
+
+
+def is_table(store: Store) -> bool:
+    """Whether a directory is a table."""
+    return bool(store.names(VERSIONS))
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Split at the `@` that a ref follows: an `@` may also be part of a path, or of a login."""
+    versioned = _AFTER_SUFFIX.fullmatch(text)
+    if versioned:
+        return versioned[1], versioned[2]
+    url, at, ref = text.rpartition("@")
+    if not at or not url or "/" in ref.partition(":")[0] or os.path.exists(text):
+        return text, None
+    return url, ref
+
+
+def _read_ref(text: str, url: str) -> Ref:
+    try:
+        return parse_ref(text)
+    except ValueError as error:
+        raise Failure(f"{url}: {error}") from error

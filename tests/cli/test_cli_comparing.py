@@ -1,0 +1,93 @@
+"""`diff` and `sql`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from running import ORDERS, Here, run, run_on_terminal
+
+
+def test_diff_counts_first(shop: Path, here: Here) -> None:
+    lines = here("diff", f"{shop}/teas.lance", "1", "3").out.splitlines()
+    assert lines[1:4] == ["  0 rows inserted", "  10 rows deleted", "  5 rows updated"]
+    assert "same schema" in lines[4]
+    assert "schema: add total: decimal:128:14:2" in here("diff", ORDERS, "2", "3").out
+
+
+def test_diff_takes_refs_in_any_of_its_forms(here: Here) -> None:
+    wanted = here("diff", ORDERS, "3", "4").out
+    for arguments in (
+        [f"{ORDERS}@3", ORDERS],
+        [f"{ORDERS}@prod", "latest"],
+        [f"{ORDERS}@3", f"{ORDERS}@v4"],
+        [ORDERS, "prod", "4"],
+        [ORDERS, "3"],
+        [f"{ORDERS}@3"],
+    ):
+        assert here("diff", *arguments).out == wanted
+
+
+def test_diff_shows_the_rows_when_asked(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    text = here("diff", table, "2", "3", "--rows", "-n", "2").out.splitlines()
+    assert text[-1] == "… 8 more; --limit 10 shows them"
+    assert len([line for line in text if line.startswith(("<", ">"))]) == 2
+    rows = json.loads(here("diff", table, "1", "3", "--rows", "-f", "json").out)
+    assert len(rows) == 20
+    assert {row["_change_type"] for row in rows} == {
+        "delete",
+        "update_preimage",
+        "update_postimage",
+    }
+    said = json.loads(here("diff", table, "1", "3", "-f", "json").out)
+    assert said["rows"] == {"inserted": 0, "deleted": 10, "updated": 5}
+
+
+def test_diff_is_of_one_table(shop: Path, here: Here) -> None:
+    done = here("diff", ORDERS, f"{shop}/teas.lance")
+    assert done.code == 2
+    assert "two versions of one are compared" in done.err
+    assert "add --rows" in here("diff", ORDERS, "1", "2", "-f", "csv").err
+
+
+def test_sql_runs_a_query_in_every_format() -> None:
+    query = (
+        f"SELECT city, count(*)::INT AS n FROM '{ORDERS}@v1' GROUP BY city ORDER BY n DESC LIMIT 1"
+    )
+    assert run("sql", query).out.split()[:3] == ["city", "n", "Utrecht"]
+    done = run("sql", "-f", "json", stdin=query)
+    assert done.code == 0
+    assert done.err == ""
+    (row,) = json.loads(done.out)
+    assert row["city"] == "Utrecht"
+    versions = run("sql", f"SELECT version FROM lance_versions('{ORDERS}')", "-f", "csv")
+    assert versions.out.splitlines()[1:] == ["1", "2", "3", "4"]
+
+
+def test_sql_runs_several_statements_and_keeps_a_database(tmp_path: Path) -> None:
+    database = str(tmp_path / "notes.duckdb")
+    script = f"CREATE TABLE t AS FROM '{ORDERS}@v2'; CREATE VIEW v AS SELECT city FROM t;"
+    done = run("sql", "--database", database, stdin=script)
+    assert (done.code, done.out) == (0, "")
+    assert run("sql", "SELECT count(*) n FROM v", "--database", database).out.split() == [
+        "n",
+        "1188",
+    ]
+
+
+def test_sql_has_a_prompt() -> None:
+    done = run_on_terminal(
+        ["sql"],
+        [
+            ("lancefs>", f"SELECT count(*) AS total FROM '{ORDERS}@v2'\n"),
+            ("...", ";\n"),
+            ("1188", "SELECT nonsense;\n"),
+            ("not found", "SELECT 40 + 2 AS answer;\n"),
+            ("42", ".quit\n"),
+        ],
+    )
+    assert done.code == 0
+    assert "1188" in done.out
+    assert "42" in done.out
+    assert "Traceback" not in done.out

@@ -1,0 +1,209 @@
+"""How commands end: errors in one line, exit codes, pipes, Ctrl-C, and how they start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from running import COMMAND, ENVIRONMENT, ORDERS, Here, interrupt_when_it_prints, run
+
+WRONG = {
+    "a command": (["hed", ORDERS], "there is no command 'hed': did you mean head?"),
+    "an option": (["head", ORDERS, "--formt", "csv"], "Did you mean '--format'?"),
+    "a format": (["head", ORDERS, "-f", "jsn"], "did you mean json?"),
+    "a path": (["head", f"{ORDERS[:-1]}"], "did you mean orders.lance?"),
+    "a version": (["head", f"{ORDERS}@9"], "there is no version 9; the table has 1, 2, 3, 4"),
+    "a tag": (["log", f"{ORDERS}@prd"], "no tag 'prd'; the table has the tags prod"),
+    "a branch": (["show", f"{ORDERS}@exp:2"], "no branch 'exp'; the table has no branches"),
+    "a ref": (["show", f"{ORDERS}@a b"], "'a b' is not a ref"),
+    "a column": (["head", ORDERS, "-c", "cty"], "no column 'cty'; did you mean city?"),
+    "columns": (["head", ORDERS, "-c", "city,,tea"], "names separated by commas"),
+    "a number": (["head", ORDERS, "-n", "many"], "'many' is not a valid integer"),
+    "a protocol": (["head", "fil://x.lance"], "did you mean file"),
+    "a time": (["head", ORDERS, "--as-of", "yesterday"], "'yesterday' is not a point in time"),
+    "a column in a predicate": (["head", ORDERS, "-w", "prize > 3"], "did you mean 'price'?"),
+    "a predicate": (["head", ORDERS, "-w", "price >> 3"], "at '> 3' of 'price >> 3'"),
+    "types in a predicate": (["head", ORDERS, "-w", "city > quantity"], "cannot be evaluated"),
+    "a query": (["sql", "SELEC 1"], 'syntax error at or near "SELEC"'),
+    "a table in a query": (["sql", f"FROM '{ORDERS}@prd'"], "no tag 'prd'"),
+    "an order": (["diff", ORDERS, "4", "1"], "the older version is expected first"),
+    "a shell": (["completion", "bsh"], "did you mean bash"),
+    "nothing": (["head"], "missing argument 'TABLE[@REF]'"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_input_gets_one_line_with_what_would_be_right(what: str, here: Here) -> None:
+    arguments, expected = WRONG[what]
+    done = here(*arguments)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("lancefs: ")
+    assert expected in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_process_ends_with_the_code_and_the_line() -> None:
+    done = run("head", f"{ORDERS}@9")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("lancefs: ")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "head"], ["head", "--debug"]])
+def test_debug_shows_the_traceback(arguments: list[str], here: Here) -> None:
+    done = here(*arguments, f"{ORDERS}@9")
+    assert done.code == 2
+    assert "Traceback" in done.err
+    assert done.err.splitlines()[-1].startswith("lancefs: ")
+
+
+def test_a_damaged_table_has_a_code_of_its_own(tmp_path: Path, here: Here) -> None:
+    lance.write_dataset(pa.table({"a": range(100)}), tmp_path / "t.lance")
+    (data,) = (tmp_path / "t.lance" / "data").iterdir()
+    data.write_bytes(data.read_bytes()[:-8])
+    done = here("head", str(tmp_path / "t.lance"))
+    assert done.code == 3
+    assert data.name in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_an_error_of_a_store_is_told_as_it_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoCredentials(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoCredentials("Unable to locate credentials")
+
+    NoCredentials.__module__ = "botocore.exceptions"
+    monkeypatch.setattr("lancefs.cli.target.resolve", refuse)
+    done = here("log", ORDERS)
+    assert done.code == 3
+    assert done.err == "lancefs: NoCredentials: Unable to locate credentials\n"
+
+
+def test_a_name_with_control_characters_does_not_steer_the_terminal(here: Here) -> None:
+    done = here("head", "nowhere\x1b[2J.lance")
+    assert done.code == 2
+    assert "\x1b" not in done.err
+    assert "\\x1b[2J" in done.err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "arrow"])
+def test_a_reader_that_goes_away_ends_it_quietly(form: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": range(300_000)}), path)
+    with subprocess.Popen(
+        [*COMMAND, "head", path, "-n", "300000", "-f", form],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1)
+        process.stdout.close()
+        err = process.stderr.read()
+        assert (process.wait(60), err) == (141, b"")
+
+
+def test_ctrl_c_ends_it_quietly(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": range(3_000_000)}), path)
+    done = interrupt_when_it_prints(["head", path, "-n", "3000000", "-f", "json"])
+    assert (done.code, done.err) == (130, "")
+
+
+def test_bytes_do_not_go_to_a_terminal() -> None:
+    from running import run_on_terminal
+
+    done = run_on_terminal(["head", ORDERS, "-f", "arrow"])
+    assert done.code == 2
+    assert "send it to a file or a program" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--help"], {"numpy", "pyarrow", "fsspec", "rich", "duckdb"}),
+        (["head", "--help"], {"numpy", "pyarrow", "fsspec", "rich", "duckdb"}),
+        (["ls", ORDERS], {"pandas", "duckdb", "rich", "pyarrow.dataset", "pyarrow.compute"}),
+        (["log", ORDERS], {"pandas", "duckdb", "rich", "pyarrow.dataset", "pyarrow.compute"}),
+        (["show", ORDERS], {"pandas", "duckdb", "rich", "pyarrow.dataset"}),
+    ],
+    ids=" ".join,
+)
+def test_what_a_command_does_not_need_is_not_imported(
+    arguments: list[str], unwanted: set[str]
+) -> None:
+    program = (
+        "import sys; from lancefs.cli.entry import main; sys.argv[0] = 'lancefs'; code = main(); "
+        "print('\\0', *sys.modules); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not unwanted & set(done.stdout.rpartition("\0")[2].split())
+
+
+def test_without_its_libraries_it_says_how_to_get_them() -> None:
+    program = (
+        "import sys; sys.modules['click'] = None; "
+        "from lancefs.cli.entry import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "pip install 'lancefs[cli]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_report_says_what_it_needs() -> None:
+    program = (
+        "import sys; sys.modules['matplotlib'] = None; "
+        "from lancefs.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "report", ORDERS, "-o", "r.html"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "pip install 'lancefs[report]'" in done.stderr
+
+
+def test_completion_knows_commands_options_and_refs() -> None:
+    script = run("completion", "bash")
+    assert script.code == 0
+    assert "_LANCEFS_COMPLETE" in script.out
+
+    def complete(line: str) -> list[str]:
+        words = line.split(" ")
+        env = {
+            "_LANCEFS_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        done = run(env=env)
+        return [one.partition(",")[2] for one in done.out.splitlines()]
+
+    assert "head" in complete("lancefs he")
+    assert "--format" in complete("lancefs head --fo")
+    assert f"{ORDERS}@prod" in complete(f"lancefs head {ORDERS}@p")

@@ -1,0 +1,263 @@
+"""`export`, `verify`, `du` and `mount`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.dataset as pads
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+from comparison import assert_same_table
+from running import COMMAND, ENVIRONMENT, ORDERS, Here, run
+from support import copy_table, corpus_case, corpus_cases
+
+import lancefs
+from lancefs.cli.exporting import JOURNAL
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
+def test_a_folder_gets_one_file_a_fragment(
+    form: str, shop: Path, tmp_path: Path, here: Here
+) -> None:
+    table, out = f"{shop}/teas.lance@clean", tmp_path / "out"
+    done = here("export", table, str(out), "--format", form)
+    assert (done.code, done.out) == (0, "")
+    assert "90 rows in 3 files" in done.err
+    names = sorted(path.name for path in out.iterdir() if not path.name.startswith("_"))
+    assert names == [f"part-0000{i}-{i}.{form}" for i in range(3)]
+    expected = lancefs.open(f"{shop}/teas.lance", tag="clean").to_table()
+    parts = [out / name for name in names]
+    found = pads.dataset([str(part) for part in parts], format=form).to_table()
+    if form == "csv":
+        assert found["id"].to_pylist() == expected["id"].to_pylist()
+    else:
+        assert_same_table(found, expected)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
+def test_a_file_gets_what_was_chosen(form: str, shop: Path, tmp_path: Path, here: Here) -> None:
+    path = tmp_path / f"teas.{form}"
+    wanted = ["-c", "price,id", "-w", "tea = 'Assam' and id between 10 and 40"]
+    assert here("export", f"{shop}/teas.lance@1", str(path), *wanted).code == 0
+    read = {"parquet": pq.read_table, "arrow": feather.read_table, "csv": pacsv.read_csv}[form]
+    table = read(str(path))
+    assert table.column_names == ["price", "id"]
+    assert table["id"].to_pylist() == [i for i in range(10, 41) if i % 3 == 0]
+    again = here("export", f"{shop}/teas.lance", str(path))
+    assert again.code == 2
+    assert "exists; --overwrite replaces it" in again.err
+    assert here("export", f"{shop}/teas.lance", str(path), "--overwrite").code == 0
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_folder_gets_what_was_chosen_of_each_fragment(
+    shop: Path, tmp_path: Path, here: Here
+) -> None:
+    table, out = f"{shop}/teas.lance@clean", str(tmp_path / "out")
+    assert here("export", table, out, "-c", "_rowid,id", "-w", "id > 30 and id < 85").code == 0
+    found = pads.dataset(out, exclude_invalid_files=True).to_table()
+    assert found["id"].to_pylist() == list(range(31, 85))
+    assert found["_rowid"].to_pylist() == list(range(31, 85))
+    assert json.loads((tmp_path / "out" / JOURNAL).read_text())["complete"]
+
+
+def test_an_interrupted_export_goes_on(tmp_path: Path, here: Here) -> None:
+    table, out = str(tmp_path / "t.lance"), tmp_path / "out"
+    lance.write_dataset(pa.table({"a": range(1000)}), table, max_rows_per_file=100)
+    assert here("export", table, str(out)).code == 0
+    first = out / "part-00000-0.parquet"
+    before = first.stat().st_mtime_ns
+    journal = json.loads((out / JOURNAL).read_text())
+    # As a kill leaves it: a file that is not complete, and one that is in no journal.
+    (out / ".unfinished-1-part-00003-3.parquet").write_bytes(b"half")
+    (out / "part-00003-3.parquet").unlink()
+    del journal["files"]["part-00004-4.parquet"]
+    (out / JOURNAL).write_text(json.dumps(journal | {"complete": False}))
+    done = here("export", table, str(out))
+    assert "1,000 rows in 10 files" in done.err
+    assert "8 files of them from before" in done.err
+    assert first.stat().st_mtime_ns == before
+    assert json.loads((out / JOURNAL).read_text())["complete"]
+    assert not list(out.glob(".unfinished*"))
+    parts = [str(path) for path in sorted(out.glob("*.parquet"))]
+    assert pads.dataset(parts).to_table()["a"].to_pylist() == list(range(1000))
+
+
+def test_a_killed_export_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    table, out = str(tmp_path / "t.lance"), tmp_path / "out"
+    rows = pa.table({"a": range(200_000), "b": [str(i) * 5 for i in range(200_000)]})
+    lance.write_dataset(rows, table, max_rows_per_file=10_000)
+    with subprocess.Popen(
+        [*COMMAND, "export", table, str(out)], env=ENVIRONMENT, stderr=subprocess.PIPE
+    ) as process:
+        until = time.monotonic() + 60
+        while not (out / "part-00001-1.parquet").exists() and time.monotonic() < until:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    done = run("export", table, str(out))
+    assert done.code == 0
+    assert "200,000 rows in 20 files" in done.err
+    parts = [str(path) for path in sorted(out.glob("*.parquet"))]
+    assert_same_table(pads.dataset(parts).to_table(), rows)
+
+
+def test_an_export_is_not_mixed_with_another(shop: Path, tmp_path: Path, here: Here) -> None:
+    table, out = f"{shop}/teas.lance", str(tmp_path / "out")
+    assert here("export", f"{table}@1", out).code == 0
+    other = here("export", f"{table}@2", out)
+    assert other.code == 2
+    assert "holds another export" in other.err
+    assert here("export", f"{table}@1", out, "-c", "id").code == 2
+    assert here("export", f"{table}@2", out, "--overwrite").code == 0
+    assert pads.dataset(out, exclude_invalid_files=True).count_rows() == 90
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep me")
+    for extra in ([], ["--overwrite"]):
+        here("export", table, str(tmp_path / "mine"), *extra)
+        assert (tmp_path / "mine" / "notes.txt").read_text() == "keep me"
+
+
+def test_an_empty_table_is_exported_with_its_columns(tmp_path: Path, here: Here) -> None:
+    empty = pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())})
+    lance.write_dataset(empty, tmp_path / "t.lance")
+    assert here("export", str(tmp_path / "t.lance"), str(tmp_path / "out")).code == 0
+    (part,) = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_schema(part).names == ["a", "b"]
+
+
+def test_an_ending_and_a_format_that_differ_are_refused(tmp_path: Path, here: Here) -> None:
+    done = here("export", ORDERS, str(tmp_path / "x.parquet"), "--format", "csv")
+    assert done.code == 2
+    assert "its ending says parquet, --format says csv" in done.err
+    assert "did you mean parquet" in here("export", ORDERS, "x", "-f", "parket").err
+
+
+def test_verify_says_whether_all_is_well(shop: Path, tmp_path: Path, here: Here) -> None:
+    good = here("verify", f"{shop}/teas.lance@1")
+    assert good.code == 0
+    assert "3 fragments, 100 rows (0 deleted), 300 values" in good.out
+    assert good.out.splitlines()[-1] == "all is well"
+    rows = pa.table({"a": pa.array(["x" * (i % 50) for i in range(5000)]), "b": range(5000)})
+    path = tmp_path / "t.lance"
+    lance.write_dataset(rows, path)
+    (data,) = (path / "data").iterdir()
+    damaged = bytearray(data.read_bytes())
+    damaged[0:64] = b"\xff" * 64
+    data.write_bytes(damaged)
+    bad = here("verify", str(path), "--format", "json")
+    said = json.loads(bad.out)
+    assert bad.code == 1
+    assert not said["good"]
+    assert {problem["place"] for problem in said["problems"]} <= {"a", "b"}
+    assert data.name in said["problems"][0]["message"]
+    text = here("verify", str(path))
+    assert text.code == 1
+    assert text.out.splitlines()[-1].endswith(("problem", "problems"))
+
+
+def test_verify_notices_a_missing_and_a_longer_file(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(100)}), path, max_rows_per_file=50)
+    first, second = sorted((path / "data").iterdir())
+    first.unlink()
+    second.write_bytes(b"\0" * 8 + second.read_bytes())
+    done = here("verify", str(path))
+    assert done.code == 1
+    assert "MissingFile" in done.out
+    assert "CorruptFile" in done.out
+
+
+@pytest.mark.skipif(not corpus_cases(), reason="there is no corpus")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "feat_add_columns-f0.1-w0.10.18",
+        "feat_evolve_chain-f0.1-w14.0.2",
+        "feat_evolve_chain-f2.0-w14.0.2",
+        "feat_evolve_chain-f2.1-w14.0.2",
+        "feat_evolve_chain-f2.3-w14.0.2",
+        "blob_v2-f2.2-w14.0.2",
+        "feat_vector_index-f2.1-w14.0.2",
+    ],
+)
+def test_every_format_is_verified_measured_and_reported(
+    name: str, tmp_path: Path, here: Here
+) -> None:
+    path = copy_table(corpus_case(name), tmp_path)
+    assert here("verify", str(path)).code == 0
+    rows = json.loads(here("du", str(path), "-f", "json").out)
+    fragments = json.loads(here("show", str(path), "-f", "json").out)["fragments"]
+    names = {file["path"] for one in fragments for file in one["files"]}
+    data = sum((path / "data" / name).stat().st_size for name in names)
+    told = sum(row["bytes"] or 0 for row in rows)
+    assert told == data
+    page = tmp_path / "report.html"
+    assert here("report", str(path), "-o", str(page)).code == 0
+    assert "<svg" in page.read_text("utf-8")
+
+
+def test_du_tells_what_a_column_takes_and_what_is_dead(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    words = [f"{'word' * 9}{i % 7}" for i in range(10_000)]
+    rows = pa.table({"a": range(10_000), "b": words, "c": [1.5] * 10_000})
+    lance.write_dataset(rows, path, data_storage_version="2.1")
+    lance.dataset(path).delete("a >= 5000")
+    lance.dataset(path).drop_columns(["c"])
+    said = {row["column"]: row for row in json.loads(here("du", str(path), "-f", "json").out)}
+    assert said["a"]["dead"] == pytest.approx(said["a"]["bytes"] / 2, abs=1)
+    assert said["a"]["memory"] == 5000 * 8
+    assert "inline_bitpacking" in said["a"]["encoding"]
+    assert said["b"]["ratio"] > 2
+    gone = said["(dropped or replaced columns)"]
+    assert gone["bytes"] == gone["dead"] > 0
+    text = here("du", str(path)).out
+    assert text.splitlines()[-1].endswith("of them dead")
+
+
+def test_mount_says_what_is_missing(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['fuse'] = None; "
+        "from lancefs.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "mount", ORDERS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "pip install 'lancefs[mount]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_mount_shows_the_tree_to_any_program(tmp_path: Path) -> None:
+    pytest.importorskip("fuse", reason="fusepy is not installed", exc_type=(ImportError, OSError))
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("there is no /dev/fuse that we may use")
+    process = subprocess.Popen([*COMMAND, "mount", f"{ORDERS}@2", str(tmp_path)], env=ENVIRONMENT)
+    try:
+        until = time.monotonic() + 30
+        while not os.path.ismount(tmp_path) and time.monotonic() < until:
+            if process.poll() is not None:
+                pytest.skip(f"FUSE does not work here: exit code {process.returncode}")
+            time.sleep(0.05)
+        table = feather.read_table(str(tmp_path / "columns" / "city.arrow"))
+        assert table.num_rows == 1188
+        assert "schema.json" in os.listdir(tmp_path)
+        with pytest.raises(OSError, match="Read-only"):
+            (tmp_path / "new").write_text("x")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    assert not os.path.ismount(tmp_path)

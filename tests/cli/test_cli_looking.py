@@ -1,0 +1,263 @@
+"""Looking at tables: `ls`, `tree`, `head`, `schema`, `log`, `show`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import fsspec
+import lance
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from running import ORDERS, Here, run, run_on_terminal
+
+import lancefs
+from lancefs.cli.commands.ls import TREE
+from lancefs.cli.main import COMMANDS
+from lancefs.cli.main import lancefs as group
+
+
+def test_help_shows_every_command_with_examples() -> None:
+    done = run("--help")
+    assert done.code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in done.out
+    assert "lancefs head s3://bucket/orders.lance@prod" in done.out
+    assert "Exit codes" in done.out
+    assert run().out == done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_explains_itself(name: str, here: Here) -> None:
+    done = here(name, "--help")
+    assert done.code == 0
+    assert "Examples:" in done.out
+    assert f"lancefs {name}" in done.out
+    command = group.get_command(None, name)  # type: ignore[arg-type]
+    assert command is not None
+    assert command.name == name
+
+
+def test_ls_shows_the_tables_of_a_folder(shop: Path, here: Here) -> None:
+    assert here("ls", str(shop)).out.split() == ["more/", "teas.lance"]
+    assert here("ls", str(shop / "more")).out.split() == ["deep.lance"]
+    long = here("ls", "-l", str(shop)).out.splitlines()
+    assert long[0].split()[:3] == ["name", "version", "versions"]
+    assert long[2].split()[:3] == ["teas.lance", "3", "3"]
+    rows = json.loads(here("ls", str(shop), "--format", "json").out)
+    assert [row["rows"] for row in rows] == [None, 90]
+    assert rows[1]["columns"] == 3
+    assert rows[1]["bytes"] > 0
+
+
+def test_ls_shows_the_tree_of_a_table(shop: Path, here: Here) -> None:
+    table = str(shop / "teas.lance")
+    fs = fsspec.filesystem("lance", fo=table, skip_instance_cache=True)
+    assert [entry.rpartition("/")[2] for entry in fs.ls("", detail=False)] == list(TREE)
+    assert [line.rstrip("/") for line in here("ls", table).out.split()] == list(TREE)
+    assert "2.arrow" in here("ls", f"{table}/versions").out.split()
+    assert "schema.json" in here("ls", f"{table}@clean").out.split()
+    assert "versions/" in here("ls", f"{table}/branches/exp").out.split()
+
+
+def test_ls_goes_on_past_a_table_that_is_broken(shop: Path, tmp_path: Path, here: Here) -> None:
+    (tmp_path / "broken.lance" / "_versions").mkdir(parents=True)
+    (tmp_path / "broken.lance" / "_versions" / "1.manifest").write_bytes(b"nothing")
+    lance.write_dataset(pa.table({"a": [1, 2]}), tmp_path / "fine.lance")
+    done = here("ls", "-l", str(tmp_path), "-f", "json")
+    broken, fine = json.loads(done.out)
+    assert done.code == 0
+    assert fine["rows"] == 2
+    assert fine["note"] is None
+    assert broken["rows"] is None
+    assert "1.manifest" in broken["note"]
+
+
+def test_tree_draws_a_table_and_a_folder(shop: Path, here: Here) -> None:
+    drawn = here("tree", f"{shop}/teas.lance", "--depth", "2").out
+    assert "├── latest.arrow\n" in drawn
+    assert "│   ├── 1.arrow\n" in drawn
+    assert here("tree", str(shop)).out.splitlines()[1:] == [
+        "├── more/",
+        "│   └── deep.lance",
+        "└── teas.lance",
+    ]
+    paths = json.loads(here("tree", str(shop), "--format", "json").out)
+    assert [one["path"] for one in paths] == ["more", "more/deep.lance", "teas.lance"]
+
+
+def test_head_shows_the_first_rows(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance@1"
+    lines = here("head", table, "-n", "2", "-c", "tea,id").out.splitlines()
+    assert [line.split() for line in lines] == [["tea", "id"], ["Assam", "0"], ["Sencha", "1"]]
+    assert len(here("head", table).out.splitlines()) == 11
+    assert here("head", table, "-n", "0", "-c", "id").out == "id\n"
+    found = json.loads(here("head", table, "-w", "price > 24 and tea is null", "-f", "json").out)
+    assert [row["id"] for row in found] == [98]
+
+
+@pytest.mark.parametrize("ref", ["", "@1", "@v2", "@clean", "@exp:latest", "@exp:1"])
+def test_head_takes_any_ref_and_its_formats_agree(shop: Path, here: Here, ref: str) -> None:
+    path, text = str(shop / "teas.lance"), f"{shop}/teas.lance{ref}"
+    rows = lancefs.open(path, ref=ref[1:] or None).to_table()
+    assert_same_table(
+        pa.ipc.open_stream(here("head", text, "-n", "1000", "-f", "arrow").raw).read_all(), rows
+    )
+    assert json.loads(here("head", text, "-n", "1000", "-f", "json").out) == rows.to_pylist()
+    read = list(csv.DictReader(io.StringIO(here("head", text, "-n", "1000", "-f", "csv").out)))
+    assert [int(row["id"]) for row in read] == rows["id"].to_pylist()
+    assert [row["tea"] or None for row in read] == rows["tea"].to_pylist()
+
+
+def test_a_time_names_a_version(shop: Path, here: Here) -> None:
+    path = f"{shop}/teas.lance"
+    first = lancefs.open(path, version=1).manifest.timestamp.isoformat()
+    assert here("show", path, "--as-of", first).out.splitlines()[0].endswith("@1")
+    both = here("head", f"{path}@2", "--as-of", first)
+    assert both.code == 2
+    assert "each name a version" in both.err
+
+
+def test_every_type_is_shown_in_every_format(tmp_path: Path, here: Here) -> None:
+    moment = pa.array([1_700_000_000_123_456_789, None], pa.timestamp("ns", "UTC"))
+    rows = pa.table(
+        {
+            "when": moment,
+            "took": pa.array([1_500_000_001, None], pa.duration("ns")),
+            "blob": pa.array([b"\x00\xff", None]),
+            "vector": pa.array([[1.5] * 300, None], pa.list_(pa.float32(), 300)),
+            "user": pa.array([{"name": "Ada", "at": [1, 2, 3, 4, 5, 6]}, None]),
+            "nan": pa.array([float("nan"), 1.0]),
+            "text": pa.array(["two\nlines \x1b[31mred", 'a,"b"']),
+            "half": pa.array([1.5, None], pa.float16()),
+            "word": pa.array(["x", None]).dictionary_encode(),
+        }
+    )
+    lance.write_dataset(rows, tmp_path / "types.lance")
+    table = str(tmp_path / "types.lance")
+    first, second = json.loads(here("head", table, "-f", "json").out)
+    assert first["when"].startswith("2023-11-14 22:13:20.123456789")
+    assert first["took"] == 1_500_000_001
+    assert first["blob"] == "AP8="
+    assert first["nan"] is None
+    assert len(first["vector"]) == 300
+    assert first["user"]["name"] == "Ada"
+    assert second["vector"] is None
+    assert first["word"] == "x"
+    read = list(csv.DictReader(io.StringIO(here("head", table, "-f", "csv").out)))
+    assert read[1]["text"] == 'a,"b"'
+    assert json.loads(read[0]["user"])["at"][5] == 6
+    assert read[0]["blob"] == "AP8="
+    assert read[1]["user"] == ""
+    assert read[0]["half"] == "1.5"
+    shown = here("head", table).out
+    assert "\x1b" not in shown
+    assert "two\\nlines \\x1b[31mred" in shown
+    assert "[1.5, 1.5, 1.5, 1.5, … 300 items]" in shown
+
+
+def test_schema_shows_columns_and_ids(here: Here) -> None:
+    lines = here("schema", ORDERS).out.splitlines()
+    assert lines[1].split() == ["order_id", "int32", "never"]
+    assert here("schema", ORDERS, "--ids").out.splitlines()[6].split()[:2] == ["price", "5"]
+    said = json.loads(here("schema", f"{ORDERS}@1", "-f", "json").out)
+    assert [one["column"] for one in said] == lancefs.open(ORDERS, version=1).schema.names
+
+
+def test_log_tells_what_each_version_did(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    history = json.loads(here("log", table, "-f", "json").out)
+    assert [one["version"] for one in history] == [3, 2, 1]
+    assert (history[1]["rows_deleted"], history[1]["tags"]) == (10, ["clean"])
+    text = here("log", table).out.splitlines()
+    assert text[2].split()[0] == "2"
+    assert "−10" in text[2]
+    assert "clean" in text[2]
+    assert [one["version"] for one in json.loads(here("log", f"{table}@2", "-f", "json").out)] == [
+        2,
+        1,
+    ]
+    newest = json.loads(here("log", table, "-n", "1", "-f", "json").out)
+    assert newest == history[:1]
+    assert here("log", f"{table}@2", "-n", "1").out.splitlines()[1].split()[0] == "2"
+    assert json.loads(here("log", table, "--reverse", "-f", "json").out) == history[::-1]
+
+
+def test_show_tells_what_a_version_is_made_of(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance@clean"
+    text = here("show", table).out
+    assert text.splitlines()[0].endswith("teas.lance@2")
+    assert "rows       90 (10 deleted)" in text
+    assert "3 fragments" in text
+    said = json.loads(here("show", table, "-f", "json").out)
+    assert said["tags"] == ["clean"]
+    assert [one["deleted"] for one in said["fragments"]] == [0, 0, 10]
+    assert said["fragments"][0]["files"][0]["path"].endswith(".lance")
+
+
+def test_show_tells_of_indices_and_settings(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(50)}), path)
+    lance.dataset(path).create_scalar_index("a", "BTREE")
+    lance.write_dataset(pa.table({"a": range(7)}), path, mode="append")
+    lance.dataset(path).update_config({"owner": "tea shop"})
+    text = here("show", str(path)).out
+    assert "1 index\n" in text
+    assert "owner = tea shop" in text
+    index = json.loads(here("show", str(path), "-f", "json").out)["indices"][0]
+    assert (index["type"], index["uncovered_rows"]) == ("BTree", 7)
+
+
+def test_a_terminal_gets_colours_and_columns_that_fit() -> None:
+    wide = run_on_terminal(["log", ORDERS], columns=140)
+    assert wide.code == 0
+    assert "\x1b[" in wide.out
+    assert "4 versions" in wide.out
+    narrow = run_on_terminal(["head", ORDERS], columns=60)
+    assert "more columns" in narrow.out
+    assert max(len(line) for line in _plain(narrow.out).splitlines()) <= 60
+
+
+def test_a_pipe_gets_plain_text() -> None:
+    done = run("log", ORDERS)
+    assert done.code == 0
+    assert "\x1b" not in done.out
+    assert done.out.splitlines()[0].split()[0] == "version"
+
+
+def test_memory_and_options_of_a_store(here: Here, tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"a": [1]}), tmp_path / "t.lance")
+    local = fsspec.filesystem("file")
+    memory = fsspec.filesystem("memory")
+    for path in local.find(str(tmp_path / "t.lance")):
+        memory.pipe_file(path.replace(str(tmp_path), "/cli"), local.cat_file(path))
+    assert here("head", "memory://cli/t.lance").out.split() == ["a", "1"]
+    listed = here("ls", "memory://cli", "--storage-option", "use_listings_cache=false")
+    assert listed.out.split() == ["t.lance"]
+    bad = here("ls", "memory://cli", "--storage-option", "anon")
+    assert bad.code == 2
+    assert "key=value was expected" in bad.err
+
+
+def _plain(text: str) -> str:
+    import re
+
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+def test_show_says_that_there_are_fresher_rows(tmp_path: Path, here: Here) -> None:
+    key = {"lance-schema:unenforced-primary-key": "true"}
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False, metadata=key)])
+    path = str(tmp_path / "log.lance")
+    rows = pa.table({"id": [1, 2]}, schema=schema)
+    lance.write_dataset(rows, path).initialize_mem_wal()
+    assert "not merged" not in here("show", path).out
+    with lance.dataset(path).mem_wal_writer(str(uuid4())) as writer:
+        writer.put(rows)
+    assert "1 generation, 2 rows, flushed and not merged" in here("show", path).out
+    (found,) = json.loads(here("show", path, "-f", "json").out)["unmerged_generations"]
+    assert found["rows"] == 2

@@ -1,0 +1,112 @@
+"""Stores that fail or are slow, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fsspec.asyn import AsyncFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+Answer = Callable[[str, bytes], bytes]
+
+
+class TroubledFileSystem(MemoryFileSystem):  # type: ignore[misc]
+    """Files in memory; every nth request for bytes goes wrong."""
+
+    protocol = "troubled"
+    store: dict[str, Any] = {}  # noqa: RUF012
+    pseudo_dirs: list[str] = [""]  # noqa: RUF012
+    cachable = False
+
+    def __init__(self, answer: Answer | None = None, every: int = 3, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.answer = answer  # what a request that goes wrong gets
+        self.every = every
+        self.requests: list[str] = []
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        path = self._strip_protocol(path)
+        self.requests.append(path)
+        if path not in self.store:
+            raise FileNotFoundError(path)
+        data: bytes = self.store[path].getvalue()[start:end]
+        if self.answer is not None and len(self.requests) % self.every == 0:
+            is_exact = start is not None and end == start + len(data)
+            return data if self.answer is cut_short and not is_exact else self.answer(path, data)
+        return data
+
+    def put_tree(self, source: str, target: str) -> None:
+        """Take over a directory of local files."""
+        for path in Path(source).rglob("*"):
+            if path.is_file():
+                self.pipe_file(f"{target}/{path.relative_to(source)}", path.read_bytes())
+
+
+def refuse(path: str, data: bytes) -> bytes:
+    """Fail as a busy object store does."""
+    raise OSError(errno.EBUSY, "Please reduce your request rate")
+
+
+def time_out(path: str, data: bytes) -> bytes:
+    """Fail as a network that is down does."""
+    raise TimeoutError
+
+
+def cut_short(path: str, data: bytes) -> bytes:
+    """Give less than was asked for."""
+    return data[: len(data) // 2]
+
+
+class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
+    """Files of this machine behind a network: each request takes some time, many go at once."""
+
+    protocol = "slow"
+    cachable = False
+
+    def __init__(self, seconds: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.seconds = seconds
+        self.requests: list[str] = []
+        self.bytes = 0
+
+    async def _cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        self.requests.append(f"GET {path}")
+        await asyncio.sleep(self.seconds)
+        with open(path, "rb") as file:
+            file.seek(start or 0)
+            data = file.read(-1 if end is None else end - (start or 0))
+        self.bytes += len(data)
+        return data
+
+    async def _info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        self.requests.append(f"HEAD {path}")
+        await asyncio.sleep(self.seconds)
+        return self._entry(Path(path))
+
+    async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        self.requests.append(f"LIST {path}")
+        await asyncio.sleep(self.seconds)
+        found = [self._entry(one) for one in sorted(Path(path).iterdir())]
+        return found if detail else [one["name"] for one in found]
+
+    def ukey(self, path: str) -> str:
+        return str(path)
+
+    @staticmethod
+    def _entry(path: Path) -> dict[str, Any]:
+        status = path.stat()
+        kind = "directory" if path.is_dir() else "file"
+        return {
+            "name": str(path),
+            "size": status.st_size,
+            "type": kind,
+            "ETag": f"{status.st_mtime_ns}-{status.st_ino}",
+        }

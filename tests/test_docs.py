@@ -1,0 +1,190 @@
+"""The code in the documents runs as it stands there, and prints what they say it prints.
+
+- ```python blocks of a document run one after the other, in one namespace.
+- ```console blocks hold commands after `$`, and their output; a line `…` stands for any lines.
+  `python tests/test_docs.py` writes the output anew.
+- Documents run in a directory of their own that has `examples/`.
+- `<!-- test: spark -->` before a block: it needs Spark, and runs with the slow tests.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+# Documents whose code is run by tests of their room, which have what it needs.
+ELSEWHERE = {"duckdb.md": "tests/sql/test_duckdb_docs.py"}
+# Documents whose code needs what a test does not have; it must at least be Python.
+PARSED = {"spark.md", "performance.md", "architecture.md"}
+BLOCK = re.compile(
+    r"(?:<!-- test: (?P<needs>\w+) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+# Languages whose blocks are not run: shell lines that install, and drawings.
+SHOWN = {"", "sh"}
+DOCUMENTS = sorted(
+    path
+    for path in [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]
+    if path.name not in ELSEWHERE
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code, and what it needs."""
+
+    language: str
+    code: str
+    needs: str | None
+
+
+def blocks(path: Path) -> list[Block]:
+    found = BLOCK.finditer(path.read_text("utf-8"))
+    return [Block(one["language"], one["code"], one["needs"]) for one in found]
+
+
+def run_commands(code: str, where: Path) -> Iterator[tuple[str, str]]:
+    """Run the commands of a console block; yield each with its output."""
+    command = f"{sys.executable} -m lancefs.cli"
+    env = {**os.environ, "COLUMNS": "100", "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1"}
+    for line in code.splitlines():
+        if not line.startswith("$ "):
+            continue
+        shell = f'lancefs() {{ {command} "$@"; }}\n{line[2:]}'
+        done = subprocess.run(
+            ["bash", "-c", shell],
+            cwd=where,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        lines = [text.rstrip() for text in done.stdout.replace(f"{where}/", "").splitlines()]
+        yield line, "\n".join(lines).rstrip()
+
+
+def console(code: str, where: Path) -> str:
+    """Return a console block with the output that its commands have now."""
+    parts = [f"{line}\n{output}" if output else line for line, output in run_commands(code, where)]
+    return "\n".join(parts) + "\n"
+
+
+def is_as_said(said: str, output: str) -> bool:
+    """Compare a console block with what its commands print; a line `…` stands for any lines."""
+    lines = [".*" if line == "…" else re.escape(line) for line in said.splitlines()]
+    return re.fullmatch("\n".join(lines), output.rstrip("\n"), re.DOTALL) is not None
+
+
+def prepare(where: Path) -> None:
+    (where / "examples").symlink_to(REPOSITORY / "examples")
+    (where / "out").mkdir()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_the_code_of_a_document_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "document"}
+    for block in blocks(path):
+        if block.language == "python" and (block.needs or path.name in PARSED):
+            ast.parse(block.code)
+        elif block.language == "python":
+            exec(compile(block.code, path.name, "exec"), names)
+        elif block.language == "console":
+            output = console(block.code, tmp_path)
+            assert is_as_said(block.code, output), output
+        else:
+            assert path.name in PARSED or block.language in SHOWN, block
+
+
+@pytest.mark.slow
+def test_the_code_for_spark_in_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark")
+    prepare(tmp_path)
+    program = "\n".join(
+        block.code for block in blocks(REPOSITORY / "README.md") if block.needs == "spark"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    if "JAVA_HOME" in done.stderr or "JAVA_GATEWAY_EXITED" in done.stderr:
+        pytest.skip("there is no Java")
+    assert done.returncode == 0, done.stderr
+    assert "count" in done.stdout
+
+
+def test_the_notebook_runs_and_shows_what_it_did() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    client = pytest.importorskip("nbclient")
+    path = REPOSITORY / "docs" / "tour.ipynb"
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    fresh = nbformat.from_dict(book)
+    with tempfile.TemporaryDirectory() as name:
+        prepare(Path(name))
+        client.NotebookClient(
+            fresh, timeout=120, kernel_name="python3", resources={"metadata": {"path": name}}
+        ).execute()
+    cells = [cell for cell in fresh.cells if cell.cell_type == "code"]
+    assert len(cells) >= 6
+    assert "text/html" in cells[0].outputs[0]["data"]
+    assert [cell.source for cell in fresh.cells] == [cell.source for cell in book.cells]
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_is_tested_elsewhere_is(name: str) -> None:
+    assert name in (REPOSITORY / ELSEWHERE[name]).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, *((REPOSITORY / "docs").glob("duckdb.md"))], ids=lambda path: path.name
+)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+        assert (path.parent / link).exists(), f"{path.name} links to {link}"
+
+
+def write_output() -> None:
+    """Write the output of all console blocks anew."""
+    for path in DOCUMENTS:
+        with tempfile.TemporaryDirectory() as name:
+            where = Path(name)
+            prepare(where)
+            os.chdir(where)
+            text, names = path.read_text("utf-8"), {"__name__": "document"}
+
+            def renew(match: re.Match[str], where: Path = where, names: dict = names) -> str:
+                if match["language"] == "python" and "lance.write" in match["code"]:
+                    exec(match["code"], names)
+                if match["language"] != "console":
+                    return match[0]
+                output = console(match["code"], where)
+                return match[0] if is_as_said(match["code"], output) else f"```console\n{output}```"
+
+            path.write_text(BLOCK.sub(renew, text), "utf-8")
+
+
+if __name__ == "__main__":
+    write_output()
