@@ -22,12 +22,11 @@ import pyarrow as pa
 from lancefs.cli.exits import UNREADABLE, Failure
 from lancefs.scanner import LanceScanner
 from lancefs.storage import Store
+from lancefs.table.batch_rows import GROUP_ROWS, row_groups
 
 JOURNAL = "_lancefs_export.json"
 _UNFINISHED = ".unfinished-"
 # A row group or a record batch has at least so many rows, or bytes, unless the rows end.
-_GROUP_ROWS = 256 * 1024
-_GROUP_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +221,8 @@ def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: I
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        for table in _groups(batches, schema):
-            writer.write_table(table, row_group_size=_GROUP_ROWS * 2)
+        for table in row_groups(batches, schema):
+            writer.write_table(table, row_group_size=GROUP_ROWS * 2)
 
 
 def _write_csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
@@ -237,17 +236,3 @@ _FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]]
     "parquet": _write_parquet,
     "csv": _write_csv,
 }
-
-
-def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Join batches into row groups of a good size."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held, schema)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.fields import Field
 from lancefs.dataset import LanceDataset
 from lancefs.spark.pinned import OpenVersion
+from lancefs.table.batch_rows import MOST_ROWS, batch_rows_for
 from lancefs.table.fragments import Fragment
 from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS
 
@@ -18,9 +19,6 @@ from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS
 ROWS_PER_PARTITION = 1024 * 1024
 # Small fragments share a task as long as it stays below this share of a full one.
 _MERGE = 8
-# A batch is meant to hold about this many bytes.
-_BATCH_BYTES = 8 * 1024 * 1024
-_LEAST_ROWS, _MOST_ROWS = 64, 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +110,6 @@ def scan(
     return dataset.scanner(names, filter=filter, batch_size=rows).to_batches()
 
 
-def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
-    """Say how many rows make a batch of a few megabytes: a power of two.
-
-    Columns of fixed width tell theirs. For the others the size of the data files must do, which
-    counts columns too that are not read, and compressed.
-    """
-    known = [_width(data_type) for data_type in types]
-    width = float(sum(w for w in known if w is not None))
-    if None in known:
-        sizes = sum(file.size or 0 for file in fragment.files)
-        width = max(width, 3 * sizes / max(1, fragment.physical_rows or 1))
-    rows = int(min(_MOST_ROWS, max(_LEAST_ROWS, _BATCH_BYTES // max(1.0, width))))
-    return 1 << (rows.bit_length() - 1)
-
-
 def _within(
     dataset: LanceDataset, span: Span, filter: pc.Expression | None
 ) -> pc.Expression | None:
@@ -143,23 +126,5 @@ def _within(
 def _parts(rows: int, most: int) -> list[tuple[int, int]]:
     """Cut rows into as few parts as may be, of about one size, at the ends of batches."""
     size = -(-rows // -(-rows // most))
-    size = min(most, -(-size // _MOST_ROWS) * _MOST_ROWS)
+    size = min(most, -(-size // MOST_ROWS) * MOST_ROWS)
     return [(start, min(start + size, rows)) for start in range(0, rows, size)]
-
-
-def _width(data_type: pa.DataType) -> float | None:
-    """Bytes of a value; None where that differs from value to value."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _width(data_type.storage_type)
-    if pa.types.is_fixed_size_list(data_type):
-        item = _width(data_type.value_type)
-        return None if item is None else item * data_type.list_size
-    if pa.types.is_struct(data_type):
-        widths = [_width(data_type.field(i).type) for i in range(data_type.num_fields)]
-        return None if None in widths else float(sum(w for w in widths if w is not None))
-    if pa.types.is_null(data_type):
-        return 0.0
-    try:
-        return float(data_type.bit_width / 8)
-    except ValueError:  # what pyarrow says of types without a width
-        return None

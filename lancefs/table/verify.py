@@ -12,14 +12,13 @@ from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.table.base_paths import TableFiles
+from lancefs.table.batch_rows import batch_rows_for
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import DataFile, Fragment
 
 # Problems that are told of one fragment: a damaged one may have one in each column.
 _MOST = 50
-_BATCH_ROWS = 64 * 1024
-_BLOB_ROWS = 256  # each of them may be megabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def verify_fragment(files: TableFiles, fragment: Fragment, fields: Sequence[Fiel
         for one in fields:
             if len(checked.problems) < _MOST:
                 with _noting(checked, one.name):
-                    _decode(checked, reader, one)
+                    _decode(checked, reader, one, batch_rows_for(fragment, [one.storage_type]))
     return checked
 
 
@@ -97,8 +96,7 @@ def _check_file(checked: Checked, reader: FragmentReader, data_file: DataFile) -
         _note(checked, file.url, message)
 
 
-def _decode(checked: Checked, reader: FragmentReader, one: Field) -> None:
-    step = _BLOB_ROWS if one.is_blob else _BATCH_ROWS
+def _decode(checked: Checked, reader: FragmentReader, one: Field, step: int) -> None:
     for start in range(0, checked.rows, step):
         (array,) = reader.read([one], [(start, min(start + step, checked.rows))])
         shown = present(array, one)

@@ -1,48 +1,21 @@
-"""Verifying a version: every page of every fragment decodes, and agrees with the manifest."""
+"""Verifying a version on many machines, a fragment a piece."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lancefs.datafile.extensions import present
-from lancefs.datafile.fields import Field
-from lancefs.errors import LanceError
 from lancefs.spark.options import TableOptions
-from lancefs.spark.partitions import batch_rows_for
-from lancefs.spark.pinned import OpenVersion, Pinned, open_table, pin
+from lancefs.spark.pinned import Pinned, open_table, pin
 from lancefs.spark.pipeline.jobs import run_pieces
 from lancefs.spark.stores import absolute
-from lancefs.table.deletions import read_deletions
-from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.refs import Ref, make_ref
-
-# Problems that one fragment reports: a damaged one may have one in each column.
-_MOST = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is wrong.
-
-    Attributes:
-        fragment: The id of the fragment.
-        place: The column, or what else.
-        kind: The class of the error.
-        message: What is wrong: file, offset, what was expected.
-    """
-
-    fragment: int
-    place: str
-    kind: str
-    message: str
+from lancefs.table.verify import Problem, verify_fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,82 +105,10 @@ def verify(
 def make_verifier(pinned: Pinned) -> Callable[[int], str]:
     """Return what a worker does: verify the fragment at a position."""
     version = pinned.open()
+    manifest = version.manifest
 
     def check(position: int) -> str:
-        return json.dumps(_Check(version, position).run())
+        fragment = manifest.fragments[position]
+        return json.dumps(asdict(verify_fragment(version.files, fragment, manifest.fields)))
 
     return check
-
-
-class _Check:
-    """Verifies one fragment."""
-
-    def __init__(self, version: OpenVersion, position: int) -> None:
-        self.files = version.files
-        self.fields = version.manifest.fields
-        self.fragment = version.manifest.fragments[position]
-        self.problems: list[Problem] = []
-        self.values = 0
-
-    def run(self) -> dict[str, Any]:
-        """Do it, and say what was found."""
-        rows = deleted = size = 0
-        with self._noting("fragment"):
-            reader = FragmentReader(self.files, self.fragment, self.fields)
-            rows = reader.physical_rows
-            size = self._data_files(reader, rows)
-            with self._noting("deletions"):
-                deleted = len(read_deletions(self.files, self.fragment, rows))
-            for field in self.fields:
-                if len(self.problems) < _MOST:
-                    with self._noting(field.name):
-                        self._column(reader, field, rows)
-        return {
-            "fragment": self.fragment.id,
-            "rows": rows,
-            "deleted": deleted,
-            "values": self.values,
-            "file_bytes": size,
-            "problems": [asdict(problem) for problem in self.problems],
-        }
-
-    @contextmanager
-    def _noting(self, place: str) -> Iterator[None]:
-        """Note an error that is raised inside as a problem."""
-        try:
-            yield
-        except (LanceError, pa.ArrowException, OSError) as error:
-            self._add(place, type(error).__name__, str(error))
-
-    def _add(self, place: str, kind: str, message: str) -> None:
-        self.problems.append(Problem(self.fragment.id, place, kind, message))
-
-    def _data_files(self, reader: FragmentReader, rows: int) -> int:
-        """See that each data file is as long as the manifest says, in bytes and in rows."""
-        total = 0
-        for data_file in self.fragment.files:
-            with self._noting(data_file.path):
-                file, held = reader.open_file(data_file)
-                actual = file.store.fs.size(file.store.full(file.path))
-                total += actual
-                if data_file.size not in (None, actual):
-                    self._add(
-                        data_file.path,
-                        "CorruptFile",
-                        f"{file.url}: {actual} bytes, the manifest says {data_file.size}",
-                    )
-                if held.num_rows != rows:
-                    self._add(
-                        data_file.path,
-                        "CorruptFile",
-                        f"{file.url}: {held.num_rows} rows, the manifest says {rows}",
-                    )
-        return total
-
-    def _column(self, reader: FragmentReader, field: Field, rows: int) -> None:
-        step = batch_rows_for(self.fragment, [field.storage_type])
-        for start in range(0, rows, step):
-            (array,) = reader.read([field], [(start, min(start + step, rows))])
-            shown = present(array, field)
-            shown.validate(full=True)
-            self.values += len(shown)

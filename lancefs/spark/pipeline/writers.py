@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.spark.pipeline.destination import DATA, Part, Settings
 from lancefs.spark.pipeline.files import Files
+from lancefs.table.batch_rows import row_groups
 
 # A row group or record batch is at least so large, unless the rows end.
-_GROUP_ROWS = 256 * 1024
-_GROUP_BYTES = 64 * 1024 * 1024
 # Files that are open at once where rows go to many directories.
 _OPEN = 100
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -42,7 +41,7 @@ def write_parts(
         UnsupportedFeature: The format cannot hold a column.
     """
     with _Writers(files, name, schema, how) as writers:
-        for group in _groups(batches, schema):
+        for group in row_groups(batches, schema):
             for directory, rows in _split(group, how.partition_by):
                 writers.write(directory, rows)
         return writers.finish()
@@ -110,20 +109,6 @@ class _Writers:
         path, stack, _, count = self._open.pop(directory)
         stack.close()
         self._done.append((path, count[0]))
-
-
-def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Join batches into row groups of a good size."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held, schema)
 
 
 def _split(rows: pa.Table, by: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:

@@ -1,0 +1,72 @@
+"""How many rows make a batch, or a row group: few where they are wide, to bound memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lancefs.table.fragments import Fragment
+
+# A batch is meant to hold about this many bytes.
+_BATCH_BYTES = 8 * 1024 * 1024
+_LEAST_ROWS, MOST_ROWS = 64, 64 * 1024
+# A row group of a Parquet file ends after the first batch that reaches one of these.
+GROUP_ROWS = 256 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
+
+
+def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
+    """Say how many rows make a batch of a few megabytes: a power of two.
+
+    Columns of fixed width tell theirs. For the others the size of the data files must do, which
+    counts columns too that are not read, and compressed.
+
+    Args:
+        fragment: Whose rows are read.
+        types: Of the columns that are read.
+    """
+    known = [_width(data_type) for data_type in types]
+    width = float(sum(w for w in known if w is not None))
+    if None in known:
+        sizes = sum(file.size or 0 for file in fragment.files)
+        width = max(width, 3 * sizes / max(1, fragment.physical_rows or 1))
+    rows = int(min(MOST_ROWS, max(_LEAST_ROWS, _BATCH_BYTES // max(1.0, width))))
+    return 1 << (rows.bit_length() - 1)
+
+
+def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Join batches into tables of the size that a row group of a Parquet file should have.
+
+    Args:
+        batches: Of that schema.
+        schema: Of the tables.
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(held, schema)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _width(data_type: pa.DataType) -> float | None:
+    """Bytes of a value; None where that differs from value to value."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _width(data_type.storage_type)
+    if pa.types.is_fixed_size_list(data_type):
+        item = _width(data_type.value_type)
+        return None if item is None else item * data_type.list_size
+    if pa.types.is_struct(data_type):
+        widths = [_width(data_type.field(i).type) for i in range(data_type.num_fields)]
+        return None if None in widths else float(sum(w for w in widths if w is not None))
+    if pa.types.is_null(data_type):
+        return 0.0
+    try:
+        return float(data_type.bit_width / 8)
+    except ValueError:  # what pyarrow says of types without a width
+        return None
