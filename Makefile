@@ -83,7 +83,7 @@ test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of
 # In CI, tests that skip for want of a Java would be tests that nobody runs.
 .PHONY: test-spark
 test-spark: .venv/.spark ## Run the tests of Spark, which need a JDK 17
-	$(if $(filter true,$(CI)),LANCEFS_SPARK=required) $(BIN)/pytest -m slow tests/spark --timeout=900 $(PYTEST_ARGS)
+	$(if $(filter true,$(CI)),LANCEFS_SPARK=required) $(BIN)/pytest -m slow tests/spark tests/test_docs.py --timeout=900 $(PYTEST_ARGS)
 
 # The kernels once more without the library; the tables of the corpus go through all of them.
 .PHONY: test-numpy

@@ -24,7 +24,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Documents whose code is run by tests of their room, which have what it needs.
 ELSEWHERE = {"duckdb.md": "tests/sql/test_duckdb_docs.py"}
-# Documents whose code needs what a test does not have; it must at least be Python.
+# Documents whose code is no program of its own, or needs Spark; here it must be Python.
 PARSED = {"spark.md", "performance.md", "architecture.md"}
 BLOCK = re.compile(
     r"(?:<!-- test: (?P<needs>\w+) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
@@ -111,17 +111,33 @@ def test_the_code_of_a_document_runs(
             assert path.name in PARSED or block.language in SHOWN, block
 
 
+def spark_program(path: Path) -> str:
+    """Return the code of a document that needs Spark as a program: SQL is run by the session."""
+    lines = []
+    for block in blocks(path):
+        if block.language == "python" and (block.needs == "spark" or path.name == "spark.md"):
+            lines.append(block.code)
+        elif block.language == "sql":
+            code = re.sub(r"--.*", "", block.code)
+            statements = [one.strip() for one in code.split(";") if one.strip()]
+            lines += [f"spark.sql({statement!r}).show()" for statement in statements]
+    return "\n".join(lines)
+
+
+_SESSION = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+"""
+
+
 @pytest.mark.slow
-def test_the_code_for_spark_in_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/spark.md"])
+def test_the_code_for_spark_runs(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark")
     prepare(tmp_path)
-    program = "\n".join(
-        block.code for block in blocks(REPOSITORY / "README.md") if block.needs == "spark"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", _SESSION + spark_program(REPOSITORY / name)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
