@@ -41,7 +41,7 @@ def main() -> None:
     about = machine()
     report: dict[str, Any] = {"machine": about, "rows": options.rows, "results": {}}
     print_machine(about)
-    print_head(options.methods)
+    table = Table(options.methods, about["memcpy_bytes_per_second"], options.markdown)
     for name, workload in WORKLOADS.items():
         if not re.search(options.only, name):
             continue
@@ -50,7 +50,7 @@ def main() -> None:
             for method in options.methods
             if workloads.supports(method, workload)
         }
-        print_row(name, results, options.methods, about["memcpy_bytes_per_second"])
+        table.add(name, results)
     target = Path(options.json or home / "results.json")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(report, indent=2) + "\n")
@@ -73,6 +73,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--home", default=CHECKOUT / "build" / "bench", help="where the tables are written, once"
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table as docs/performance.md has it"
     )
     parser.add_argument("--json", help="where results go; beside the tables by default")
     return parser.parse_args()
@@ -151,37 +154,50 @@ def _memcpy() -> float:
 
 def print_machine(about: dict[str, Any]) -> None:
     """Say what all figures depend on."""
-    print(f"{about['processor']}, {about['cores']} cores, Python {about['python']}")
-    print(", ".join(f"{name} {number}" for name, number in about["versions"].items()))
+    print(f"{about['processor']}, {about['cores']} cores, Python {about['python']};")
+    print(", ".join(f"{name} {number}" for name, number in about["versions"].items()) + ";")
     print(f"memcpy {about['memcpy_bytes_per_second'] / 1e9:.1f} GB/s\n")
 
 
-def print_head(methods: list[str]) -> None:
-    """Print the names of the columns.
+class Table:
+    """Prints the results, a workload a line: in columns, or as Markdown.
 
     Times are in milliseconds; `memcpy` is the Arrow bytes that lancefs gives in a second, as a
-    share of those that the machine copies; `peak` is the memory of its process.
+    share of those that the machine copies; `peak MB` is the memory of its process.
     """
-    times = " ".join(f"{method:>14}" for method in methods)
-    print(f"{'milliseconds':22} {times} {'ratio':>7} {'target':>6} {'memcpy':>6} {'peak MB':>7}")
 
+    def __init__(self, methods: list[str], memcpy: float, is_markdown: bool) -> None:
+        self.methods = methods
+        self.memcpy = memcpy
+        self.is_markdown = is_markdown
+        self._line(["milliseconds", *methods, "ratio", "target", "memcpy", "peak MB"])
+        if is_markdown:
+            self._line(["---", *["---:"] * (len(methods) + 4)])
 
-def print_row(name: str, results: dict[str, Any], methods: list[str], memcpy: float) -> None:
-    """Print one workload: times, the ratio of pylance to lancefs, the share of the limit."""
-    cells = " ".join(f"{_milliseconds(results.get(method)):>14}" for method in methods)
-    mine, theirs = results.get("lancefs", {}), results.get("pylance", {})
-    ratio = share = peak = ""
-    if "seconds" in mine and "seconds" in theirs:
-        ratio = f"{theirs['seconds'] / mine['seconds']:.2f}"
-    if mine.get("arrow_bytes") and not WORKLOADS[name].is_cold:
-        share = f"{mine['arrow_bytes'] / mine['seconds'] / memcpy:.0%}"
-    if mine.get("peak_bytes"):
-        peak = f"{mine['peak_bytes'] / 1e6:.0f}"
-    target = WORKLOADS[name].target or ""
-    print(f"{name:22} {cells} {ratio:>7} {target:>6} {share:>6} {peak:>7}", flush=True)
-    for method, result in results.items():
-        if "error" in result:
-            print(f"  {method}: {result['error']}")
+    def add(self, name: str, results: dict[str, Any]) -> None:
+        """Print one workload: times, the ratio of pylance to lancefs, the share of the limit."""
+        times = [_milliseconds(results.get(method)) for method in self.methods]
+        mine, theirs = results.get("lancefs", {}), results.get("pylance", {})
+        ratio = share = peak = ""
+        if "seconds" in mine and "seconds" in theirs:
+            ratio = f"{theirs['seconds'] / mine['seconds']:.2f}"
+        if mine.get("arrow_bytes") and not WORKLOADS[name].is_cold:
+            share = f"{mine['arrow_bytes'] / mine['seconds'] / self.memcpy:.0%}"
+        if mine.get("peak_bytes"):
+            peak = f"{mine['peak_bytes'] / 1e6:.0f}"
+        self._line([name, *times, ratio, str(WORKLOADS[name].target or ""), share, peak])
+        for method, result in results.items():
+            if "error" in result:
+                print(f"  {method}: {result['error']}", file=sys.stderr)
+
+    def _line(self, cells: list[str]) -> None:
+        if self.is_markdown:
+            print(f"| {' | '.join(cells)} |", flush=True)
+            return
+        name, *others = cells
+        widths = [14] * len(self.methods) + [7, 6, 6, 7]
+        aligned = [f"{cell:>{width}}" for cell, width in zip(others, widths, strict=True)]
+        print(f"{name:22} {' '.join(aligned)}", flush=True)
 
 
 def _milliseconds(result: dict[str, Any] | None) -> str:

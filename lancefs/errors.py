@@ -8,8 +8,6 @@ column and the page on the way out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -82,9 +80,10 @@ _DAMAGE = (
 )
 
 
-@contextmanager
-def locating(path: str | None = None, place: str | None = None) -> Iterator[None]:
+class locating:  # used as a verb
     """Add a file and a place to errors about bytes that are raised inside.
+
+    Every page goes through several of these: a class costs half of what a generator does.
 
     Args:
         path: The file being read, as the user would name it.
@@ -94,17 +93,25 @@ def locating(path: str | None = None, place: str | None = None) -> Iterator[None
         CorruptFile: With the place added; also in place of what a library raised over the bytes.
         UnsupportedFeature: With the place added.
     """
-    try:
-        yield
-    except _Located as error:
-        _locate(error, path, place)
-        raise
-    except LanceError:
-        raise
-    except _DAMAGE as error:
-        damaged = CorruptFile(f"the bytes do not decode ({type(error).__name__}: {error})")
-        _locate(damaged, path, place)
-        raise damaged from error
+
+    __slots__ = ("path", "place")
+
+    def __init__(self, path: str | None = None, place: str | None = None) -> None:
+        self.path = path
+        self.place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, _Located):
+            _locate(error, self.path, self.place)
+        elif isinstance(error, _DAMAGE) and not isinstance(error, LanceError):
+            damaged = CorruptFile(f"the bytes do not decode ({type(error).__name__}: {error})")
+            _locate(damaged, self.path, self.place)
+            raise damaged from error
 
 
 def _locate(error: _Located, path: str | None, place: str | None) -> None:

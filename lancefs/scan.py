@@ -28,7 +28,8 @@ from lancefs import expressions
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.table.fragment_reader import FragmentReader, as_ranges
+from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
+from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.roaring import Offsets
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, is_row_metadata
@@ -42,6 +43,9 @@ STREAM_BYTES = 48 * 1024 * 1024
 _IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
 _TABLE_BYTES = 192 * 1024 * 1024
 _LONGEST_STEP = 1024 * 1024  # rows
+# A step with no more than this is read without a thread.
+_TINY_ROWS = 8 * 1024
+_TINY_BYTES = 1024 * 1024
 # Mapped bytes of files that are read before those that were done with are given back.
 _MAPPED_BYTES = 16 * 1024 * 1024
 # Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
@@ -258,7 +262,10 @@ class Scan:
         yield read
         with _Readers(self._read) as readers:
             for step in steps:
-                readers.submit(step)
+                # Reading so little is mostly Python's own work, which threads only slow down.
+                few = step.rows <= _TINY_ROWS and read.size <= _TINY_BYTES
+                is_tiny = few and step.fragment.is_local
+                readers.submit(step, is_tiny)
                 if len(readers) <= THREADS:
                     continue
                 yield (read := readers.next())
@@ -327,7 +334,7 @@ class Scan:
             assert kept is not None
             return self._none(self.filter_fields), kept, 0
         arrays = self._columns(step.fragment, self.filter_fields, ranges)
-        tested = self._batch(self.filter_fields, arrays, sum(end - start for start, end in ranges))
+        tested = self._batch(self.filter_fields, arrays, count_rows(ranges))
         hits = pc.fill_null(expressions.matching(condition, tested), False)
         passed: Mask = hits.to_numpy(zero_copy_only=False)
         if kept is None:
@@ -398,8 +405,11 @@ class _Readers:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, step: _Step) -> None:
-        """Have a step read."""
+    def submit(self, step: _Step, is_tiny: bool) -> None:
+        """Have a step read: in a thread, or when its turn comes."""
+        if is_tiny:
+            self._pending.append(partial(self._read, step))
+            return
         try:
             self._pending.append(self._pool.submit(self._read, step).result)
         except RuntimeError:  # no thread starts any more while the interpreter ends
@@ -438,10 +448,10 @@ def _is_sparse(kept: Mask) -> bool:
     return int(np.count_nonzero(kept[1:] & ~kept[:-1])) * _ROWS_A_RUN < len(kept)
 
 
-def _runs(kept: Mask, start: int) -> list[RowRange]:
+def _runs(kept: Mask, start: int) -> RowRanges:
     """Return the ranges of rows that a mask keeps."""
     edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)) + start
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    return RowRanges(edges.reshape(-1, 2))
 
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:

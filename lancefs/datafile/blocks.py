@@ -18,13 +18,13 @@ from lancefs.datafile.buffers import Ints as Ints
 from lancefs.datafile.buffers import Mask as Mask
 from lancefs.datafile.buffers import dtype_of as dtype_of
 from lancefs.datafile.kernels import gather as gather
+from lancefs.datafile.row_ranges import RowRange as RowRange
+from lancefs.datafile.row_ranges import bounds_of, count_rows, rows_of, scaled
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 # Up to as many ranges it is quicker to cut one by one than to work out where all values are.
 _FEW_RANGES = 8
-
-RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,8 @@ class VariableWidth:
             start, end = ranges[0]
             return VariableWidth(self.offsets[start : end + 1], self.data)
         lengths = select(np.diff(self.offsets), ranges)
-        starts = np.array([self.offsets[start] for start, _ in ranges], dtype=np.int64)
-        ends = np.array([self.offsets[end] for _, end in ranges], dtype=np.int64)
-        return VariableWidth(offsets_of(lengths), gather(self.data, starts, ends))
+        bounds = self.offsets[bounds_of(ranges)].astype(np.int64, copy=False)
+        return VariableWidth(offsets_of(lengths), gather(self.data, bounds[:, 0], bounds[:, 1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +91,9 @@ class FixedSizeList:
     count: int
 
     def select(self, ranges: Sequence[RowRange]) -> FixedSizeList:
-        scaled = [(start * self.dimension, end * self.dimension) for start, end in ranges]
-        validity = None if self.validity is None else select(self.validity, scaled)
-        count = sum(end - start for start, end in ranges)
-        return FixedSizeList(self.dimension, self.items.select(scaled), validity, count)
+        items = scaled(ranges, self.dimension)
+        validity = None if self.validity is None else select(self.validity, items)
+        return FixedSizeList(self.dimension, self.items.select(items), validity, count_rows(ranges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ class Struct:
     count: int
 
     def select(self, ranges: Sequence[RowRange]) -> Struct:
-        count = sum(end - start for start, end in ranges)
-        return Struct(tuple(child.select(ranges) for child in self.children), count)
+        children = tuple(child.select(ranges) for child in self.children)
+        return Struct(children, count_rows(ranges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Constant:
     count: int
 
     def select(self, ranges: Sequence[RowRange]) -> Constant:
-        return Constant(self.value, sum(end - start for start, end in ranges))
+        return Constant(self.value, count_rows(ranges))
 
 
 Block: TypeAlias = FixedWidth | VariableWidth | Dictionary | FixedSizeList | Struct | Constant
@@ -164,10 +162,7 @@ def select(values: Array, ranges: Sequence[RowRange]) -> Array:
         return values[:0]
     if len(ranges) <= _FEW_RANGES:
         return np.concatenate([values[start:end] for start, end in ranges])
-    bounds = np.array(ranges, np.int64)
-    lengths = bounds[:, 1] - bounds[:, 0]
-    shifts = bounds[:, 0] - (np.cumsum(lengths) - lengths)
-    chosen: Array = values[np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)]
+    chosen: Array = values[rows_of(ranges)]
     return chosen
 
 

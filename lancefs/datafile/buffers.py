@@ -1,7 +1,8 @@
-"""Arrays of bytes and numbers: their types, and where the memory of new ones comes from."""
+"""Arrays of bytes and numbers: their types, and where they are in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,26 @@ def empty(count: int, dtype: Any, slack: int = 0) -> Array:
     """
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(pa.allocate_buffer(size + slack), np.uint8)[:size].view(dtype)
+
+
+def in_place(buffers: Sequence[Array]) -> Array | None:
+    """Return the bytes from the first buffer to the last, with what lies between them, uncopied.
+
+    Args:
+        buffers: The bytes of ranges of one file, ascending and disjoint.
+
+    Returns:
+        None where they do not lie in memory as they lie in the file: those of a mapped file do,
+        those of a remote one where they came with one request.
+    """
+    if len(buffers) == 1:
+        return buffers[0]
+    base = buffers[0].base
+    if not isinstance(base, np.ndarray) or any(data.base is not base for data in buffers):
+        return None
+    start, end = (one.ctypes.data - base.ctypes.data for one in (buffers[0], buffers[-1]))
+    whole: Array = base[start : end + len(buffers[-1])]
+    return whole
 
 
 def dtype_of(width: int) -> np.dtype[Any]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
-import numpy as np
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 
@@ -175,15 +176,12 @@ def _parse_column(data: Bytes, size: int) -> Column:
     except DecodeError as error:
         raise CorruptFile("the metadata is not a ColumnMetadata message") from error
     pages = tuple(_parse_page(page, size) for page in message.pages)
-    rows = np.array([0, *(page.rows for page in pages)], dtype=np.float64).sum()
-    if rows >= _LARGEST:
+    first_rows = tuple(accumulate((page.rows for page in pages), initial=0))
+    if first_rows[-1] >= _LARGEST:
         raise CorruptFile("the pages have more rows than a file can hold")
-    first_rows = [0]
-    for page in pages:
-        first_rows.append(first_rows[-1] + page.rows)
     return Column(
         pages,
-        tuple(first_rows),
+        first_rows,
         _buffers(message.buffer_offsets, message.buffer_sizes, size),
         _parse_encoding(message.encoding),
     )
@@ -208,9 +206,14 @@ def _parse_encoding(encoding: pb.Encoding) -> Encoding:
         raise UnsupportedFeature("encodings stored apart from the column metadata")
     if location != "direct":
         return Encoding("", b"")
+    return _parse_any(encoding.direct.encoding)
+
+
+@lru_cache(maxsize=1024)  # the pages of a column, and of the other fragments, are encoded alike
+def _parse_any(data: bytes) -> Encoding:
     message = AnyMessage()
     try:
-        message.ParseFromString(encoding.direct.encoding)
+        message.ParseFromString(data)
     except DecodeError as error:
         raise CorruptFile("a description of an encoding is not a protobuf Any") from error
     return Encoding(message.type_url.rsplit("/", 1)[-1], message.value)

@@ -19,6 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of, select
+from lancefs.datafile.kernels import split_lists
+from lancefs.datafile.kernels.lists import Meanings
+from lancefs.datafile.row_ranges import RowRanges, bounds_of, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb
 
@@ -113,7 +116,7 @@ class Leaf:
 
     def select(self, ranges: Sequence[RowRange]) -> Leaf:
         """Cut row ranges, ascending and disjoint, out of these rows."""
-        rows = sum(end - start for start, end in ranges)
+        rows = count_rows(ranges)
         if rows == self.rows:
             return self
         items = ranges if self.rep is None else self._item_ranges(ranges)
@@ -145,17 +148,17 @@ class Leaf:
         rep, definition = self.rep, self.definition
         return None if rep is None else len(rep), None if definition is None else len(definition)
 
-    def _item_ranges(self, ranges: Sequence[RowRange]) -> list[RowRange]:
+    def _item_ranges(self, ranges: Sequence[RowRange]) -> Sequence[RowRange]:
         assert self.rep is not None
         top = sum(layer.is_list for layer in self.layers)
         starts = np.append(np.flatnonzero(self.rep == top), len(self.rep))
-        return [(int(starts[start]), int(starts[end])) for start, end in ranges]
+        return RowRanges(starts[bounds_of(ranges)])
 
     def _visible(self, items: Sequence[RowRange]) -> Sequence[RowRange]:
         if self.definition is None or self.rep is None:
             return items
         seen = np.concatenate(([0], np.cumsum(self.definition <= visible_levels(self.layers))))
-        return [(int(seen[start]), int(seen[end])) for start, end in items]
+        return RowRanges(seen[bounds_of(items)])
 
     def _visible_count(self) -> int | None:
         if self.definition is not None:
@@ -179,7 +182,7 @@ class Unravelled:
 
     def select(self, ranges: Sequence[RowRange]) -> Unravelled:
         """Cut ranges of slots out of this layer."""
-        count = sum(end - start for start, end in ranges)
+        count = count_rows(ranges)
         validity = None if self.validity is None else select(self.validity, ranges)
         if self.offsets is None:
             return Unravelled(validity, None, count)
@@ -188,11 +191,11 @@ class Unravelled:
             return Unravelled(validity, offsets - offsets[0], count)
         return Unravelled(validity, offsets_of(select(np.diff(self.offsets), ranges)), count)
 
-    def below(self, ranges: Sequence[RowRange]) -> list[RowRange]:
+    def below(self, ranges: Sequence[RowRange]) -> Sequence[RowRange]:
         """Translate ranges of slots into ranges of the slots of the next layer in."""
         if self.offsets is None:
-            return list(ranges)
-        return [(int(self.offsets[start]), int(self.offsets[end])) for start, end in ranges]
+            return ranges
+        return RowRanges(self.offsets[bounds_of(ranges)])
 
 
 class _Unraveller:
@@ -229,42 +232,17 @@ class _Unraveller:
         self.below += layer.levels
         self.index += 1
         self.lists += 1
-        starts = np.flatnonzero(self.rep)
-        if self.definition is None:
-            bounds = np.append(starts, len(self.rep))
-            if len(bounds) and bounds[0] != 0:
-                raise CorruptFile("a page of lists does not begin with a new row")
-            self._check_items(int(bounds[-1]))
-            self.rep = self.rep[starts] - np.uint16(1)
-            self.count = len(starts)
-            return Unravelled(None, bounds.astype(np.int64), len(starts))
-        return self._lists_with_levels(starts, null, empty)
-
-    def _lists_with_levels(self, starts: Ints, null: int, empty: int) -> Unravelled:
-        assert self.rep is not None
-        assert self.definition is not None
         # Up to `upper` the levels speak of this list; from there to `highest` a null struct around
         # it masks it; above that the list is part of an outer list without items.
-        upper = max(null, empty)
-        upper = upper or self.below
+        upper = max(null, empty) or self.below
         highest = upper + visible_levels(self.layers[self.index :])
-        definition = self.definition[starts]
-        shown = (definition == 0) | (definition <= highest)
-        is_null = shown & (((definition == null) & (null > 0)) | (definition > upper))
-        is_empty = shown & (definition == empty) & (empty > 0)
-        # Every item counts, except those that stand for a list without items.
-        items = np.ones(len(self.rep), dtype=np.int64)
-        items[starts[~shown | is_null | is_empty]] = 0
-        before = np.concatenate(([0], np.cumsum(items)))
-        offsets = np.append(before[starts[shown]], before[-1])
-        if offsets[0] != 0:
+        lists = split_lists(self.rep, self.definition, Meanings(null, empty, upper, highest))
+        if lists.offsets[0] != 0:
             raise CorruptFile("a page of lists does not begin with a new row")
-        self._check_items(int(offsets[-1]))
-        self.rep = self.rep[starts] - np.uint16(1)
-        self.definition = definition
-        self.count = len(offsets) - 1
-        validity = ~is_null[shown] if is_null.any() else None
-        return Unravelled(validity, offsets, self.count)
+        self._check_items(int(lists.offsets[-1]))
+        self.rep, self.definition = lists.rep, lists.definition
+        self.count = len(lists.offsets) - 1
+        return Unravelled(lists.validity, lists.offsets, self.count)
 
     def _check_items(self, items: int) -> None:
         if items != self.count:

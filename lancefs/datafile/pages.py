@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.row_ranges import RowRange, between, bounds_of
 from lancefs.errors import CorruptFile
 
 
 def by_page(
     first_rows: Sequence[int], ranges: Sequence[RowRange]
-) -> list[tuple[int, list[RowRange]]]:
+) -> Sequence[tuple[int, Sequence[RowRange]]]:
     """Cut row ranges of a column at its page borders.
 
     Args:
@@ -30,7 +30,7 @@ def by_page(
     """
     if len(ranges) == 1:
         return _range_by_page(first_rows, *ranges[0])
-    rows = np.array(ranges, np.int64).reshape(-1, 2)
+    rows = bounds_of(ranges)
     if len(rows) and not 0 <= rows.min() <= rows.max() <= first_rows[-1]:
         raise CorruptFile(f"row {rows.max() - 1} is wanted, the column has {first_rows[-1]} rows")
     bounds = np.array(first_rows, np.int64)
@@ -43,8 +43,7 @@ def by_page(
     some = starts < ends
     pages, starts, ends = pages[some], starts[some], ends[some]
     edges = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
-    cut = list(zip(starts.tolist(), ends.tolist(), strict=True))
-    return [(int(pages[a]), cut[a:b]) for a, b in pairwise(edges) if a < b]
+    return [(int(pages[a]), between(starts[a:b], ends[a:b])) for a, b in pairwise(edges) if a < b]
 
 
 def _range_by_page(

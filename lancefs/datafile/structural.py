@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap, to_arrow
 from lancefs.datafile.blocks import Block, Constant, Ints, Mask, RowRange
+from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.page import PageReader, PageRows
@@ -22,6 +23,7 @@ from lancefs.datafile.layouts.registry import open_page
 from lancefs.datafile.levels import Unravelled
 from lancefs.datafile.packed import stored_field, without_dropped
 from lancefs.datafile.pages import by_page, join_arrays
+from lancefs.datafile.row_ranges import count_rows, scaled
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import Steps, together
 
@@ -87,7 +89,7 @@ class StructuralReader:
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         rows = yield from together([self._read_leaf(leaf, ranges) for leaf in leaves])
         found = {leaf.field.id: read for leaf, read in zip(leaves, rows, strict=True)}
-        return _assemble(field, found, sum(end - start for start, end in ranges))
+        return _assemble(field, found, count_rows(ranges))
 
     def _read_leaf(self, leaf: _Leaf, ranges: Sequence[RowRange]) -> Steps[_LeafRows]:
         index, scale = self.columns[leaf.field.id], leaf.scale
@@ -98,8 +100,8 @@ class StructuralReader:
             )
             data_type = self._types.get(index) or stored.storage_type
             self._types[index] = data_type
-            scaled = ranges if scale == 1 else [(a * scale, b * scale) for a, b in ranges]
-            wanted = by_page(column.first_rows, scaled)
+            rows = ranges if scale == 1 else scaled(ranges, scale)
+            wanted = by_page(column.first_rows, rows)
             readers = [self._page(index, page) for page, _ in wanted]
             reads = [
                 _located(reader.read(local), page)
@@ -186,12 +188,12 @@ def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
         )
     offsets: Ints | None = None
     if parts[0].offsets is not None:
-        pieces, base = [np.zeros(1, np.int64)], 0
+        offsets, end = empty(1 + sum(part.count for part in parts), np.int64), 0
+        offsets[0] = 0
         for part in parts:
             assert part.offsets is not None
-            pieces.append(part.offsets[1:] + base)
-            base += int(part.offsets[-1])
-        offsets = np.concatenate(pieces)
+            start, end = end, end + part.count
+            np.add(part.offsets[1:], offsets[start], out=offsets[start + 1 : end + 1])
     return Unravelled(validity, offsets, sum(part.count for part in parts))
 
 
@@ -254,7 +256,9 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32
     if len(items) > np.iinfo(width).max:
         raise CorruptFile(f"{field.name}: more than {np.iinfo(width).max} items in one array")
-    buffers = [bitmap(layer.validity), pa.py_buffer(offsets.astype(width))]
+    stored = empty(len(offsets), width)
+    stored[:] = offsets
+    buffers = [bitmap(layer.validity), pa.py_buffer(stored)]
     return pa.Array.from_buffers(data_type, layer.count, buffers, children=[items])
 
 

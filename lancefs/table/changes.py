@@ -27,12 +27,13 @@ import pyarrow.compute as pc
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.storage import Store
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.commits import CommitFile, read_commits
 from lancefs.table.correspondence import Correspondence, correspond
-from lancefs.table.fragment_reader import FragmentReader, as_ranges
+from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.roaring import Offsets

@@ -20,6 +20,7 @@ from lancefs.datafile.arrays import children_of, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.reader import FieldReader, open_data_file
+from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import File, Steps, run
 from lancefs.table.base_paths import TableFiles
@@ -56,6 +57,11 @@ class FragmentReader:
         if self.fragment.physical_rows is not None:
             return self.fragment.physical_rows
         return self.open_file(self.fragment.files[0])[1].num_rows if self.fragment.files else 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table is on this machine, so that a read does not wait for a network."""
+        return self.files.store.is_local
 
     @property
     def num_rows(self) -> int:
@@ -110,7 +116,7 @@ class FragmentReader:
         pieces: list[list[_Piece]] = [[] for _ in fields]
         for (position, _, _), piece in zip(parts, read, strict=True):
             pieces[position].append(piece)
-        rows = sum(end - start for start, end in ranges)
+        rows = count_rows(ranges)
         shown = list(fields) if blobs == "descriptors" else [as_bytes(field) for field in fields]
         arrays = [
             self._checked(merge(field, found, rows), rows, field)
@@ -193,16 +199,6 @@ class FragmentReader:
                 reader = open_data_file(file, data_file.columns, data_file.is_legacy)
                 self._readers[data_file] = file, reader
             return self._readers[data_file]
-
-
-def as_ranges(rows: Offsets) -> list[RowRange]:
-    """Return ascending rows as ranges, neighbours joined."""
-    if not len(rows):
-        return []
-    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-    starts = rows[np.concatenate((np.zeros(1, np.int64), breaks))]
-    ends = rows[np.concatenate((breaks - 1, np.array([len(rows) - 1])))] + 1
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def _ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:

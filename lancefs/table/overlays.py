@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Field
+from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.table.fragments import DataOverlay
 from lancefs.table.roaring import Offsets, read_roaring
@@ -53,7 +54,7 @@ def patches(
     Raises:
         CorruptFile: An overlay's coverage is damaged or leaves the fragment.
     """
-    rows = np.concatenate([np.empty(0, np.int64), *(np.arange(a, b) for a, b in ranges)])
+    rows = rows_of(ranges)
     for overlay in sorted(overlays, key=lambda overlay: overlay.committed_version):
         held = field.prune(overlay.file.columns)
         if held is None:

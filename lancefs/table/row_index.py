@@ -18,8 +18,9 @@ from itertools import pairwise
 import numpy as np
 
 from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
-from lancefs.table.fragment_reader import FragmentReader, as_ranges
+from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.roaring import Offsets
 from lancefs.table.row_ids import Ids, Segment
@@ -128,7 +129,7 @@ class RowIndex:
                     rows = np.flatnonzero((ids >= bounds[0]) & (ids <= bounds[1])) + first
                     offsets.setdefault(self._fragments[position].id, []).append(rows)
         joined = {key: np.unique(np.concatenate(parts)) for key, parts in offsets.items()}
-        return {key: as_ranges(rows) for key, rows in joined.items() if len(rows)}
+        return {key: list(as_ranges(rows)) for key, rows in joined.items() if len(rows)}
 
     def ranges_of_addresses(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
         """Return where the rows lie whose addresses are in intervals; as for `ranges_of_ids`."""

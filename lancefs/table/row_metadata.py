@@ -26,6 +26,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Field
 from lancefs.datafile.reader import open_data_file
+from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import run
 from lancefs.table.base_paths import TableFiles
@@ -109,7 +110,7 @@ class RowMetadata:
             MissingFile: The file with a sequence is gone.
             CorruptFile: A sequence is damaged, or is not as long as the fragment.
         """
-        return pa.array(self.at(field, reader, _offsets(ranges)))
+        return pa.array(self.at(field, reader, rows_of(ranges)))
 
     def at(self, field: Field, reader: FragmentReader, offsets: Offsets) -> Ids:
         """Return the same as `read` for rows by their offsets, which are ascending."""
@@ -226,8 +227,3 @@ def _listed_versions(versions: Ids) -> VersionSequence:
     changes = np.flatnonzero(np.diff(versions)) + 1
     ends = np.append(changes, len(versions)) if len(versions) else changes
     return VersionSequence(ends.astype(np.int64), versions[ends - 1])
-
-
-def _offsets(ranges: Sequence[RowRange]) -> Offsets:
-    parts = [np.arange(start, end, dtype=np.int64) for start, end in ranges]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -26,6 +26,7 @@ from lancefs.datafile.kernels import (
     chunks,
     fsst,
     library,
+    lists,
     lookup,
     runs,
     segments,
@@ -97,6 +98,38 @@ def packed_blocks(draw: st.DrawFn) -> Arguments:
     data = draw(generators()).integers(0, 256, size, np.uint8)
     damage(draw, starts, widths, counts)
     return odd_place(draw, data), starts, widths, counts, bits
+
+
+@st.composite
+def packed_buffers(draw: st.DrawFn) -> Arguments:
+    bits = draw(st.sampled_from([8, 16, 32, 64]))
+    width = draw(st.integers(0, bits))
+    lengths, counts = [], draw(st.lists(st.integers(0, 2100), max_size=4))
+    for count in counts:
+        whole, tail = divmod(count, 1024)
+        raw = draw(st.booleans())
+        lengths.append(
+            whole * width * 128 + (tail * bits // 8 if raw else (tail > 0) * width * 128)
+        )
+    gap = draw(st.integers(0, 9))
+    ends = np.cumsum(ints(lengths) + gap)
+    starts, values = ends - ints(lengths), ints(counts)
+    data = draw(generators()).integers(0, 256, int(ends[-1]) if counts else 0, np.uint8)
+    damage(draw, starts, ends, values)
+    return odd_place(draw, data), starts, ends, values, width, bits
+
+
+@st.composite
+def list_levels(draw: st.DrawFn) -> Arguments:
+    items = draw(st.integers(0, 40))
+    source = draw(generators())
+    rep = source.integers(0, draw(st.integers(1, 3)), items).astype(np.uint16)
+    null, empty, upper, highest = (draw(st.integers(0, 4)) for _ in range(4))
+    definition = None
+    if draw(st.booleans()):
+        definition = source.integers(0, 6, items + draw(st.sampled_from([0] * 9 + [1])))
+        definition = definition.astype(np.uint16)
+    return rep, definition, lists.Meanings(null, empty, upper, highest)
 
 
 @st.composite
@@ -259,6 +292,8 @@ def texts(draw: st.DrawFn) -> Arguments:
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "unpack": (bitpacking.unpack, packed_blocks()),
+    "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
+    "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),
     "join_chunks": (strings.join_chunks, string_chunks()),
@@ -308,6 +343,39 @@ def test_packed_values_come_out_again(bits: int, width: int) -> None:
     )
     assert found.tolist() == values[:1000]
     assert found.dtype == np.dtype(f"<u{bits // 8}")
+
+
+def test_values_left_over_at_the_end_of_a_buffer_may_be_packed_or_raw() -> None:
+    values = [*range(1024), 7, 8, 9]
+    blocks = packed(values[:1024], 16, 10)
+    raw = np.array(values[1024:], np.uint16).view(np.uint8)
+    block = packed(values[1024:] + [0] * 1021, 16, 10)
+    for tail in (raw, block):
+        data = np.concatenate((blocks, tail))
+        ends = ints([len(data)])
+        found = kernels.unpack_buffers(data, ints([0]), ends, ints([1027]), 10, 16)
+        assert found.tolist() == values
+
+
+def test_levels_tell_null_and_empty_lists_from_others() -> None:
+    # [a, null], null, [], [c], and a row that is null further out
+    rep = np.array([1, 0, 1, 1, 1, 2], np.uint16)
+    definition = np.array([0, 1, 2, 3, 0, 5], np.uint16)
+    meanings = lists.Meanings(null=2, empty=3, upper=3, highest=4)
+    found = kernels.split_lists(rep, definition, meanings)
+    assert found.offsets.tolist() == [0, 2, 2, 2, 3]
+    assert found.validity is not None
+    assert found.validity.tolist() == [True, False, True, True]
+    assert found.rep.tolist() == [0, 0, 0, 0, 1]
+    assert found.definition is not None
+    assert found.definition.tolist() == [0, 2, 3, 0, 5]
+
+
+def test_without_definition_levels_no_list_is_null_or_empty() -> None:
+    rep = np.array([1, 0, 0, 1], np.uint16)
+    found = kernels.split_lists(rep, None, lists.Meanings(0, 0, 0, 0))
+    assert found.offsets.tolist() == [0, 3, 4]
+    assert found.validity is None
 
 
 def test_values_of_no_bits_are_zeros() -> None:

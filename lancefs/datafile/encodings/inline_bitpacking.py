@@ -22,12 +22,13 @@ def decode_chunks(encoding: InlineBitpacking, buffers: Sequence[Chunked], counts
     if bits not in (8, 16, 32, 64):
         raise CorruptFile(f"inline bitpacking of {bits}-bit values; expected 8, 16, 32 or 64 bits")
     buffer, word = buffers[0], bits // 8
-    if np.any(buffer.sizes < word):
+    sizes = buffer.sizes
+    if (sizes < word).any():
         raise CorruptFile("a bit-packed chunk has no bit width")
     widths = gather(buffer.data, buffer.starts, buffer.starts + word).view(dtype_of(word))
     if len(widths) and widths.max() > bits:
         raise CorruptFile(f"bit width {widths.max()} of a chunk; expected at most {bits}")
     wide = widths.astype(np.int64)
-    if np.any(wide * (BLOCK // 8) + word > buffer.sizes):
+    if (wide * (BLOCK // 8) + word > sizes).any():
         raise CorruptFile("a bit-packed chunk is shorter than its bit width says")
     return FixedWidth(bits, unpack(buffer.data, buffer.starts + word, wide, counts, bits))

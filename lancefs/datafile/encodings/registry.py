@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, cast
@@ -180,6 +181,12 @@ def _message(encoding: CompressiveEncoding) -> Any:
     return getattr(encoding, name_of(encoding))
 
 
+@cache
+def _function(name: str, position: str) -> Callable[..., Any] | None:
+    module = import_module(f"lancefs.datafile.encodings.{_MODULES[name]}")
+    return cast("Callable[..., Any] | None", getattr(module, position, None))
+
+
 def _required(encoding: CompressiveEncoding, position: str) -> Callable[..., Block]:
     function = _optional(encoding, position)
     if function is None:
@@ -194,5 +201,4 @@ def _optional(encoding: CompressiveEncoding, position: str) -> Callable[..., Any
             "a compressive encoding that this release of lancefs does not know; the file may have "
             "been written by a newer Lance"
         )
-    module = import_module(f"lancefs.datafile.encodings.{_MODULES[name]}")
-    return cast("Callable[..., Any] | None", getattr(module, position, None))
+    return _function(name, position)

@@ -19,14 +19,17 @@ if LIBRARY is not None:
         is_utf8,
         join_chunks,
         join_streams,
+        split_lists,
         take,
         take_strings,
         unpack,
+        unpack_buffers,
     )
 else:
-    from lancefs.datafile.kernels.bitpacking import unpack
+    from lancefs.datafile.kernels.bitpacking import unpack, unpack_buffers
     from lancefs.datafile.kernels.chunks import find_buffers
     from lancefs.datafile.kernels.fsst import decode as decode_fsst
+    from lancefs.datafile.kernels.lists import split_lists
     from lancefs.datafile.kernels.lookup import take, take_strings
     from lancefs.datafile.kernels.runs import expand
     from lancefs.datafile.kernels.segments import gather
@@ -44,7 +47,9 @@ __all__ = [
     "join_chunks",
     "join_streams",
     "kernels_in_use",
+    "split_lists",
     "take",
     "take_strings",
     "unpack",
+    "unpack_buffers",
 ]

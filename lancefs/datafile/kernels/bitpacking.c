@@ -86,3 +86,40 @@ int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
     }
     return 0;
 }
+
+API int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
+                                   const int64_t *ends, const int64_t *counts, int64_t buffers,
+                                   int width, int bits, uint8_t *out, int64_t room);
+
+/* Buffers of blocks of one width, at the end of which left-over values may be raw. */
+int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
+                               const int64_t *ends, const int64_t *counts, int64_t buffers,
+                               int width, int bits, uint8_t *out, int64_t room) {
+    uint64_t last[LARGEST_BLOCK / 8];
+    const int64_t block = (int64_t)width * (BLOCK / 8), bytes = bits / 8;
+    int64_t before = 0;
+    if (width < 0 || width > bits)
+        return DAMAGED;
+    for (int64_t buffer = 0; buffer < buffers; buffer++) {
+        const int64_t start = starts[buffer], end = ends[buffer], count = counts[buffer];
+        if (start < before || start > end || end > size || count < 0 || count > room)
+            return DAMAGED;
+        before = end;
+        const int64_t whole = count / BLOCK, tail = count % BLOCK, left = end - start;
+        const int raw = tail > 0 && left == whole * block + tail * bytes;
+        if (!raw && (whole + (tail > 0)) * block > left)
+            return DAMAGED;
+        const uint8_t *packed = data + start;
+        for (int64_t i = 0; i < whole; i++, packed += block, out += BLOCK * bytes)
+            unpack_block(packed, width, bits, out);
+        if (raw) {
+            memcpy(out, packed, (size_t)(tail * bytes));
+        } else if (tail > 0) {
+            unpack_block(packed, width, bits, last);
+            memcpy(out, last, (size_t)(tail * bytes));
+        }
+        out += tail * bytes;
+        room -= count;
+    }
+    return 0;
+}

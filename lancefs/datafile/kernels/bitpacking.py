@@ -10,10 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, dtype_of
+from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 BLOCK = 1024  # values in a packed block
+# Far more values than a page has; those of no bits take no bytes, which else would be the limit.
+MOST = 1 << 31
 _ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 
 
@@ -50,6 +53,70 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     if len(counts) and np.all(counts[:-1] == BLOCK):
         return blocks.reshape(-1)[: int(counts.sum())]
     return blocks[np.arange(BLOCK) < counts[:, None]]
+
+
+def unpack_buffers(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
+) -> Array:
+    """Unpack buffers that are packed in one width, and join them.
+
+    A buffer is a row of blocks. The values that are left over at its end are packed as one more
+    block, or stored raw exactly where the length of the buffer says so.
+
+    Args:
+        data: What holds the buffers.
+        starts: Where each begins in `data`.
+        ends: Where each ends, not after the next one begins.
+        counts: Values in each.
+        width: Packed bits a value, 0 to `bits`.
+        bits: Bits of an unpacked value: 8, 16, 32 or 64.
+
+    Returns:
+        The values of all buffers in order, unsigned.
+
+    Raises:
+        CorruptFile: A buffer is too short, overlaps another one, or is not in the data.
+    """
+    if bits not in (8, 16, 32, 64) or not 0 <= width <= bits:
+        raise CorruptFile(f"bitpacking of {bits}-bit values in {width} bits")
+    bounds = np.concatenate((np.zeros(1, np.int64), np.stack((starts, ends), 1).reshape(-1)))
+    if np.any(bounds[1:] < bounds[:-1]) or bounds[-1] > len(data) or np.any(counts < 0):
+        raise CorruptFile(f"packed buffers overlap, or leave their {len(data)} bytes")
+    if counts.sum(dtype=np.float64) > MOST:
+        raise CorruptFile(f"packed buffers of {counts.sum(dtype=np.float64):.0f} values")
+    sizes, size = ends - starts, width * BLOCK // 8
+    whole, tail = counts // BLOCK, counts % BLOCK
+    raw = (tail > 0) & (sizes == whole * size + tail * (bits // 8))
+    blocks = whole + ((tail > 0) & ~raw)
+    is_short = (blocks * size > sizes) & ~raw
+    if np.any(is_short):
+        chunk = int(np.argmax(is_short))
+        raise CorruptFile(
+            f"chunk {chunk} has {sizes[chunk]} bytes for {counts[chunk]} values "
+            f"packed in {width} bits"
+        )
+    # Number the blocks of all buffers, to unpack them in one go.
+    buffer_of = np.repeat(np.arange(len(counts)), blocks)
+    within = np.arange(len(buffer_of)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    wanted = np.minimum(counts[buffer_of] - within * BLOCK, BLOCK)
+    begins = starts[buffer_of] + within * size
+    values = unpack(data, begins, np.full(len(begins), width), wanted, bits)
+    if not raw.any():
+        return values
+    tails = np.where(raw, tail, 0)
+    stored = gather(data, ends - tails * (bits // 8), ends).view(dtype_of(bits // 8))
+    return _with_tails(values, stored, counts, tails)
+
+
+def _with_tails(values: Array, stored: Array, counts: Ints, tails: Ints) -> Array:
+    """Insert the values that buffers store raw after their packed ones."""
+    stops = np.cumsum(counts)
+    within = np.arange(int(stops[-1])) - np.repeat(stops - counts, counts)
+    is_raw = within >= np.repeat(counts - tails, counts)
+    joined = np.empty(len(is_raw), values.dtype)
+    joined[is_raw] = stored
+    joined[~is_raw] = values
+    return joined
 
 
 def _unpack_width(data: Bytes, starts: Ints, width: int, bits: int) -> Array:

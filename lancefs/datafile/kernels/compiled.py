@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty
 from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     fsst,
+    lists,
     lookup,
     runs,
     segments,
@@ -25,6 +27,7 @@ from lancefs.datafile.kernels import (
     utf8,
 )
 from lancefs.datafile.kernels.library import LIBRARY
+from lancefs.datafile.kernels.lists import Lists, Meanings
 from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -81,6 +84,61 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     if failed:
         _refuse(bitpacking.unpack, *arguments)
     return out
+
+
+def unpack_buffers(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
+) -> Array:
+    """Unpack buffers that are packed in one width; see `bitpacking.unpack_buffers`."""
+    arguments = data, starts, ends, counts, width, bits
+    room, size = int(counts.sum()), int((ends - starts).sum())
+    is_sound = 0 <= room <= bitpacking.MOST and room * width <= 8 * size
+    if bits not in (8, 16, 32, 64) or not is_sound:
+        _refuse(bitpacking.unpack_buffers, *arguments)
+    data, starts, ends, counts = _plain(data), _ints(starts), _ints(ends), _ints(counts)
+    out = empty(room, dtype_of(bits // 8))
+    failed = _C.lancefs_unpack_buffers(
+        _at(data),
+        len(data),
+        _at(starts),
+        _at(ends),
+        _at(counts),
+        len(counts),
+        width,
+        bits,
+        _at(out),
+        room,
+    )
+    if failed:
+        _refuse(bitpacking.unpack_buffers, *arguments)
+    return out
+
+
+def split_lists(rep: Array, definition: Array | None, meanings: Meanings) -> Lists:
+    """Find the lists of one layer; see `lists.split_lists`."""
+    if definition is not None and len(definition) != len(rep):
+        _refuse(lists.split_lists, rep, definition, meanings)
+    rep = _aligned(rep)
+    definition = None if definition is None else _aligned(definition)
+    room, has_levels = int(np.count_nonzero(rep)), definition is not None
+    said, nulls = np.array(meanings, np.int64), np.zeros(1, np.int64)
+    offsets, valid = empty(room + 1, np.int64), empty(room + 1, np.bool_)
+    outer = empty((1 + has_levels) * (room + 1), np.uint16).reshape(-1, room + 1)
+    count = _C.lancefs_split_lists(
+        _at(rep),
+        0 if definition is None else _at(definition),
+        len(rep),
+        _at(said),
+        room,
+        _at(offsets),
+        _at(valid),
+        _at(outer[0]),
+        _at(outer[-1]),
+        _at(nulls),
+    )
+    validity = valid[:count] if nulls[0] else None
+    levels = outer[1, :room] if has_levels else None
+    return Lists(offsets[: count + 1], validity, outer[0, :room], levels)
 
 
 def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
@@ -300,5 +358,6 @@ def _aligned(array: Array) -> Array:
 
 
 def _at(array: Array) -> int:
-    address: int = array.ctypes.data
+    # Of the ways to ask for it the quickest by far, and pages have dozens of arrays.
+    address: int = pa.py_buffer(array).address
     return address

@@ -23,6 +23,7 @@ from lancefs.datafile.blocks import (
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, ConstantLayout
 from lancefs.storage import ByteRange, Bytes, Steps
@@ -59,7 +60,7 @@ class ConstantPage:
         if value:
             self._value = _parse_value(got.pop(0))
         if not has_levels:
-            return self._without_levels(sum(end - start for start, end in ranges))
+            return self._without_levels(count_rows(ranges))
         if plain:
             definition = np.concatenate([np.empty(0, "<u2"), *(data.view("<u2") for data in got)])
             return self._shown(None, definition, len(definition))

@@ -17,6 +17,7 @@ from lancefs.datafile.blocks import Block, Ints, RowRange, VariableWidth, gather
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
 from lancefs.storage import ByteRange, Bytes, Steps
@@ -50,7 +51,7 @@ class FullZipPage:
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
         """Read rows, ascending and disjoint, within the page."""
-        rows = sum(end - start for start, end in ranges)
+        rows = count_rows(ranges)
         base, limit = self.page.buffers[0]
         if not self.has_index:
             stride = self.word + self.width

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.buffers import in_place
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import look_up
@@ -21,6 +23,7 @@ from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import ALIGN
 from lancefs.datafile.levels import Leaf, Level, parse_layers
+from lancefs.datafile.row_ranges import RowRanges, bounds_of
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import ByteRange, Bytes, Steps
@@ -30,7 +33,7 @@ _MANY_SPANS = 32
 _GAP = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Index:
     """What must be known of a page before a row can be found in it."""
 
@@ -38,9 +41,20 @@ class _Index:
     ends: Ints
     counts: Ints  # values in each chunk
     first_row: Ints  # first row that starts in each chunk; then the rows of the page
-    continues: Mask  # whether a chunk begins in the middle of a row
-    reach: Ints  # the chunk after the last one that holds some of the rows starting in each chunk
+    continues: Mask | None  # whether a chunk begins in the middle of a row; None where none does
     dictionary: Block | None
+
+    @cached_property
+    def reach(self) -> Ints:
+        """For each chunk: the chunk after the last one with some of the rows that start in it."""
+        total = len(self.counts)
+        reach = np.full(total, total, np.int64)
+        with_rows = np.flatnonzero(np.diff(self.first_row))
+        if len(with_rows):
+            following = with_rows[1:]
+            more = 0 if self.continues is None else self.continues[following]
+            reach[with_rows[:-1]] = following + more
+        return reach
 
 
 class MiniBlockPage:
@@ -71,12 +85,12 @@ class MiniBlockPage:
         """Read rows, ascending and disjoint, within the page."""
         chunks = self.page.buffers[1]
         if self._index is None:
-            whole = list(ranges) == [(0, self.page.rows)]
+            whole = len(ranges) == 1 and ranges[0] == (0, self.page.rows)
             index_ranges = self._index_ranges()
             got = yield [*index_ranges, chunks] if whole else index_ranges
             self._index = self._parse_index(got)
             if whole:
-                every = np.arange(len(self._index.counts))
+                every = slice(None)
                 return self._decode(self._index, every, got[-1], self._index.starts).check()
         index = self._index
         if len(ranges) == 1:
@@ -85,7 +99,11 @@ class MiniBlockPage:
         spans = _spans(index, chosen)
         buffers = yield [(chunks[0] + start, chunks[0] + end) for start, end in spans]
         # There are none where the rows have no values, such as those that are empty lists.
-        data = buffers[0] if len(buffers) == 1 else np.concatenate([NO_BYTES, *buffers])
+        data = in_place(buffers) if buffers else NO_BYTES
+        if data is not None:
+            spans = [(spans[0][0], spans[-1][1])] if spans else []
+        else:
+            data = np.concatenate(buffers)
         starts = _moved(index.starts[chosen], spans)
         leaf = self._decode(index, chosen, data, starts).check()
         return leaf.select(_moved_rows(index, chosen, ranges))
@@ -96,8 +114,8 @@ class MiniBlockPage:
         stop = max(int(index.reach[last]), int(last) + 1)
         base, begin = self.page.buffers[1][0], int(index.starts[first])
         (data,) = yield [(base + begin, base + int(index.ends[stop - 1]))]
-        chosen = np.arange(first, stop)
-        leaf = self._decode(index, chosen, data, index.starts[first:stop] - begin).check()
+        chosen = slice(first, stop)
+        leaf = self._decode(index, chosen, data, index.starts[chosen] - begin).check()
         before = int(index.first_row[first])
         return leaf.select([(start - before, end - before)])
 
@@ -110,7 +128,7 @@ class MiniBlockPage:
         return ranges
 
     def _parse_index(self, buffers: Sequence[Bytes]) -> _Index:
-        counts, ends = self._parse_table(buffers[0])
+        counts, bounds = self._parse_table(buffers[0])
         dictionary = None
         if self.layout.HasField("dictionary"):
             items = int(self.layout.num_dictionary_items)
@@ -119,32 +137,24 @@ class MiniBlockPage:
             position = 1 + self.layout.HasField("dictionary")
             starting, continues = self._parse_repetition(buffers[position], len(counts))
         else:
-            starting, continues = counts, np.zeros(len(counts), np.bool_)
-        first_row = np.concatenate((np.zeros(1, np.int64), np.cumsum(starting)))
+            starting, continues = counts, None
+        first_row = offsets_of(starting)
         if first_row[-1] != self.page.rows:
             raise CorruptFile(
                 f"the chunks of the page hold {first_row[-1]} rows, the page {self.page.rows}"
             )
-        return _Index(
-            ends - np.diff(ends, prepend=0),
-            ends,
-            counts,
-            first_row,
-            continues,
-            _reach(starting, continues),
-            dictionary,
-        )
+        return _Index(bounds[:-1], bounds[1:], counts, first_row, continues, dictionary)
 
     def _parse_table(self, data: Bytes) -> tuple[Ints, Ints]:
-        """Return the values in each chunk, and where each ends in the chunk buffer."""
+        """Return the values in each chunk; and where each starts, and the last one ends."""
         width = 4 if self.layout.has_large_chunk else 2
         if len(data) % width or not len(data):
             raise CorruptFile(f"a chunk table of {len(data)} bytes; an entry has {width}")
         words = data.view(f"<u{width}").astype(np.int64)
-        ends = np.cumsum(((words >> 4) + 1) * ALIGN)
+        bounds = offsets_of(((words >> 4) + 1) * ALIGN)
         start, end = self.page.buffers[1]
-        if ends[-1] > end - start:
-            raise CorruptFile(f"chunks of {ends[-1]} bytes in a buffer of {end - start}")
+        if bounds[-1] > end - start:
+            raise CorruptFile(f"chunks of {bounds[-1]} bytes in a buffer of {end - start}")
         counts = np.left_shift(1, words & 15)
         if self.layout.num_items >= 1 << 48:
             raise CorruptFile(f"a page of {self.layout.num_items} items")
@@ -152,7 +162,7 @@ class MiniBlockPage:
         counts[-1] = int(self.layout.num_items) - int(counts[:-1].sum())
         if counts[-1] < 0:
             raise CorruptFile(f"the chunks hold more than the page's {self.layout.num_items} items")
-        return counts, ends
+        return counts, bounds
 
     def _parse_repetition(self, data: Bytes, chunks: int) -> tuple[Ints, Mask]:
         """Return how many rows start in each chunk, and which chunks begin inside a row."""
@@ -168,7 +178,7 @@ class MiniBlockPage:
         continues = np.concatenate((np.zeros(1, np.bool_), unfinished[:-1]))
         return entries[:, 0] + unfinished - continues, continues
 
-    def _decode(self, index: _Index, chosen: Ints, data: Bytes, starts: Ints) -> Leaf:
+    def _decode(self, index: _Index, chosen: Ints | slice, data: Bytes, starts: Ints) -> Leaf:
         """Decode whole chunks, of which `data` has the bytes at `starts`."""
         sizes = (index.ends - index.starts)[chosen]
         counts = index.counts[chosen]
@@ -181,7 +191,7 @@ class MiniBlockPage:
         values = registry.decode_chunks(self.layout.value_compression, buffers, counts)
         if index.dictionary is not None:
             values = look_up(values, index.dictionary)
-        rows = int(np.diff(index.first_row)[chosen].sum())
+        rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
         leaf = Leaf(values, rep, definition, self.layers, rows)
         return self._without_continuations(leaf, index, chosen, levels)
 
@@ -198,10 +208,14 @@ class MiniBlockPage:
             raise CorruptFile(f"{count} value buffers a chunk")
         return count
 
-    def _without_continuations(self, leaf: Leaf, index: _Index, chosen: Ints, levels: Ints) -> Leaf:
+    def _without_continuations(
+        self, leaf: Leaf, index: _Index, chosen: Ints | slice, levels: Ints
+    ) -> Leaf:
         """Drop items that end a row whose beginning was not read, at each gap between chunks."""
-        if leaf.rep is None:
+        if leaf.rep is None or index.continues is None:
             return leaf
+        if isinstance(chosen, slice):
+            chosen = np.arange(len(index.counts))[chosen]
         gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
         cut = np.flatnonzero(gap & index.continues[chosen])
         if not len(cut):
@@ -226,17 +240,6 @@ def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Lev
     return block.values
 
 
-def _reach(starting: Ints, continues: Mask) -> Ints:
-    """For each chunk: the chunk after the last one with some of the rows that start in it."""
-    total = len(starting)
-    reach = np.full(total, total, np.int64)
-    with_rows = np.flatnonzero(starting)
-    if len(with_rows):
-        following = with_rows[1:]
-        reach[with_rows[:-1]] = following + continues[following]
-    return reach
-
-
 def _chunks_of(index: _Index, ranges: Sequence[RowRange]) -> Ints:
     """Return the chunks that hold the rows, ascending."""
     total = len(index.counts)
@@ -250,7 +253,7 @@ def _chunks_of(index: _Index, ranges: Sequence[RowRange]) -> Ints:
 
 def _not_empty(ranges: Sequence[RowRange]) -> Ints:
     """Return the ranges with rows, of shape (ranges, 2)."""
-    rows = np.array(ranges, np.int64).reshape(-1, 2)
+    rows = bounds_of(ranges)
     return rows[rows[:, 0] < rows[:, 1]]
 
 
@@ -281,7 +284,7 @@ def _moved(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
     return starts - begins[span] + (np.cumsum(lengths) - lengths)[span]
 
 
-def _moved_rows(index: _Index, chosen: Ints, ranges: Sequence[RowRange]) -> list[RowRange]:
+def _moved_rows(index: _Index, chosen: Ints, ranges: Sequence[RowRange]) -> RowRanges:
     """Translate rows of the page into rows of the chosen chunks."""
     first = index.first_row[chosen]
     starting = np.diff(index.first_row)[chosen]
@@ -289,4 +292,4 @@ def _moved_rows(index: _Index, chosen: Ints, ranges: Sequence[RowRange]) -> list
     rows = _not_empty(ranges)
     chunk = np.searchsorted(first, rows[:, 0], side="right") - 1
     moved = rows + (before[chunk] - first[chunk])[:, None]
-    return list(zip(moved[:, 0].tolist(), moved[:, 1].tolist(), strict=True))
+    return RowRanges(moved)

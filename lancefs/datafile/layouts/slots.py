@@ -28,6 +28,7 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.layouts.fullzip import FullZipPage
 from lancefs.datafile.layouts.miniblock import MiniBlockPage
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb21
 from lancefs.proto.encodings_v2_3_pb2 import ChunkedValues, IndexedValues, ZippedValues
@@ -62,7 +63,7 @@ class ConstantSlots:
     def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
         """Read the values of ranges of slots."""
         yield []
-        return Constant(self.value, sum(end - start for start, end in ranges))
+        return Constant(self.value, count_rows(ranges))
 
 
 class ChunkedSlots:

@@ -21,6 +21,7 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.layouts.slots import SlotValues
 from lancefs.datafile.levels import Unravelled
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
 from lancefs.proto.encodings_v2_3_pb2 import (
@@ -71,14 +72,14 @@ class SparsePage:
                 # As in pages with levels, a value within something that is null is null, too.
                 layers[-1] = Unravelled(None if alive.all() else alive, None, slots.count)
             self._layers = _flattened(self.structure.layers, layers)
-        cut, spans = [], list(ranges)
+        cut, spans = [], ranges
         for layer in self._layers:
             cut.append(layer.select(spans))
             spans = layer.below(spans)
         values = yield from self.values.read([span for span in spans if span[0] < span[1]])
         if values.count != cut[-1].count:
             raise CorruptFile(f"{values.count} values for {cut[-1].count} slots")
-        rows = sum(end - start for start, end in ranges)
+        rows = count_rows(ranges)
         return SlotRows(values, tuple(reversed(cut)), rows)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lancefs.datafile.blocks import Ints, RowRange
+from lancefs.datafile.row_ranges import bounds_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange
 
@@ -107,7 +108,7 @@ def cut(ranges: Sequence[RowRange], batch_offsets: Ints) -> Pieces:
     Raises:
         CorruptFile: There are no such rows.
     """
-    rows = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    rows = bounds_of(ranges)
     rows = rows[rows[:, 0] < rows[:, 1]]
     if len(rows) and (rows.min() < 0 or rows.max() > batch_offsets[-1]):
         raise CorruptFile(f"row {rows.max() - 1} is wanted, the file has {batch_offsets[-1]} rows")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, Constant, FixedWidth, Ints, Mask, RowRange
+from lancefs.datafile.blocks import Block, Constant, FixedWidth, Ints, Mask
+from lancefs.datafile.row_ranges import count_rows as count_rows
+from lancefs.datafile.row_ranges import scaled as scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import ByteRange, Bytes
@@ -68,16 +69,6 @@ class ArrayPage:
                 f"buffer {buffer.buffer_index} of the {kind} is wanted, it has {len(present)}"
             )
         return present[buffer.buffer_index]
-
-
-def count_rows(ranges: Sequence[RowRange]) -> int:
-    """Return how many rows some ranges have in all."""
-    return sum(end - start for start, end in ranges)
-
-
-def scaled(ranges: Sequence[RowRange], factor: int) -> list[RowRange]:
-    """Return the ranges of the parts of rows that have `factor` parts each."""
-    return [(start * factor, end * factor) for start, end in ranges]
 
 
 def integers(slots: Slots, what: str) -> Ints:

@@ -1,0 +1,94 @@
+"""Ranges of rows: pairs of (first row, row after the last), ascending and disjoint.
+
+A read names a single range as a rule, for which a list with one pair is quickest. A filter or a
+`take` may leave thousands of them; those stay in one array, from the scan down to the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints
+
+RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
+
+
+class RowRanges(Sequence[RowRange]):
+    """Many ranges, as the pairs that they are to whoever does not ask for the array.
+
+    Args:
+        bounds: First row, and row after the last, of each range; of shape (ranges, 2).
+    """
+
+    __slots__ = ("bounds",)
+
+    def __init__(self, bounds: Ints) -> None:
+        self.bounds = bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def __iter__(self) -> Iterator[RowRange]:
+        return zip(self.bounds[:, 0].tolist(), self.bounds[:, 1].tolist(), strict=True)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return RowRanges(self.bounds[index])
+        start, end = self.bounds[index].tolist()
+        return start, end
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as lists have none
+
+    def __repr__(self) -> str:
+        return f"RowRanges({list(self)})"
+
+
+def bounds_of(ranges: Sequence[RowRange]) -> Ints:
+    """Return ranges as an array of shape (ranges, 2)."""
+    if isinstance(ranges, RowRanges):
+        return ranges.bounds
+    return np.array(ranges, np.int64).reshape(-1, 2)
+
+
+def between(starts: Ints, ends: Ints) -> RowRanges:
+    """Return ranges with the given first rows, and rows after the last."""
+    return RowRanges(np.stack((starts, ends), axis=1))
+
+
+def as_ranges(rows: Ints) -> RowRanges:
+    """Return ascending rows, each there once, as ranges; neighbours are joined."""
+    if not len(rows):
+        return RowRanges(np.empty((0, 2), np.int64))
+    breaks = np.flatnonzero(np.diff(rows) != 1)
+    return between(
+        rows[np.append(0, breaks + 1)], rows[np.append(breaks, len(rows) - 1)] + np.int64(1)
+    )
+
+
+def count_rows(ranges: Sequence[RowRange]) -> int:
+    """Return how many rows some ranges have in all."""
+    if isinstance(ranges, RowRanges):
+        return int((ranges.bounds[:, 1] - ranges.bounds[:, 0]).sum())
+    return sum(end - start for start, end in ranges)
+
+
+def scaled(ranges: Sequence[RowRange], factor: int) -> Sequence[RowRange]:
+    """Return the ranges of the parts of rows that have `factor` parts each."""
+    if isinstance(ranges, RowRanges):
+        return RowRanges(ranges.bounds * factor)
+    return [(start * factor, end * factor) for start, end in ranges]
+
+
+def rows_of(ranges: Sequence[RowRange]) -> Ints:
+    """Return each row of some ranges."""
+    bounds = bounds_of(ranges)
+    lengths = bounds[:, 1] - bounds[:, 0]
+    shifts = bounds[:, 0] - (np.cumsum(lengths) - lengths)
+    rows: Ints = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
+    return rows

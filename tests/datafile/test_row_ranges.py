@@ -1,0 +1,55 @@
+"""Ranges of rows, as pairs and as arrays."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancefs.datafile.buffers import in_place
+from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, count_rows, rows_of, scaled
+
+
+def test_ranges_read_like_the_pairs_that_they_are() -> None:
+    ranges = RowRanges(np.array([[0, 3], [5, 6]]))
+    assert list(ranges) == [(0, 3), (5, 6)]
+    assert ranges == [(0, 3), (5, 6)]
+    assert ranges[1] == (5, 6)
+    assert ranges[:1] == [(0, 3)]
+    assert len(ranges) == 2
+    assert repr(ranges) == "RowRanges([(0, 3), (5, 6)])"
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_rows_become_ranges_and_rows_again(rows: set[int]) -> None:
+    wanted = np.array(sorted(rows), np.int64)
+    ranges = as_ranges(wanted)
+    assert rows_of(ranges).tolist() == wanted.tolist()
+    assert count_rows(ranges) == len(rows)
+    bounds = list(ranges)
+    assert all(end < start for (_, end), (start, _) in pairwise(bounds))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4))
+def test_pairs_and_arrays_mean_the_same(pairs: list[tuple[int, int]]) -> None:
+    ascending = [(10 * i + min(pair), 10 * i + max(pair)) for i, pair in enumerate(pairs)]
+    ranges = RowRanges(bounds_of(ascending))
+    assert count_rows(ranges) == count_rows(ascending)
+    assert scaled(ranges, 3) == scaled(ascending, 3)
+    assert rows_of(ranges).tolist() == rows_of(ascending).tolist()
+
+
+def test_parts_of_one_array_are_joined_where_they_are() -> None:
+    data = np.arange(20, dtype=np.uint8)
+    whole = in_place([data[3:5], data[9:12]])
+    assert whole is not None
+    assert whole.tolist() == list(range(3, 12))
+    assert np.shares_memory(whole, data)
+
+
+@pytest.mark.parametrize("second", [np.arange(3, dtype=np.uint8), np.zeros(9, np.uint8)[1:4]])
+def test_parts_of_different_arrays_are_not(second: np.ndarray) -> None:
+    assert in_place([np.arange(9, dtype=np.uint8)[2:4], second]) is None
