@@ -24,8 +24,20 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Documents whose code is run by tests of their room, which have what it needs.
 ELSEWHERE = {"duckdb.md": "tests/sql/test_duckdb_docs.py"}
-# Documents whose code is no program of its own, or needs Spark; here it must be Python.
-PARSED = {"spark.md", "performance.md", "architecture.md"}
+# Documents whose code needs Spark throughout; without it, it must be Python.
+PARSED = {"spark.md"}
+# What the code of a document takes for granted.
+GIVEN = {
+    "architecture.md": """
+from collections.abc import Generator, Sequence
+from typing import TypeAlias, TypeVar
+
+import pyarrow as pa
+from lancefs.storage import ByteRange, Bytes
+
+T = TypeVar("T")
+"""
+}
 BLOCK = re.compile(
     r"(?:<!-- test: (?P<needs>\w+) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
@@ -99,6 +111,7 @@ def test_the_code_of_a_document_runs(
     prepare(tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "document"}
+    exec(GIVEN.get(path.name, ""), names)
     for block in blocks(path):
         if block.language == "python" and (block.needs or path.name in PARSED):
             ast.parse(block.code)
