@@ -28,6 +28,9 @@ from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, ConstantLayout
 from lancefs.storage import ByteRange, Bytes, Steps
 
+# More than compression can reach: a count beyond it is damage, and nothing to allocate for.
+_LEVELS_A_BYTE = 1 << 16
+
 
 class ConstantPage:
     """Reads rows of one constant page; keeps its value, and its levels where they lie together.
@@ -78,8 +81,8 @@ class ConstantPage:
         layout, rows = self.layout, self.page.rows
         rep_encoding = layout.rep_compression if layout.HasField("rep_compression") else None
         def_encoding = layout.def_compression if layout.HasField("def_compression") else None
-        rep = _levels(buffers[0], rep_encoding, int(layout.num_rep_values))
-        definition = _levels(buffers[1], def_encoding, int(layout.num_def_values))
+        rep = _levels(buffers[0], rep_encoding, int(layout.num_rep_values), rows)
+        definition = _levels(buffers[1], def_encoding, int(layout.num_def_values), rows)
         return self._shown(rep, definition, rows)
 
     def _shown(self, rep: Level | None, definition: Level | None, rows: int) -> Leaf:
@@ -133,9 +136,13 @@ def _parse_value(data: Bytes) -> Block:
     return VariableWidth(offsets, text)
 
 
-def _levels(data: Bytes, encoding: CompressiveEncoding | None, count: int) -> Level | None:
+def _levels(
+    data: Bytes, encoding: CompressiveEncoding | None, count: int, rows: int
+) -> Level | None:
     if not len(data):
         return None
+    if count > max(rows, _LEVELS_A_BYTE * len(data)):
+        raise CorruptFile(f"{count} levels of {rows} rows in a buffer of {len(data)} bytes")
     if encoding is None:
         if len(data) % 2:
             raise CorruptFile(f"levels of 16 bits in a buffer of {len(data)} bytes")
