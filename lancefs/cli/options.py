@@ -111,6 +111,19 @@ def output(function: _F) -> _F:
     return option(function)
 
 
+def table_or_json(function: _F) -> _F:
+    """Add `--format`, as `form`, for what is more than one table."""
+    option = click.option(
+        "--format",
+        "-f",
+        "form",
+        type=NearestChoice(("table", "json")),
+        default="table",
+        help="How to print it.",
+    )
+    return option(function)
+
+
 def columns(function: _F) -> _F:
     """Add `-c`, as `columns`."""
     option = click.option(

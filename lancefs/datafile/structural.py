@@ -71,6 +71,7 @@ class StructuralReader:
         self.columns = columns
         self._pages: dict[tuple[int, int], PageReader] = {}
         self._types: dict[int, pa.DataType] = {}  # of the columns
+        self._packed: dict[int, Field] = {}  # packed structs as the file has them, by field id
 
     @property
     def num_rows(self) -> int:
@@ -95,9 +96,7 @@ class StructuralReader:
         index, scale = self.columns[leaf.field.id], leaf.scale
         column = self.container.column(index)
         with locating(self.container.file.url, f"column {index} ({leaf.field.name})"):
-            stored = (
-                stored_field(self.container, leaf.field) if leaf.field.is_packed else leaf.field
-            )
+            stored = self._stored(leaf.field)
             data_type = self._types.get(index) or stored.storage_type
             self._types[index] = data_type
             rows = ranges if scale == 1 else scaled(ranges, scale)
@@ -109,14 +108,18 @@ class StructuralReader:
             ]
             pages = yield from together(reads)
             joined = _join(leaf, pages, data_type)
-            if data_type == leaf.field.storage_type:
+            if stored is leaf.field:
                 return joined
             values = without_dropped(joined.values, stored, leaf.field)
             return _LeafRows(values, joined.layers)
 
     def _stored(self, field: Field) -> Field:
         """Return the field of a column as the file has it."""
-        return stored_field(self.container, field) if field.is_packed else field
+        if not field.is_packed:
+            return field
+        if field.id not in self._packed:
+            self._packed[field.id] = stored_field(self.container, field)
+        return self._packed[field.id]
 
     def _page(self, column: int, page: int) -> PageReader:
         key = (column, page)

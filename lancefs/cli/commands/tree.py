@@ -33,14 +33,7 @@ _MOST = 12
     "--depth", "-L", type=click.IntRange(1), default=2, show_default=True, help="How deep."
 )
 @click.option("--all", "-a", "everything", is_flag=True, help="Also where there are very many.")
-@click.option(
-    "--format",
-    "-f",
-    "form",
-    type=options.NearestChoice(("table", "json")),
-    default="table",
-    help="How to print it.",
-)
+@options.table_or_json
 @options.storage
 def tree(path: str, depth: int, everything: bool, options: dict[str, Any], form: str) -> None:
     """Show the tree of files that a table is: versions, tags, branches, fragments, columns."""

@@ -6,8 +6,6 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import click
-
 from lancefs.cli import options
 from lancefs.cli.exits import DONE, PROBLEMS
 from lancefs.cli.render.grid import print_plain, styled
@@ -26,14 +24,7 @@ if TYPE_CHECKING:
     epilog="Ends with 0 where all is well, with 1 where something is wrong.",
 )
 @options.table
-@click.option(
-    "--format",
-    "-f",
-    "form",
-    type=options.NearestChoice(("table", "json")),
-    default="table",
-    help="How to print it.",
-)
+@options.table_or_json
 def verify(target: Target, form: str) -> int:
     """Decode every value of a version, and compare counts and lengths with the manifest.
 
