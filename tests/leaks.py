@@ -1,8 +1,12 @@
-"""A fixture that sees whether tests leave threads behind; a room imports it into its conftest."""
+"""What lancefs has left behind: its threads, open files of tables, and a fixture that looks.
+
+A room that wants the fixture for all its tests imports it into its conftest.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -32,11 +36,23 @@ def no_thread_is_left() -> Iterator[None]:
     """Fail a test after which a thread of ours still runs."""
     yield
     end = time.monotonic() + 2
-    while (left := _threads()) and time.monotonic() < end:
+    while (left := own_threads()) and time.monotonic() < end:
         gc.collect()  # generators that nobody finished
         time.sleep(0.01)
     assert not left
 
 
-def _threads() -> list[str]:
+def own_threads() -> list[str]:
+    """Names of the threads of lancefs; an engine's are its own, and stay as long as it does."""
     return [one.name for one in threading.enumerate() if one.name.startswith("lancefs-")]
+
+
+def open_tables() -> list[str]:
+    """Paths within Lance tables that this process has open."""
+    paths = []
+    for one in os.listdir("/proc/self/fd"):
+        try:
+            paths.append(os.readlink(f"/proc/self/fd/{one}"))
+        except OSError:  # closed since it was listed
+            continue
+    return [path for path in paths if ".lance/" in path]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from datetime import UTC, datetime, timedelta
 
 import lance
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pytest
 from comparison import assert_same_table
+from leaks import own_threads
 
 import lancefs
 from lancefs.dataset import LanceDataset
@@ -200,11 +200,10 @@ def test_batches_hold_to_their_size(dataset: LanceDataset, rows: pa.Table) -> No
 
 
 def test_a_scan_that_is_left_stops_its_readers(dataset: LanceDataset) -> None:
-    before = threading.active_count()
     batches = dataset.to_batches(batch_size=100)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    assert not own_threads()
 
 
 def test_streams_and_frames(dataset: LanceDataset, rows: pa.Table) -> None:

@@ -10,10 +10,10 @@ import pytest
 from support import REPOSITORY
 
 PROGRAM = """
-import gc, os, sys, threading
+import gc, sys
 sys.path[:0] = sys.argv[1:3]
 import fsspec, pyarrow as pa
-from leaks import forget_views
+from leaks import forget_views, open_tables, own_threads
 from lancefs.errors import LanceError
 from lancefs.filesystem import LanceFileSystem
 
@@ -49,23 +49,13 @@ def failed(fs):
         except LanceError:
             pass
 
-def left():
-    open_files = []
-    for one in os.listdir("/proc/self/fd"):
-        try:
-            open_files.append(os.readlink(f"/proc/self/fd/{one}"))
-        except OSError:
-            continue
-    threads = [one.name for one in threading.enumerate() if one.name.startswith("lancefs-")]
-    return threads + [path for path in open_files if ".lance/" in path]
-
 for work in (whole, stream, stream_closed_early, stream_dropped, file_dropped, columns, changes,
              walked, failed):
     work(LanceFileSystem(fo=sys.argv[3]))
     LanceFileSystem.clear_instance_cache()
     forget_views()
     gc.collect()
-    print(work.__name__, *left())
+    print(work.__name__, *own_threads(), *open_tables())
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from leaks import own_threads
 
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.fragment_reader import FragmentReader
@@ -46,10 +46,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def scanning() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("lancefs-")]
-
-
 def test_a_stream_flows_before_the_table_is_read(large: str, reads: list[int]) -> None:
     with LanceFileSystem(fo=large).open("latest.arrows") as file:
         assert not reads
@@ -76,7 +72,7 @@ def test_closing_early_stops_the_readers(large: str, reads: list[int]) -> None:
     file.read(1_000_000)
     file.close()
     gc.collect()
-    assert not scanning()
+    assert not own_threads()
     seen = len(reads)
     assert seen < BATCHES
     with pytest.raises(ValueError, match="closed"):

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from leaks import open_tables, own_threads
 from roads import ORDERS, ORDERS_ROWS, ROADS, run_python
 
 from lancefs.dataset import LanceDataset
@@ -172,10 +173,6 @@ def alive() -> int:
     return sum(isinstance(one, LanceDataset) for one in gc.get_objects())
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_abandoned_queries_hold_no_memory(con: Any) -> None:
     """Datasets are gone when the queries that read them are."""
     con.execute(SUM).fetchall()
@@ -189,19 +186,15 @@ def test_abandoned_queries_hold_no_memory(con: Any) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be counted here")
 def test_abandoned_queries_hold_no_thread_and_no_file(con: Any, long: str) -> None:
-    con.execute(f"FROM '{long}' LIMIT 1").fetchall()
-    con.execute("SELECT 1").fetchall()
-    gc.collect()
-    threads, files = threading.active_count(), open_files()
     for _ in range(10):
         con.execute(f"SELECT a, text FROM '{long}'").fetchmany(3)
         con.execute(f"SELECT a FROM '{long}' LIMIT 1").fetchall()
     con.execute("SELECT 1").fetchall()
     gc.collect()
     give_up = time.monotonic() + 20  # DuckDB's threads may be a little behind
-    while threading.active_count() > threads or open_files() > files:
-        assert time.monotonic() < give_up
+    while (left := own_threads() + open_tables()) and time.monotonic() < give_up:
         time.sleep(0.05)
+    assert not left
 
 
 @pytest.mark.slow
