@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs import expressions
+from lancefs.datafile.arrays import boolean, mask_of
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
@@ -51,7 +52,7 @@ _MAPPED_BYTES = 16 * 1024 * 1024
 # Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
-_ROWS_A_RUN = 64
+_ROWS_A_RUN = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +336,7 @@ class Scan:
             return self._none(self.filter_fields), kept, 0
         arrays = self._columns(step.fragment, self.filter_fields, ranges)
         tested = self._batch(self.filter_fields, arrays, count_rows(ranges))
-        hits = pc.fill_null(expressions.matching(condition, tested), False)
-        passed: Mask = hits.to_numpy(zero_copy_only=False)
+        passed = mask_of(pc.fill_null(expressions.matching(condition, tested), False))
         if kept is None:
             kept = passed
         elif is_sparse:
@@ -450,12 +450,11 @@ def _is_sparse(kept: Mask) -> bool:
 
 def _runs(kept: Mask, start: int) -> RowRanges:
     """Return the ranges of rows that a mask keeps."""
-    edges = np.flatnonzero(np.diff(kept, prepend=False, append=False)) + start
-    return RowRanges(edges.reshape(-1, 2))
+    return as_ranges(np.flatnonzero(kept) + start)
 
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
-    mask = pa.array(kept)
+    mask = boolean(kept)
     return {key: array.filter(mask) for key, array in arrays.items()}
 
 

@@ -92,8 +92,8 @@ def test_a_filter_with_a_limit_reads_no_further_than_it_must(
 
 def test_rows_that_a_filter_scatters_are_read_in_one_go(path: str, reads: list[Ranges]) -> None:
     dataset = lancefs.open(path)
-    found = dataset.to_table(columns=["text"], filter=pc.bit_wise_and(pc.field("id"), 31) == 0)
-    expected = [i for i in range(0, ROWS, 32) if i % 7 != 3 and not 1000 <= i < 1250]
+    found = dataset.to_table(columns=["text"], filter=pc.bit_wise_and(pc.field("id"), 15) == 0)
+    expected = [i for i in range(0, ROWS, 16) if i % 7 != 3 and not 1000 <= i < 1250]
     assert found["text"].to_pylist() == [f"row {i}" for i in expected]
     assert all(len(ranges) == 1 for ranges in reads)
 

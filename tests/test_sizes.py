@@ -32,6 +32,7 @@ DATAFILE = REPOSITORY / "lancefs" / "datafile"
 # What `lancefs.datafile.encodings` says that a file of it may have: one function a position.
 POSITIONS = {
     "decode_chunks",
+    "decode_at",
     "decode_blocks",
     "decode_sequence",
     "decode_fixed",

@@ -66,6 +66,21 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+def boolean(mask: Mask) -> pa.BooleanArray:
+    """Make a mask an Arrow array; a tenth of the time that `pa.array` takes for it."""
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, bitmap(mask)])
+
+
+def mask_of(array: pa.BooleanArray) -> Mask:
+    """Make an array without nulls a mask; a tenth of the time that `to_numpy` takes for it."""
+    if not len(array):  # it may have no buffer
+        return np.empty(0, np.bool_)
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    stop = array.offset + len(array)
+    mask: Mask = np.unpackbits(bits, count=stop, bitorder="little")[array.offset :].view(np.bool_)
+    return mask
+
+
 def children_of(array: pa.Array) -> list[pa.Array]:
     """Return what lies below a struct, a list of any kind or a map; the array is no slice."""
     if pa.types.is_struct(array.type):

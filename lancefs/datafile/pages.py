@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.row_ranges import RowRange, between, bounds_of
+from lancefs.datafile.row_ranges import RowRange, RowRanges, bounds_of
 from lancefs.errors import CorruptFile
 
 
@@ -31,19 +30,20 @@ def by_page(
     if len(ranges) == 1:
         return _range_by_page(first_rows, *ranges[0])
     rows = bounds_of(ranges)
-    if len(rows) and not 0 <= rows.min() <= rows.max() <= first_rows[-1]:
-        raise CorruptFile(f"row {rows.max() - 1} is wanted, the column has {first_rows[-1]} rows")
-    bounds = np.array(first_rows, np.int64)
-    first = np.searchsorted(bounds, rows[:, 0], side="right") - 1
-    counts = np.maximum(np.searchsorted(bounds, rows[:, 1], side="left") - first, 0)
-    nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    pages = np.repeat(first, counts) + nth
-    starts = np.maximum(np.repeat(rows[:, 0], counts) - bounds[pages], 0)
-    ends = np.minimum(np.repeat(rows[:, 1], counts), bounds[pages + 1]) - bounds[pages]
-    some = starts < ends
-    pages, starts, ends = pages[some], starts[some], ends[some]
-    edges = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
-    return [(int(pages[a]), between(starts[a:b], ends[a:b])) for a, b in pairwise(edges) if a < b]
+    if len(rows) and not 0 <= rows[0, 0] <= rows[-1, 1] <= first_rows[-1]:
+        raise CorruptFile(f"row {rows[-1, 1] - 1} is wanted, the column has {first_rows[-1]} rows")
+    rows = rows[rows[:, 0] < rows[:, 1]]
+    cut: list[tuple[int, RowRanges]] = []
+    first = done = 0  # the first range that is not cut up yet, and up to where it is
+    while first < len(rows):
+        page = bisect_right(first_rows, max(int(rows[first, 0]), done)) - 1
+        base, done = first_rows[page], first_rows[page + 1]
+        last = int(np.searchsorted(rows[:, 0], done))
+        local = rows[first:last] - base
+        local[0, 0], local[-1, 1] = max(local[0, 0], 0), min(local[-1, 1], done - base)
+        cut.append((page, RowRanges(local)))
+        first = last - (rows[last - 1, 1] > done)  # one that goes on in the next page
+    return cut
 
 
 def _range_by_page(

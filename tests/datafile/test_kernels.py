@@ -100,6 +100,22 @@ def packed_blocks(draw: st.DrawFn) -> Arguments:
     return odd_place(draw, data), starts, widths, counts, bits
 
 
+def some_of(draw: st.DrawFn, counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Draw positions among the values of chunks, ascending and each once, or damaged ones."""
+    total = int(np.clip(counts, 0, 1024).sum())
+    wanted = np.flatnonzero(
+        draw(generators()).random(total) < draw(st.sampled_from([0.01, 0.3, 1]))
+    )
+    damage(draw, wanted)
+    return wanted
+
+
+@st.composite
+def packed_values(draw: st.DrawFn) -> Arguments:
+    data, starts, widths, counts, bits = draw(packed_blocks())
+    return data, starts, widths, counts, some_of(draw, counts), bits
+
+
 @st.composite
 def packed_buffers(draw: st.DrawFn) -> Arguments:
     bits = draw(st.sampled_from([8, 16, 32, 64]))
@@ -210,6 +226,12 @@ def string_chunks(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def strings_of_chunks(draw: st.DrawFn) -> Arguments:
+    arguments = draw(string_chunks())
+    return *arguments, some_of(draw, arguments[3])
+
+
+@st.composite
 def fixed_lookups(draw: st.DrawFn) -> Arguments:
     dtype = draw(st.sampled_from(["<u1", "<u2", "<u4", "<u8", "V16", "V5", "V3"]))
     count = draw(st.integers(1, 200))
@@ -292,11 +314,13 @@ def texts(draw: st.DrawFn) -> Arguments:
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "unpack": (bitpacking.unpack, packed_blocks()),
+    "unpack_at": (bitpacking.unpack_at, packed_values()),
     "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),
     "join_chunks": (strings.join_chunks, string_chunks()),
+    "find_strings": (strings.find_strings, strings_of_chunks()),
     "take": (lookup.take, fixed_lookups()),
     "take_strings": (lookup.take_strings, string_lookups()),
     "expand": (runs.expand, some_runs()),
@@ -343,6 +367,28 @@ def test_packed_values_come_out_again(bits: int, width: int) -> None:
     )
     assert found.tolist() == values[:1000]
     assert found.dtype == np.dtype(f"<u{bits // 8}")
+
+
+@settings(max_examples=100)
+@given(packed_values())
+def test_single_values_are_those_of_whole_blocks(arguments: Arguments) -> None:
+    *blocks, wanted, bits = arguments
+    found = outcome(bitpacking.unpack_at, arguments)
+    if isinstance(found, list):
+        assert found == outcome(lambda *all_: bitpacking.unpack(*all_)[wanted], (*blocks, bits))
+
+
+@settings(max_examples=100)
+@given(strings_of_chunks())
+def test_single_strings_are_those_of_whole_chunks(arguments: Arguments) -> None:
+    *chunk, wanted = arguments
+    try:
+        offsets, text = strings.join_chunks(*chunk)
+        begins, ends = strings.find_strings(*chunk, wanted)
+    except CorruptFile:
+        return  # damage, which both may find, or positions that do not ascend
+    found = [chunk[0][a:b].tobytes() for a, b in zip(begins, ends, strict=True)]
+    assert found == [text[offsets[i] : offsets[i + 1]].tobytes() for i in wanted]
 
 
 def test_values_left_over_at_the_end_of_a_buffer_may_be_packed_or_raw() -> None:

@@ -245,6 +245,21 @@ def test_rows_cost_the_chunks_that_they_are_in(
     assert got.equals(pa.concat_arrays([whole[:3], whole[middle : middle + 2], whole[-2:]]))
 
 
+@pytest.mark.parametrize(("name", "version"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
+def test_scattered_rows_are_those_of_a_whole_read(
+    tables: Callable[[str, str], LanceDataset], name: str, version: str
+) -> None:
+    """Few of them are decoded alone, more of them with all that is around."""
+    dataset = tables(name, version)
+    total = dataset.count_rows()
+    whole, _ = Counted(dataset).read([(0, total)])
+    column = Counted(dataset)
+    for every in (1000, 97, 5):
+        ranges = [(row, row + 1 + row % 2) for row in range(1, total - 1, every)]
+        got, _ = column.read(ranges)
+        assert got.equals(pa.concat_arrays([whole[start:end] for start, end in ranges]))
+
+
 class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
     """A store that is not local, and counts."""
 

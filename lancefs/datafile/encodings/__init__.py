@@ -4,6 +4,7 @@
 position that the encoding can stand in:
 
 - `decode_chunks(encoding, buffers, counts)`: the chunks of a page, all at once;
+- `decode_at(encoding, buffers, counts, wanted)`: some values of them; without it, all are decoded;
 - `decode_blocks(encoding, buffer, counts)`: buffers that stand alone, such as a dictionary;
 - `decode_sequence(encoding, buffers, count)`: numbers that describe structure (format 2.3);
 - `decode_fixed(encoding, data, count)`: full-zip values of one width, one after the other;

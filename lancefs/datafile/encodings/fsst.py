@@ -17,6 +17,10 @@ def decode_chunks(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> B
     return _spell(encoding, registry.decode_chunks(encoding.values, buffers, counts))
 
 
+def decode_at(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
+    return _spell(encoding, registry.decode_at(encoding.values, buffers, counts, wanted))
+
+
 def decode_variable(encoding: Fsst, values: VariableWidth) -> Block:
     return _spell(encoding, registry.decode_variable(encoding.values, values))
 

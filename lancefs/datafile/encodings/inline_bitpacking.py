@@ -8,13 +8,26 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, dtype_of, gather
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers
-from lancefs.datafile.kernels import unpack
+from lancefs.datafile.kernels import unpack, unpack_at
 from lancefs.datafile.kernels.bitpacking import BLOCK
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import InlineBitpacking
 
 
 def decode_chunks(encoding: InlineBitpacking, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    bits, starts, widths = _blocks(encoding, buffers)
+    return FixedWidth(bits, unpack(buffers[0].data, starts, widths, counts, bits))
+
+
+def decode_at(
+    encoding: InlineBitpacking, buffers: Sequence[Chunked], counts: Ints, wanted: Ints
+) -> Block:
+    bits, starts, widths = _blocks(encoding, buffers)
+    return FixedWidth(bits, unpack_at(buffers[0].data, starts, widths, counts, wanted, bits))
+
+
+def _blocks(encoding: InlineBitpacking, buffers: Sequence[Chunked]) -> tuple[int, Ints, Ints]:
+    """Return the bits of a value; and of each chunk where its block starts, and its bit width."""
     if encoding.HasField("values"):
         raise UnsupportedFeature("buffer compression of bit-packed values")
     expect_buffers(buffers, 1, "inline bitpacking")
@@ -31,4 +44,4 @@ def decode_chunks(encoding: InlineBitpacking, buffers: Sequence[Chunked], counts
     wide = widths.astype(np.int64)
     if (wide * (BLOCK // 8) + word > sizes).any():
         raise CorruptFile("a bit-packed chunk is shorter than its bit width says")
-    return FixedWidth(bits, unpack(buffer.data, buffer.starts + word, wide, counts, bits))
+    return bits, buffer.starts + word, wide

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, VariableWidth
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
 from lancefs.storage import Bytes
@@ -68,6 +69,23 @@ def decode_chunks(encoding: CompressiveEncoding, buffers: Sequence[Chunked], cou
         counts: Values in each chunk.
     """
     return _required(encoding, "decode_chunks")(_message(encoding), buffers, counts)
+
+
+def decode_at(
+    encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints, wanted: Ints
+) -> Block:
+    """Decompress some values of several chunks; where it can be, with no look at the others.
+
+    Args:
+        encoding: What the page says about its values.
+        buffers: The buffers of the chunks, as many as the encoding has.
+        counts: Values in each chunk.
+        wanted: Positions among the values of all chunks, ascending, each once.
+    """
+    function = _optional(encoding, "decode_at")
+    if function is not None:
+        return cast(Block, function(_message(encoding), buffers, counts, wanted))
+    return decode_chunks(encoding, buffers, counts).select(as_ranges(wanted))
 
 
 def decode_blocks(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Block:

@@ -14,7 +14,8 @@ import numpy as np
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, offsets_of
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers, flat_bits
-from lancefs.datafile.kernels import join_chunks
+from lancefs.datafile.kernels import find_strings, join_chunks
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Variable
 from lancefs.storage import Bytes
@@ -26,6 +27,15 @@ def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) 
     expect_buffers(buffers, 1, "variable")
     buffer, width = buffers[0], _offset_width(encoding)
     return VariableWidth(*join_chunks(buffer.data, buffer.starts, buffer.ends, counts, width))
+
+
+def decode_at(encoding: Variable, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
+    if encoding.offsets.WhichOneof("compression") != "flat":
+        return _decode_apart(encoding, buffers, counts).select(as_ranges(wanted))
+    expect_buffers(buffers, 1, "variable")
+    buffer, width = buffers[0], _offset_width(encoding)
+    found = find_strings(buffer.data, buffer.starts, buffer.ends, counts, width, wanted)
+    return VariableWidth(offsets_of(found[1] - found[0]), gather(buffer.data, *found))
 
 
 def _decode_apart(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:

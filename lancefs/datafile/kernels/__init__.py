@@ -15,6 +15,7 @@ if LIBRARY is not None:
         decode_fsst,
         expand,
         find_buffers,
+        find_strings,
         gather,
         is_utf8,
         join_chunks,
@@ -23,10 +24,11 @@ if LIBRARY is not None:
         take,
         take_strings,
         unpack,
+        unpack_at,
         unpack_buffers,
     )
 else:
-    from lancefs.datafile.kernels.bitpacking import unpack, unpack_buffers
+    from lancefs.datafile.kernels.bitpacking import unpack, unpack_at, unpack_buffers
     from lancefs.datafile.kernels.chunks import find_buffers
     from lancefs.datafile.kernels.fsst import decode as decode_fsst
     from lancefs.datafile.kernels.lists import split_lists
@@ -34,7 +36,7 @@ else:
     from lancefs.datafile.kernels.runs import expand
     from lancefs.datafile.kernels.segments import gather
     from lancefs.datafile.kernels.streams import join_streams
-    from lancefs.datafile.kernels.strings import join_chunks
+    from lancefs.datafile.kernels.strings import find_strings, join_chunks
     from lancefs.datafile.kernels.utf8 import is_utf8
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "decode_fsst",
     "expand",
     "find_buffers",
+    "find_strings",
     "gather",
     "is_utf8",
     "join_chunks",
@@ -51,5 +54,6 @@ __all__ = [
     "take",
     "take_strings",
     "unpack",
+    "unpack_at",
     "unpack_buffers",
 ]

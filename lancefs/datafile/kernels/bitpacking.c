@@ -123,3 +123,59 @@ int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t 
     }
     return 0;
 }
+
+API int64_t lancefs_unpack_at(const uint8_t *data, int64_t size, const int64_t *starts,
+                              const int64_t *widths, const int64_t *counts, int64_t blocks,
+                              const int64_t *wanted, int64_t values, int bits, uint8_t *out);
+
+/* Return one value of a block; ORDER is its own inverse. */
+static inline uint64_t value_at(const uint8_t *packed, int width, int bits, int within) {
+    if (width == 0)
+        return 0;
+    const int lanes = BLOCK / bits, bytes = bits / 8, group = within % (BLOCK / 8) / lanes;
+    const int bit = (ORDER[group * lanes / 16] * 8 + within / (BLOCK / 8)) * width;
+    const int shift = bit % bits;
+    const uint8_t *at = packed + bit / bits * (BLOCK / 8) + within % lanes * bytes;
+    uint64_t value = load(at, bytes) >> shift;
+    if (shift + width > bits)
+        value |= load(at + BLOCK / 8, bytes) << (bits - shift);
+    return value & (UINT64_MAX >> (64 - width));
+}
+
+#define UNPACK_AT(BITS)                                                                            \
+    for (int64_t i = 0; i < values; i++) {                                                         \
+        if (wanted[i] <= last)                                                                     \
+            return DAMAGED;                                                                        \
+        last = wanted[i];                                                                          \
+        for (; block < blocks && last - first >= counts[block]; block++)                           \
+            first += counts[block];                                                                \
+        if (block == blocks)                                                                       \
+            return DAMAGED;                                                                        \
+        const int width = (int)widths[block], within = (int)(last - first);                        \
+        const uint64_t value = value_at(data + starts[block], width, BITS, within);                \
+        memcpy(out + (size_t)i * (BITS / 8), &value, BITS / 8);                                    \
+    }                                                                                              \
+    return 0;
+
+/* Unpack the wanted values only, which ascend among those of all blocks. */
+int64_t lancefs_unpack_at(const uint8_t *data, int64_t size, const int64_t *starts,
+                          const int64_t *widths, const int64_t *counts, int64_t blocks,
+                          const int64_t *wanted, int64_t values, int bits, uint8_t *out) {
+    int64_t block = 0, first = 0, last = -1;
+    for (int64_t i = 0; i < blocks; i++) {
+        if (widths[i] < 0 || widths[i] > bits || counts[i] < 0 || counts[i] > BLOCK)
+            return DAMAGED;
+        if (starts[i] < 0 || starts[i] > size || widths[i] * (BLOCK / 8) > size - starts[i])
+            return DAMAGED;
+    }
+    switch (bits) {
+    case 8:
+        UNPACK_AT(8)
+    case 16:
+        UNPACK_AT(16)
+    case 32:
+        UNPACK_AT(32)
+    default:
+        UNPACK_AT(64)
+    }
+}

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, dtype_of
-from lancefs.datafile.kernels.segments import gather
+from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -36,6 +38,62 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     Raises:
         CorruptFile: A width, count or offset is out of bounds.
     """
+    _check_blocks(data, starts, widths, counts, bits)
+    blocks = np.zeros((len(starts), BLOCK), dtype=dtype_of(bits // 8))
+    for width in np.unique(widths):
+        if width:
+            chosen = np.flatnonzero(widths == width)
+            blocks[chosen] = _unpack_width(data, starts[chosen], int(width), bits)
+    if len(counts) and np.all(counts[:-1] == BLOCK):
+        return blocks.reshape(-1)[: int(counts.sum())]
+    return blocks[np.arange(BLOCK) < counts[:, None]]
+
+
+def unpack_at(
+    data: Bytes, starts: Ints, widths: Ints, counts: Ints, wanted: Ints, bits: int
+) -> Array:
+    """Unpack single values of blocks, with no look at the others.
+
+    Args:
+        data: As for `unpack`, like those that follow.
+        starts: Offset in `data` of each block.
+        widths: Packed bits a value in each block.
+        counts: Values of each block, 0 to 1024.
+        wanted: Positions among the values of all blocks, ascending, each once.
+        bits: Bits of an unpacked value.
+
+    Returns:
+        The wanted values, unsigned.
+
+    Raises:
+        CorruptFile: A width, count, offset or position is out of bounds.
+    """
+    _check_blocks(data, starts, widths, counts, bits)
+    block, within = places_of(counts, wanted)
+    dtype, lanes = dtype_of(bits // 8), BLOCK // bits
+    values = np.zeros(len(wanted), dtype)
+    some = np.flatnonzero(widths[block])  # values of no bits are zeros
+    width, within = widths[block[some]], within[some]
+    group, lane = np.divmod(within % 128, lanes)
+    # The order is its own inverse.
+    row = np.array(_ORDER)[group * (lanes // 16)] * 8 + within // 128
+    word, shift = np.divmod(row * width, bits)
+    at = starts[block[some]] + word * (BLOCK // 8) + lane * (bits // 8)
+    found = _words(data, at, dtype) >> shift.astype(dtype)
+    split = np.flatnonzero(shift + width > bits)
+    rest = _words(data, at[split] + BLOCK // 8, dtype)
+    found[split] |= rest << (bits - shift[split]).astype(dtype)
+    values[some] = found & (np.iinfo(dtype).max >> (bits - width).astype(dtype))
+    return values
+
+
+def _words(data: Bytes, at: Ints, dtype: np.dtype[Any]) -> Array:
+    """Read words at given offsets, which are within the data."""
+    words: Array = data[at[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
+    return words
+
+
+def _check_blocks(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> None:
     if bits not in (8, 16, 32, 64):
         raise CorruptFile(f"bit packing of {bits}-bit values; expected 8, 16, 32 or 64 bits")
     if len(starts) and (widths.min() < 0 or widths.max() > bits):
@@ -45,14 +103,6 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     sizes = widths * (BLOCK // 8)
     if len(starts) and (starts.min() < 0 or np.any(starts > len(data) - sizes)):
         raise CorruptFile(f"a packed block ends beyond its buffer of {len(data)} bytes")
-    blocks = np.zeros((len(starts), BLOCK), dtype=dtype_of(bits // 8))
-    for width in np.unique(widths):
-        if width:
-            chosen = np.flatnonzero(widths == width)
-            blocks[chosen] = _unpack_width(data, starts[chosen], int(width), bits)
-    if len(counts) and np.all(counts[:-1] == BLOCK):
-        return blocks.reshape(-1)[: int(counts.sum())]
-    return blocks[np.arange(BLOCK) < counts[:, None]]
 
 
 def unpack_buffers(

@@ -86,6 +86,33 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     return out
 
 
+def unpack_at(
+    data: Bytes, starts: Ints, widths: Ints, counts: Ints, wanted: Ints, bits: int
+) -> Array:
+    """Unpack single values of blocks; see `bitpacking.unpack_at`."""
+    arguments = data, starts, widths, counts, wanted, bits
+    if bits not in (8, 16, 32, 64):
+        _refuse(bitpacking.unpack_at, *arguments)
+    data, starts, widths, counts = _plain(data), _ints(starts), _ints(widths), _ints(counts)
+    wanted = _ints(wanted)
+    out = empty(len(wanted), dtype_of(bits // 8))
+    failed = _C.lancefs_unpack_at(
+        _at(data),
+        len(data),
+        _at(starts),
+        _at(widths),
+        _at(counts),
+        len(counts),
+        _at(wanted),
+        len(wanted),
+        bits,
+        _at(out),
+    )
+    if failed:
+        _refuse(bitpacking.unpack_at, *arguments)
+    return out
+
+
 def unpack_buffers(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
 ) -> Array:
@@ -215,6 +242,32 @@ def join_chunks(
     if size < 0:
         _refuse(strings.join_chunks, *arguments)
     return offsets, text[:size]
+
+
+def find_strings(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, wanted: Ints
+) -> tuple[Ints, Ints]:
+    """Find single strings of chunks; see `strings.find_strings`."""
+    arguments = data, starts, ends, counts, width, wanted
+    data, starts, ends, counts = _plain(data), _ints(starts), _ints(ends), _ints(counts)
+    wanted = _ints(wanted)
+    begins, stops = np.empty((2, len(wanted)), np.int64)
+    failed = _C.lancefs_find_strings(
+        _at(data),
+        len(data),
+        _at(starts),
+        _at(ends),
+        _at(counts),
+        len(counts),
+        width,
+        _at(wanted),
+        len(wanted),
+        _at(begins),
+        _at(stops),
+    )
+    if failed:
+        _refuse(strings.find_strings, *arguments)
+    return begins, stops
 
 
 def take(items: Array, indices: Array) -> Array:

@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-INTERFACE = 4  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 5  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -26,6 +26,7 @@ _PARAMETERS = {
     "interface": "",
     "find_buffers": "pqppqpqppp",
     "unpack": "pqpppqipq",
+    "unpack_at": "pqpppqpqip",
     "unpack_buffers": "pqpppqiipq",
     "split_lists": "ppqpqppppp",
     "measure_segments": "qppq",
@@ -33,6 +34,7 @@ _PARAMETERS = {
     "fsst_measure": "pqp",
     "fsst_decode": "pqpqpppqp",
     "join_chunks": "pqpppqipqpq",
+    "find_strings": "pqpppqipqpp",
     "measure_strings": "pqqpipq",
     "take_strings": "ppqqpipqppq",
     "take_fixed": "pqqpiqp",

@@ -32,6 +32,24 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     return np.frombuffer(wanted.buffers()[2], dtype=np.uint8)[: int(np.sum(ends - starts))]
 
 
+def places_of(counts: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """Tell where values of chunks are: in which chunk, and the how manieth value of it.
+
+    Args:
+        counts: Values in each chunk.
+        wanted: Positions among the values of all chunks, ascending, each once.
+
+    Raises:
+        CorruptFile: The positions do not ascend, or there are fewer values.
+    """
+    stops = np.cumsum(counts)
+    total = int(stops[-1]) if len(stops) else 0
+    if len(wanted) and (wanted[0] < 0 or wanted[-1] >= total or np.any(wanted[1:] <= wanted[:-1])):
+        raise CorruptFile(f"positions that do not ascend among {total} values")
+    chunk = np.searchsorted(stops, wanted, side="right")
+    return chunk, wanted - (stops - counts)[chunk]
+
+
 def check_chunks(data: Bytes, starts: Ints, ends: Ints) -> None:
     """Check that chunks follow each other within a buffer.
 

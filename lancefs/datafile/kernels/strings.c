@@ -60,3 +60,40 @@ int64_t lancefs_join_chunks(const uint8_t *data, int64_t size, const int64_t *st
     }
     return values == 0 ? at : DAMAGED;
 }
+
+API int64_t lancefs_find_strings(const uint8_t *data, int64_t size, const int64_t *starts,
+                                 const int64_t *ends, const int64_t *counts, int64_t chunks,
+                                 int width, const int64_t *wanted, int64_t strings,
+                                 int64_t *begins, int64_t *stops);
+
+/* Find where the wanted strings are, which ascend among those of all chunks. */
+int64_t lancefs_find_strings(const uint8_t *data, int64_t size, const int64_t *starts,
+                             const int64_t *ends, const int64_t *counts, int64_t chunks, int width,
+                             const int64_t *wanted, int64_t strings, int64_t *begins,
+                             int64_t *stops) {
+    int64_t chunk = 0, first = 0, last = -1, previous = 0;
+    for (int64_t i = 0; i < chunks; i++) {
+        if (starts[i] < previous || ends[i] < starts[i] || ends[i] > size)
+            return DAMAGED;
+        if (counts[i] < 0 || counts[i] >= (ends[i] - starts[i]) / width)
+            return DAMAGED;
+        previous = ends[i];
+    }
+    for (int64_t i = 0; i < strings; i++) {
+        if (wanted[i] <= last)
+            return DAMAGED;
+        last = wanted[i];
+        for (; chunk < chunks && last - first >= counts[chunk]; chunk++)
+            first += counts[chunk];
+        if (chunk == chunks)
+            return DAMAGED;
+        const uint8_t *offsets = data + starts[chunk] + (last - first) * width;
+        const uint64_t low = load(offsets, width), high = load(offsets + width, width);
+        if (low < (uint64_t)((counts[chunk] + 1) * width) || high < low ||
+            high > (uint64_t)(ends[chunk] - starts[chunk]))
+            return DAMAGED;
+        begins[i] = starts[chunk] + (int64_t)low;
+        stops[i] = starts[chunk] + (int64_t)high;
+    }
+    return 0;
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints
-from lancefs.datafile.kernels.segments import check_chunks, gather
+from lancefs.datafile.kernels.segments import check_chunks, gather, places_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -33,9 +33,7 @@ def join_chunks(
     Raises:
         CorruptFile: A chunk is too short, or its offsets descend or leave it.
     """
-    check_chunks(data, starts, ends)
-    if np.any(counts < 0) or np.any(counts >= (ends - starts) // width):
-        raise CorruptFile("a chunk of strings is too short for its offsets")
+    _check_heads(data, starts, ends, counts, width)
     heads = (counts + 1) * width
     offsets = gather(data, starts, starts + heads).view(f"<u{width}")
     if len(offsets) and int(offsets.max()) > len(data):
@@ -50,6 +48,43 @@ def join_chunks(
         raise CorruptFile("the offsets of a chunk of strings descend or leave the chunk")
     text = gather(data, starts + offsets[first], starts + offsets[last])
     return narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
+
+
+def find_strings(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, wanted: Ints
+) -> tuple[Ints, Ints]:
+    """Find single strings of chunks, with no look at the others.
+
+    Args:
+        data: As for `join_chunks`, like those that follow.
+        starts: Where each chunk starts in `data`.
+        ends: Where it ends.
+        counts: Strings in each chunk.
+        width: Bytes of an offset: 4 or 8.
+        wanted: Positions among the strings of all chunks, ascending, each once.
+
+    Returns:
+        Where the bytes of each wanted string start in `data`, and where they end.
+
+    Raises:
+        CorruptFile: A chunk is too short, or a wanted string is not within its chunk.
+    """
+    _check_heads(data, starts, ends, counts, width)
+    chunk, within = places_of(counts, wanted)
+    at = (starts[chunk] + within * width)[:, None] + np.arange(2 * width)
+    offsets = data[at].view(f"<u{width}").reshape(-1, 2)
+    heads, sizes = (counts[chunk] + 1) * width, (ends - starts)[chunk]
+    low, high = offsets[:, 0], offsets[:, 1]
+    # Compared unsigned: offsets of 8 bytes may be beyond what a signed number holds.
+    if np.any((low < heads.astype("u8")) | (low > high) | (high > sizes.astype("u8"))):
+        raise CorruptFile("the offsets of a chunk of strings descend or leave the chunk")
+    return starts[chunk] + low.astype(np.int64), starts[chunk] + high.astype(np.int64)
+
+
+def _check_heads(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int) -> None:
+    check_chunks(data, starts, ends)
+    if np.any(counts < 0) or np.any(counts >= (ends - starts) // width):
+        raise CorruptFile("a chunk of strings is too short for its offsets")
 
 
 def narrowed(offsets: Array) -> Array:

@@ -23,7 +23,7 @@ from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import ALIGN
 from lancefs.datafile.levels import Leaf, Level, parse_layers
-from lancefs.datafile.row_ranges import RowRanges, bounds_of
+from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import ByteRange, Bytes, Steps
@@ -31,6 +31,8 @@ from lancefs.storage import ByteRange, Bytes, Steps
 # More byte ranges than this are joined where no more bytes than this lie between them.
 _MANY_SPANS = 32
 _GAP = 64 * 1024
+# A value that is decoded alone costs as much as so many that are decoded with others.
+_FEW = 16
 
 
 @dataclass(frozen=True)
@@ -95,18 +97,32 @@ class MiniBlockPage:
         index = self._index
         if len(ranges) == 1:
             return (yield from self._read_range(index, *ranges[0]))
+        if not self.has_rep:
+            return (yield from self._read_values(index, rows_of(ranges)))
         chosen = _chunks_of(index, ranges)
-        spans = _spans(index, chosen)
-        buffers = yield [(chunks[0] + start, chunks[0] + end) for start, end in spans]
+        data, starts = yield from self._fetch(index, chosen)
+        leaf = self._decode(index, chosen, data, starts).check()
+        return leaf.select(_moved_rows(index, chosen, ranges))
+
+    def _read_values(self, index: _Index, rows: Ints) -> Steps[Leaf]:
+        """Read rows of a page without lists, each of which is a value."""
+        chosen, wanted = _located(index, rows)
+        data, starts = yield from self._fetch(index, chosen)
+        if len(wanted) * _FEW <= int(index.counts[chosen].sum()):
+            return self._decode(index, chosen, data, starts, wanted).check()
+        return self._decode(index, chosen, data, starts).check().select(as_ranges(wanted))
+
+    def _fetch(self, index: _Index, chosen: Ints) -> Steps[tuple[Bytes, Ints]]:
+        """Fetch chunks; return bytes that hold them, and where in those they start."""
+        spans, base = _spans(index, chosen), self.page.buffers[1][0]
+        buffers = yield [(base + start, base + end) for start, end in spans]
         # There are none where the rows have no values, such as those that are empty lists.
         data = in_place(buffers) if buffers else NO_BYTES
         if data is not None:
             spans = [(spans[0][0], spans[-1][1])] if spans else []
         else:
             data = np.concatenate(buffers)
-        starts = _moved(index.starts[chosen], spans)
-        leaf = self._decode(index, chosen, data, starts).check()
-        return leaf.select(_moved_rows(index, chosen, ranges))
+        return data, _moved(index.starts[chosen], spans)
 
     def _read_range(self, index: _Index, start: int, end: int) -> Steps[Leaf]:
         """Read rows that follow each other, for which little is to be worked out."""
@@ -178,8 +194,18 @@ class MiniBlockPage:
         continues = np.concatenate((np.zeros(1, np.bool_), unfinished[:-1]))
         return entries[:, 0] + unfinished - continues, continues
 
-    def _decode(self, index: _Index, chosen: Ints | slice, data: Bytes, starts: Ints) -> Leaf:
-        """Decode whole chunks, of which `data` has the bytes at `starts`."""
+    def _decode(
+        self,
+        index: _Index,
+        chosen: Ints | slice,
+        data: Bytes,
+        starts: Ints,
+        wanted: Ints | None = None,
+    ) -> Leaf:
+        """Decode chunks, of which `data` has the bytes at `starts`.
+
+        All values are decoded, or those at the `wanted` positions where values are rows.
+        """
         sizes = (index.ends - index.starts)[chosen]
         counts = index.counts[chosen]
         levels, buffers = self._parse_chunks(data, starts, sizes)
@@ -188,10 +214,16 @@ class MiniBlockPage:
             rep = _levels(self.layout.rep_compression, buffers.pop(0), levels)
         if self.has_def:
             definition = _levels(self.layout.def_compression, buffers.pop(0), levels)
-        values = registry.decode_chunks(self.layout.value_compression, buffers, counts)
+        encoding = self.layout.value_compression
+        if wanted is None:
+            values = registry.decode_chunks(encoding, buffers, counts)
+            rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
+        else:
+            values = registry.decode_at(encoding, buffers, counts, wanted)
+            definition = None if definition is None else definition[wanted]
+            rows = len(wanted)
         if index.dictionary is not None:
             values = look_up(values, index.dictionary)
-        rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
         leaf = Leaf(values, rep, definition, self.layers, rows)
         return self._without_continuations(leaf, index, chosen, levels)
 
@@ -238,6 +270,18 @@ def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Lev
     if not isinstance(block, FixedWidth) or block.bits != 16:
         raise CorruptFile("levels that are not 16 bits wide")
     return block.values
+
+
+def _located(index: _Index, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the chunks that hold rows which are values, and where in those the rows are."""
+    chunk = np.searchsorted(index.first_row, rows, side="right") - 1
+    is_next = np.empty(len(chunk), np.bool_)
+    is_next[:1] = True
+    np.not_equal(chunk[1:], chunk[:-1], out=is_next[1:])
+    chosen = chunk[is_next]
+    counts = index.counts[chosen]
+    shifts = np.cumsum(counts) - counts - index.first_row[chosen]
+    return chosen, rows + shifts[np.cumsum(is_next) - 1]
 
 
 def _chunks_of(index: _Index, ranges: Sequence[RowRange]) -> Ints:
