@@ -47,7 +47,7 @@ _LONGEST_STEP = 1024 * 1024  # rows
 # A step with no more than this is read without a thread.
 _TINY_ROWS = 8 * 1024
 _TINY_BYTES = 1024 * 1024
-# Mapped bytes of files that are read before those that were done with are given back.
+# A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
 _MAPPED_BYTES = 16 * 1024 * 1024
 # Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
@@ -259,6 +259,7 @@ class Scan:
         if first is None:
             return
         read, mapped = self._read(first), 0
+        most_mapped = _TABLE_BYTES if self.is_kept else _MAPPED_BYTES
         pace.learn(read)
         yield read
         with _Readers(self._read) as readers:
@@ -272,7 +273,7 @@ class Scan:
                 yield (read := readers.next())
                 pace.learn(read)
                 mapped += read.size
-                if mapped >= _MAPPED_BYTES:
+                if mapped >= most_mapped:
                     read.step.fragment.release()
                     mapped = 0
             while len(readers):

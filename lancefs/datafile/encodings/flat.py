@@ -8,16 +8,28 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, gather, no_width, typed
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers
+from lancefs.datafile.kernels.segments import places_of
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Flat
 from lancefs.storage import Bytes
 
 
 def decode_chunks(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> Block:
-    if encoding.HasField("data"):
-        raise UnsupportedFeature("buffer compression of a flat encoding")
-    expect_buffers(buffers, 1, "flat")
+    _check(encoding, buffers)
     return flat_values(buffers[0], int(encoding.bits_per_value), counts)
+
+
+def decode_at(encoding: Flat, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
+    bits = int(encoding.bits_per_value)
+    if bits == 0 or bits % 8:
+        return decode_chunks(encoding, buffers, counts).select(as_ranges(wanted))
+    _check(encoding, buffers)
+    buffer, width = buffers[0], bits // 8
+    _sizes(buffer, bits, counts)
+    chunk, within = places_of(counts, wanted)
+    starts = buffer.starts[chunk] + within * width
+    return FixedWidth(bits, typed(gather(buffer.data, starts, starts + width), bits))
 
 
 def flat_values(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
@@ -26,21 +38,33 @@ def flat_values(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
     Raises:
         CorruptFile: A chunk is too short for its values.
     """
-    if not 0 <= bits <= 1 << 31:
-        raise CorruptFile(f"flat values of {bits} bits")
     if bits == 0:
         return FixedWidth(0, no_width(int(counts.sum())))
-    sizes = -(-counts * bits // 8)
+    sizes = _sizes(buffer, bits, counts)
+    data = gather(buffer.data, buffer.starts, buffer.starts + sizes)
+    if bits == 1:
+        return FixedWidth(1, _bits(data, sizes, counts))
+    return FixedWidth(bits, typed(data, bits))
+
+
+def _check(encoding: Flat, buffers: Sequence[Chunked]) -> None:
+    if encoding.HasField("data"):
+        raise UnsupportedFeature("buffer compression of a flat encoding")
+    expect_buffers(buffers, 1, "flat")
+
+
+def _sizes(buffer: Chunked, bits: int, counts: Ints) -> Ints:
+    """Return the bytes of each chunk's values, which are within the chunk."""
+    if not 0 <= bits <= 1 << 31:
+        raise CorruptFile(f"flat values of {bits} bits")
+    sizes: Ints = -(-counts * bits // 8)
     if len(counts) and (counts.min() < 0 or np.any(sizes > buffer.sizes)):
         chunk = int(np.argmax(sizes > buffer.sizes))
         raise CorruptFile(
             f"chunk {chunk} has {buffer.sizes[chunk]} bytes for {counts[chunk]} values "
             f"of {bits} bits"
         )
-    data = gather(buffer.data, buffer.starts, buffer.starts + sizes)
-    if bits == 1:
-        return FixedWidth(1, _bits(data, sizes, counts))
-    return FixedWidth(bits, typed(data, bits))
+    return sizes
 
 
 def _bits(data: Bytes, sizes: Ints, counts: Ints) -> Bytes:
