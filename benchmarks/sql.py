@@ -205,12 +205,12 @@ def print_row(name: str, results: dict[str, dict[str, Any]]) -> None:
     """Print the times of one query, each with its ratio to ours in the same DuckDB."""
     ours = {METHODS[method][0]: method for method in reversed(results)}
     cells = []
-    answers = set()
+    answers: dict[str, str] = {}
     for method, result in results.items():
         mine = results[ours[METHODS[method][0]]]
         cell = "-"
         if "seconds" in result:
-            answers.add(repr(result.pop("answer")))
+            answers[method] = repr(result.pop("answer"))
             cell = f"{result['seconds'] * 1e3:,.1f}"
             if "seconds" in mine and mine is not result:
                 cell += f" ({result['seconds'] / mine['seconds']:.2f})"
@@ -219,8 +219,9 @@ def print_row(name: str, results: dict[str, dict[str, Any]]) -> None:
     for method, result in results.items():
         if "error" in result:
             print(f"  {method}: {result['error']}")
-    if len(answers) > 1:
-        print("  the answers differ")
+    for method, answer in answers.items():
+        if answer != next(iter(answers.values())):
+            print(f"  {method}: another answer than {next(iter(answers))}")
 
 
 def _options() -> argparse.Namespace:

@@ -53,6 +53,9 @@ _MAPPED_BYTES = 16 * 1024 * 1024
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
 _ROWS_A_RUN = 32
+# Arrow takes such a share of the rows quicker by a mask, which it goes through in runs; fewer it
+# takes quicker by their positions.
+_MOST = 3 / 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,8 +458,11 @@ def _runs(kept: Mask, start: int) -> RowRanges:
 
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
-    mask = boolean(kept)
-    return {key: array.filter(mask) for key, array in arrays.items()}
+    if np.count_nonzero(kept) >= _MOST * len(kept):
+        mask = boolean(kept)
+        return {key: array.filter(mask) for key, array in arrays.items()}
+    rows = pa.array(np.flatnonzero(kept))
+    return {key: pc.take(array, rows, boundscheck=False) for key, array in arrays.items()}
 
 
 def _size(arrays: Mapping[int, pa.Array]) -> int:
