@@ -35,7 +35,7 @@ def forget_views() -> None:
 def no_thread_is_left() -> Iterator[None]:
     """Fail a test after which a thread of ours still runs."""
     yield
-    end = time.monotonic() + 2
+    end = time.monotonic() + 20
     while (left := own_threads()) and time.monotonic() < end:
         gc.collect()  # generators that nobody finished
         time.sleep(0.01)

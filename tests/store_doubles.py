@@ -74,12 +74,16 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self.seconds = seconds
         self.requests: list[str] = []
         self.bytes = 0
+        self.most_at_once = self._under_way = 0  # requests
 
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
         self.requests.append(f"GET {path}")
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
         await asyncio.sleep(self.seconds)
+        self._under_way -= 1
         with open(path, "rb") as file:
             file.seek(start or 0)
             data = file.read(-1 if end is None else end - (start or 0))
