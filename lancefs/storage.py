@@ -15,6 +15,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Generator, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import fsspec
@@ -217,7 +218,7 @@ class File:
     def __repr__(self) -> str:
         return f"File({self.url!r})"
 
-    @property
+    @cached_property
     def url(self) -> str:
         """The address of the file, as a user would write it."""
         return self.store.url(self.path)

@@ -197,7 +197,7 @@ def _described(page: Page) -> tuple[str, Sequence[Message]]:
         return "", [encodings_v2_0_pb2.ArrayEncoding.FromString(data)]
     if name.endswith(".PlanarLayout"):
         return "planar", [encodings_v2_3_pb2.PlanarLayout.FromString(data)]
-    parsed = parse_layout(page)
+    parsed = parse_layout(page.encoding)
     layout = parsed.WhichOneof("layout") or "not known"
     shown = layout.removesuffix("_layout").replace("_", "-")
     if layout != "mini_block_layout":

@@ -47,6 +47,8 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
     if pa.types.is_dictionary(data_type):
         return _dictionary(block, data_type, valid)
     match block:
+        case FixedWidth():
+            return _fixed(block, data_type, valid)
         case Dictionary():
             return _looked_up(block, data_type, valid)
         case VariableWidth():
@@ -57,8 +59,6 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
             return _struct(block, data_type, valid)
         case Constant():
             return _fixed(_repeated(block, data_type), data_type, valid)
-        case FixedWidth():
-            return _fixed(block, data_type, valid)
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:

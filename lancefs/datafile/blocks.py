@@ -170,7 +170,7 @@ def offsets_of(lengths: Array) -> Ints:
     """Return the n + 1 offsets of n values of the given lengths."""
     offsets = np.empty(len(lengths) + 1, dtype=np.int64)
     offsets[0] = 0
-    np.cumsum(lengths, out=offsets[1:])
+    lengths.cumsum(out=offsets[1:])
     return offsets
 
 

@@ -26,7 +26,7 @@ def empty(count: int, dtype: Any, slack: int = 0) -> Array:
         slack: Bytes beyond the last value that may be written, too.
     """
     size = count * np.dtype(dtype).itemsize
-    return np.frombuffer(pa.allocate_buffer(size + slack), np.uint8)[:size].view(dtype)
+    return np.frombuffer(pa.allocate_buffer(size + slack), dtype, count)
 
 
 def in_place(buffers: Sequence[Array]) -> Array | None:
@@ -52,3 +52,8 @@ def in_place(buffers: Sequence[Array]) -> Array | None:
 def dtype_of(width: int) -> np.dtype[Any]:
     """Return the dtype for values of `width` bytes: unsigned integers, or void for odd widths."""
     return np.dtype(f"<u{width}") if width in (1, 2, 4, 8) else np.dtype(f"V{width}")
+
+
+def total(counts: Ints) -> int:
+    """Return the sum of numbers; of a single one, as small pages have, without a call of NumPy."""
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum())

@@ -93,10 +93,10 @@ class Container:
 
     def load(self, indices: Sequence[int]) -> Steps[None]:
         """Read the metadata of several columns as part of a larger read."""
+        wanted = sorted({index for index in indices if index not in self._columns})
+        if not wanted:
+            return
         with locating(self.file.url, "column metadata"):
-            wanted = sorted(set(indices) - self._columns.keys())
-            if not wanted:
-                return
             if not 0 <= wanted[0] <= wanted[-1] < len(self.footer.columns):
                 raise CorruptFile(
                     f"column {wanted[-1]} is wanted, the file has {len(self.footer.columns)}"
@@ -135,7 +135,7 @@ class Container:
     def _from_tail(self, ranges: Sequence[ByteRange]) -> list[Bytes] | None:
         """Return ranges out of the tail of the file; None where one does not lie in it."""
         shift = self._tail_start
-        if any(start < shift for start, _ in ranges):
+        if min(ranges)[0] < shift:
             return None
         return [self._tail[start - shift : end - shift] for start, end in ranges]
 
@@ -170,13 +170,12 @@ def _range(position: int, length: int, size: int) -> ByteRange:
 
 
 def _parse_column(data: Bytes, size: int) -> Column:
-    message = pb.ColumnMetadata()
     try:
-        message.ParseFromString(data.tobytes())
+        message = pb.ColumnMetadata.FromString(data.tobytes())
     except DecodeError as error:
         raise CorruptFile("the metadata is not a ColumnMetadata message") from error
-    pages = tuple(_parse_page(page, size) for page in message.pages)
-    first_rows = tuple(accumulate((page.rows for page in pages), initial=0))
+    pages = tuple([_parse_page(page, size) for page in message.pages])
+    first_rows = (0, *accumulate([page.rows for page in pages]))
     if first_rows[-1] >= _LARGEST:
         raise CorruptFile("the pages have more rows than a file can hold")
     return Column(
@@ -195,9 +194,10 @@ def _parse_page(page: pb.ColumnMetadata.Page, size: int) -> Page:
 def _buffers(offsets: Sequence[int], sizes: Sequence[int], size: int) -> tuple[ByteRange, ...]:
     if len(offsets) != len(sizes):
         raise CorruptFile(f"{len(offsets)} buffer offsets and {len(sizes)} buffer sizes")
-    return tuple(
-        _range(offset, length, size) for offset, length in zip(offsets, sizes, strict=True)
-    )
+    if not len(offsets):
+        return ()
+    pairs = zip(offsets, sizes, strict=True)
+    return tuple([_range(offset, length, size) for offset, length in pairs])
 
 
 def _parse_encoding(encoding: pb.Encoding) -> Encoding:

@@ -97,9 +97,13 @@ class Leaf:
         Raises:
             CorruptFile: They do not.
         """
-        lists = sum(layer.is_list for layer in self.layers)
         if not self.layers:
             raise CorruptFile("a page has no layers")
+        if self.rep is None and self.definition is None:
+            if self.values.count != self.rows:
+                raise CorruptFile(f"{self.values.count} values, expected {self.rows} rows")
+            return self
+        lists = sum(layer.is_list for layer in self.layers)
         if (self.rep is not None) and (lists == 0 or int(self.rep.max(initial=0)) > lists):
             raise CorruptFile(f"a repetition level above the page's {lists} list layers")
         highest = sum(layer.levels for layer in self.layers)
@@ -138,6 +142,8 @@ class Leaf:
         Raises:
             CorruptFile: The levels contradict the layers.
         """
+        if self.definition is None and len(self.layers) == 1 and not self.layers[0].is_list:
+            return [Unravelled(None, None, self.values.count)]
         state = _Unraveller(self)
         return [
             state.list_layer(layer) if layer.is_list else state.item_layer(layer)

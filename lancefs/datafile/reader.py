@@ -36,6 +36,12 @@ class FieldReader(Protocol):
         """
         ...
 
+    def read_all(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Steps[list[pa.Array]]:
+        """Read the same rows of several fields; see `read`. Errors name the field."""
+        ...
+
 
 def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> FieldReader:
     """Open a data file; for formats from 2.0 on its own footer says which one it is.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,11 @@ class _Leaf:
 
     field: Field
     around: tuple[Field, ...]
+
+    @property
+    def top(self) -> Field:
+        """The column of the table that it is, or is a part of."""
+        return self.around[-1] if self.around else self.field
 
     @property
     def scale(self) -> int:
@@ -70,7 +76,6 @@ class StructuralReader:
         self.container = container
         self.columns = columns
         self._pages: dict[tuple[int, int], PageReader] = {}
-        self._types: dict[int, pa.DataType] = {}  # of the columns
         self._packed: dict[int, Field] = {}  # packed structs as the file has them, by field id
 
     @property
@@ -86,19 +91,28 @@ class StructuralReader:
             field: The field, pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
         """
-        leaves = list(_leaves(field))
+        return (yield from self.read_all([field], ranges))[0]
+
+    def read_all(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Steps[list[pa.Array]]:
+        """Read rows of several fields in one go; see `read`."""
+        leaves = [leaf for field in fields for leaf in _leaves(field)]
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         rows = yield from together([self._read_leaf(leaf, ranges) for leaf in leaves])
         found = {leaf.field.id: read for leaf, read in zip(leaves, rows, strict=True)}
-        return _assemble(field, found, count_rows(ranges))
+        arrays, count = [], count_rows(ranges)
+        for field in fields:
+            with locating(self.container.file.url, field.name):
+                arrays.append(_assemble(field, found, count))
+        return arrays
 
     def _read_leaf(self, leaf: _Leaf, ranges: Sequence[RowRange]) -> Steps[_LeafRows]:
         index, scale = self.columns[leaf.field.id], leaf.scale
         column = self.container.column(index)
-        with locating(self.container.file.url, f"column {index} ({leaf.field.name})"):
+        place = f"{leaf.top.name}, column {index} ({leaf.field.name})"
+        with locating(self.container.file.url, place):
             stored = self._stored(leaf.field)
-            data_type = self._types.get(index) or stored.storage_type
-            self._types[index] = data_type
             rows = ranges if scale == 1 else scaled(ranges, scale)
             wanted = by_page(column.first_rows, rows)
             readers = [self._page(index, page) for page, _ in wanted]
@@ -107,7 +121,7 @@ class StructuralReader:
                 for reader, (page, local) in zip(readers, wanted, strict=True)
             ]
             pages = yield from together(reads)
-            joined = _join(leaf, pages, data_type)
+            joined = _join(leaf, pages, _storage_type(stored))
             if stored is leaf.field:
                 return joined
             values = without_dropped(joined.values, stored, leaf.field)
@@ -127,6 +141,11 @@ class StructuralReader:
             with locating(place=f"page {page}"):
                 self._pages[key] = open_page(self.container.column(column).pages[page])
         return self._pages[key]
+
+
+@lru_cache(maxsize=4096)  # the same for all files of a table
+def _storage_type(field: Field) -> pa.DataType:
+    return field.storage_type
 
 
 def _located(steps: Steps[PageRows], page: int) -> Steps[PageRows]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +22,8 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.reader import FieldReader, open_data_file
 from lancefs.datafile.row_ranges import as_ranges, count_rows
-from lancefs.errors import CorruptFile, locating
-from lancefs.storage import File, Steps, run
+from lancefs.errors import CorruptFile
+from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.blobs import Described, as_bytes, read_blobs
 from lancefs.table.deletions import read_deletions
@@ -106,11 +107,12 @@ class FragmentReader:
             CorruptFile: A data file is damaged, or does not hold what the manifest says.
             UnsupportedFeature: A data file uses something that this release does not read.
         """
+        files = [(data_file, _ids(data_file)) for data_file in self.fragment.files]
         parts = [
             (position, data_file, pruned)
             for position, field in enumerate(fields)
-            for data_file in self.fragment.files
-            if (pruned := field.prune(_ids(data_file))) is not None
+            for data_file, ids in files
+            if (pruned := field.prune(ids)) is not None
         ]
         read = self._read([(data_file, held, ranges) for _, data_file, held in parts], blobs)
         pieces: list[list[_Piece]] = [[] for _ in fields]
@@ -161,7 +163,7 @@ class FragmentReader:
         self, wanted: Sequence[tuple[DataFile, Field, Sequence[RowRange]]], blobs: Blobs
     ) -> list[_Piece]:
         """Read fields of data files, all in one round of requests; then the bytes of blobs."""
-        arrays = run([self._steps(*part) for part in wanted])
+        arrays = self._arrays(wanted)
         pieces = [(held, array) for (_, held, _), array in zip(wanted, arrays, strict=True)]
         if blobs == "descriptors":
             return pieces
@@ -172,11 +174,21 @@ class FragmentReader:
         read = read_blobs(self.files, described)
         return [(as_bytes(held), array) for (held, _), array in zip(pieces, read, strict=True)]
 
-    def _steps(
-        self, data_file: DataFile, field: Field, ranges: Sequence[RowRange]
-    ) -> tuple[File, Steps[pa.Array]]:
-        file, reader = self.open_file(data_file)
-        return file, _located(reader.read(field, ranges), file, field)
+    def _arrays(
+        self, wanted: Sequence[tuple[DataFile, Field, Sequence[RowRange]]]
+    ) -> list[pa.Array]:
+        """Read what is wanted of a file in the same rows together."""
+        together: dict[tuple[int, int], list[int]] = {}
+        for position, (data_file, _, ranges) in enumerate(wanted):
+            together.setdefault((id(data_file), id(ranges)), []).append(position)
+        steps = []
+        for positions in together.values():
+            data_file, _, ranges = wanted[positions[0]]
+            file, reader = self.open_file(data_file)
+            fields = [wanted[position][1] for position in positions]
+            steps.append((file, reader.read_all(fields, ranges)))
+        found = dict(zip(chain(*together.values()), chain(*run(steps)), strict=True))
+        return [found[position] for position in range(len(wanted))]
 
     def _checked(self, array: pa.Array, rows: int, field: Field) -> pa.Array:
         if len(array) != rows:
@@ -204,11 +216,6 @@ class FragmentReader:
 def _ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
     """The fields that have data in a file."""
     return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
-
-
-def _located(steps: Steps[pa.Array], file: File, field: Field) -> Steps[pa.Array]:
-    with locating(file.url, field.name):
-        return (yield from steps)
 
 
 def merge(field: Field, pieces: Sequence[_Piece], rows: int) -> pa.Array:

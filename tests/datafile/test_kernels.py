@@ -117,6 +117,19 @@ def packed_values(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def inline_widths(draw: st.DrawFn) -> Arguments:
+    bits = draw(st.sampled_from([8, 16, 32, 64]))
+    widths = draw(st.lists(st.integers(0, bits), max_size=4))
+    blocks = [width.to_bytes(bits // 8, "little") + bytes(128 * width) for width in widths]
+    sizes, gap = ints([len(block) for block in blocks]), draw(st.integers(0, 9))
+    starts = np.cumsum(sizes + gap) - sizes
+    data = np.frombuffer(b"".join(bytes(gap) + block for block in blocks), np.uint8).copy()
+    ends = starts + sizes
+    damage(draw, starts, ends, data)
+    return odd_place(draw, data), starts, ends, bits
+
+
+@st.composite
 def packed_buffers(draw: st.DrawFn) -> Arguments:
     bits = draw(st.sampled_from([8, 16, 32, 64]))
     width = draw(st.integers(0, bits))
@@ -165,6 +178,21 @@ def chunk_headers(draw: st.DrawFn) -> Arguments:
     bounds = ints(sizes)
     damage(draw, data, starts, bounds)
     return odd_place(draw, data), starts, bounds, widths
+
+
+@st.composite
+def whole_pages(draw: st.DrawFn) -> Arguments:
+    data, _, sizes, widths = draw(chunk_headers())
+    width = draw(st.sampled_from([2, 4]))
+    exponents = [draw(st.integers(0, 15)) for _ in sizes]
+    sizes = np.clip(sizes, 8, 8 << 12)  # what an entry can say
+    words = [int(size // 8 - 1) << 4 | one for size, one in zip(sizes, exponents, strict=True)]
+    table = np.array(words, f"<u{width}").view(np.uint8)
+    before = sum(1 << one for one in exponents[:-1])
+    items = max(0, before + draw(st.integers(-2, 1 << 15)))
+    damage(draw, table)
+    table = table[: len(table) - draw(st.sampled_from([0, 0, 0, 1]))]
+    return odd_place(draw, table), odd_place(draw, data), items, width, widths
 
 
 @st.composite
@@ -313,8 +341,10 @@ def texts(draw: st.DrawFn) -> Arguments:
 
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
+    "open_chunks": (chunks.open_chunks, whole_pages()),
     "unpack": (bitpacking.unpack, packed_blocks()),
     "unpack_at": (bitpacking.unpack_at, packed_values()),
+    "read_widths": (bitpacking.read_widths, inline_widths()),
     "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, dtype_of, gather
+from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers
-from lancefs.datafile.kernels import unpack, unpack_at
-from lancefs.datafile.kernels.bitpacking import BLOCK
-from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.datafile.kernels import read_widths, unpack, unpack_at
+from lancefs.errors import UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import InlineBitpacking
 
 
@@ -31,17 +28,6 @@ def _blocks(encoding: InlineBitpacking, buffers: Sequence[Chunked]) -> tuple[int
     if encoding.HasField("values"):
         raise UnsupportedFeature("buffer compression of bit-packed values")
     expect_buffers(buffers, 1, "inline bitpacking")
-    bits = int(encoding.uncompressed_bits_per_value)
-    if bits not in (8, 16, 32, 64):
-        raise CorruptFile(f"inline bitpacking of {bits}-bit values; expected 8, 16, 32 or 64 bits")
-    buffer, word = buffers[0], bits // 8
-    sizes = buffer.sizes
-    if (sizes < word).any():
-        raise CorruptFile("a bit-packed chunk has no bit width")
-    widths = gather(buffer.data, buffer.starts, buffer.starts + word).view(dtype_of(word))
-    if len(widths) and widths.max() > bits:
-        raise CorruptFile(f"bit width {widths.max()} of a chunk; expected at most {bits}")
-    wide = widths.astype(np.int64)
-    if (wide * (BLOCK // 8) + word > sizes).any():
-        raise CorruptFile("a bit-packed chunk is shorter than its bit width says")
-    return bits, buffer.starts + word, wide
+    buffer, bits = buffers[0], int(encoding.uncompressed_bits_per_value)
+    widths = read_widths(buffer.data, buffer.starts, buffer.ends, bits)
+    return bits, buffer.starts + bits // 8, widths

@@ -15,6 +15,7 @@ from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, offsets_
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers, flat_bits
 from lancefs.datafile.kernels import find_strings, join_chunks
+from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Variable
@@ -65,8 +66,10 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
         room = (end - start) // width
         raise CorruptFile(f"a block of {count} strings has room for {room} offsets")
     offsets = data[start : start + (count + 1) * width].view(f"<u{width}").astype(np.int64)
-    if offsets[0] < 0 or np.any(np.diff(offsets) < 0) or offsets[-1] > len(data) - end:
+    if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data) - end:
         raise CorruptFile("the offsets of a block of strings descend or leave the block")
+    if len(data) <= LARGEST:
+        offsets = offsets.astype(np.int32)  # as kernels take them
     return VariableWidth(offsets, data[end:])
 
 

@@ -20,6 +20,8 @@ if LIBRARY is not None:
         is_utf8,
         join_chunks,
         join_streams,
+        open_chunks,
+        read_widths,
         split_lists,
         take,
         take_strings,
@@ -28,8 +30,13 @@ if LIBRARY is not None:
         unpack_buffers,
     )
 else:
-    from lancefs.datafile.kernels.bitpacking import unpack, unpack_at, unpack_buffers
-    from lancefs.datafile.kernels.chunks import find_buffers
+    from lancefs.datafile.kernels.bitpacking import (
+        read_widths,
+        unpack,
+        unpack_at,
+        unpack_buffers,
+    )
+    from lancefs.datafile.kernels.chunks import find_buffers, open_chunks
     from lancefs.datafile.kernels.fsst import decode as decode_fsst
     from lancefs.datafile.kernels.lists import split_lists
     from lancefs.datafile.kernels.lookup import take, take_strings
@@ -50,6 +57,8 @@ __all__ = [
     "join_chunks",
     "join_streams",
     "kernels_in_use",
+    "open_chunks",
+    "read_widths",
     "split_lists",
     "take",
     "take_strings",

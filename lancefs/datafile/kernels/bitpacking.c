@@ -87,6 +87,25 @@ int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
     return 0;
 }
 
+API int64_t lancefs_read_widths(const uint8_t *data, int64_t size, const int64_t *starts,
+                                const int64_t *ends, int64_t chunks, int bits, int64_t *widths);
+
+/* Chunks of a word, the width, and a packed block. */
+int64_t lancefs_read_widths(const uint8_t *data, int64_t size, const int64_t *starts,
+                            const int64_t *ends, int64_t chunks, int bits, int64_t *widths) {
+    const int64_t word = bits / 8;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const int64_t start = starts[chunk], end = ends[chunk];
+        if (start < 0 || start > end || end > size || end - start < word)
+            return DAMAGED;
+        const uint64_t width = load(data + start, (int)word);
+        if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > end - start - word)
+            return DAMAGED;
+        widths[chunk] = (int64_t)width;
+    }
+    return 0;
+}
+
 API int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
                                    const int64_t *ends, const int64_t *counts, int64_t buffers,
                                    int width, int bits, uint8_t *out, int64_t room);

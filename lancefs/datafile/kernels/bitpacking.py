@@ -105,6 +105,34 @@ def _check_blocks(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: i
         raise CorruptFile(f"a packed block ends beyond its buffer of {len(data)} bytes")
 
 
+def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
+    """Read the bit widths of chunks that are a word, the width, and then a packed block.
+
+    Args:
+        data: The buffer that holds the chunks.
+        starts: Where each begins in `data`.
+        ends: Where each ends.
+        bits: Bits of a word, and of an unpacked value: 8, 16, 32 or 64.
+
+    Raises:
+        CorruptFile: A chunk is not in the data, or too short; or a width is above `bits`.
+    """
+    if bits not in (8, 16, 32, 64):
+        raise CorruptFile(f"bit packing of {bits}-bit values; expected 8, 16, 32 or 64 bits")
+    if np.any((starts < 0) | (starts > ends) | (ends > len(data))):
+        raise CorruptFile(f"a bit-packed chunk leaves its buffer of {len(data)} bytes")
+    word, sizes = bits // 8, ends - starts
+    if np.any(sizes < word):
+        raise CorruptFile("a bit-packed chunk has no bit width")
+    widths = data[starts[:, None] + np.arange(word)].view(dtype_of(word))[:, 0]
+    if np.any(widths > bits):
+        raise CorruptFile(f"bit width {widths.max()} of a chunk; expected at most {bits}")
+    wide: Ints = widths.astype(np.int64)
+    if np.any(wide * (BLOCK // 8) + word > sizes):
+        raise CorruptFile("a bit-packed chunk is shorter than its bit width says")
+    return wide
+
+
 def unpack_buffers(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
 ) -> Array:

@@ -1,4 +1,4 @@
-"""The headers of mini-block chunks: where the buffers of each chunk are."""
+"""The chunks of mini-block pages: where they are, and where their buffers are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,57 @@ from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 ALIGN = 8  # what buffers of a chunk are padded to, from its start
+
+
+def read_table(table: Bytes, size: int, items: int, width: int) -> tuple[Ints, Ints]:
+    """Read the table of the chunks of a page.
+
+    Args:
+        table: An entry for each chunk: its size and, in the low 4 bits, its number of values.
+        size: Bytes of the buffer that holds the chunks, one after the other.
+        items: Values of the page; the last chunk has what is left over, whatever its entry says.
+        width: Bytes of an entry: 2 or 4.
+
+    Returns:
+        The values in each chunk; then where each starts, and where the last one ends.
+
+    Raises:
+        CorruptFile: The table makes no sense, or does not fit the page.
+    """
+    if len(table) % width or not len(table):
+        raise CorruptFile(f"a chunk table of {len(table)} bytes; an entry has {width}")
+    words = table.view(f"<u{width}").astype(np.int64)
+    bounds = np.zeros(len(words) + 1, np.int64)
+    np.cumsum(((words >> 4) + 1) * ALIGN, out=bounds[1:])
+    if bounds[-1] > size:
+        raise CorruptFile(f"chunks of {bounds[-1]} bytes in a buffer of {size}")
+    counts = np.left_shift(1, words & 15)
+    counts[-1] = items - int(counts[:-1].sum())
+    if counts[-1] < 0:
+        raise CorruptFile(f"the chunks hold more than the page's {items} items")
+    return counts, bounds
+
+
+def open_chunks(
+    table: Bytes, data: Bytes, items: int, width: int, widths: Sequence[int]
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Read the table of all chunks of a page, and their headers.
+
+    Args:
+        table: As for `read_table`, like items and width.
+        data: The buffer that holds the chunks.
+        items: Values of the page.
+        width: Bytes of an entry.
+        widths: As for `find_buffers`.
+
+    Returns:
+        The values in each chunk; then what `find_buffers` returns.
+
+    Raises:
+        CorruptFile: As those two do.
+    """
+    counts, bounds = read_table(table, len(data), items, width)
+    return counts, *find_buffers(data, bounds[:-1], np.diff(bounds), widths)
 
 
 def find_buffers(

@@ -8,12 +8,13 @@ wrong, so that messages are the same. Strings of more than 2 GiB in all are left
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty
+from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty, total
 from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
@@ -42,9 +43,10 @@ def find_buffers(
     """Read the headers of chunks; see `chunks.find_buffers`."""
     arguments = data, starts, sizes, widths
     data, starts, sizes = _plain(data), _ints(starts), _ints(sizes)
-    wide, count, buffers = np.array(widths, np.int64), len(starts), len(widths)
+    wide, count, buffers = _small(tuple(widths)), len(starts), len(widths)
     found = np.empty(((2 * buffers + 1), count), np.int64)
     levels, begins, ends = found[0], found[1 : buffers + 1], found[buffers + 1 :]
+    at, row = _at(found), 8 * count
     failed = _C.lancefs_find_buffers(
         _at(data),
         len(data),
@@ -53,19 +55,48 @@ def find_buffers(
         count,
         _at(wide),
         buffers,
-        _at(levels),
-        _at(begins),
-        _at(ends),
+        at,
+        at + row,
+        at + (1 + buffers) * row,
     )
     if failed:
         _refuse(chunks.find_buffers, *arguments)
     return levels, begins, ends
 
 
+def open_chunks(
+    table: Bytes, data: Bytes, items: int, width: int, widths: Sequence[int]
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Read the table of all chunks of a page, and their headers; see `chunks.open_chunks`."""
+    entries, left = divmod(len(table), width)
+    if left or not entries:
+        _refuse(chunks.open_chunks, table, data, items, width, widths)
+    table, data, wide, buffers = _plain(table), _plain(data), _small(tuple(widths)), len(widths)
+    found = np.empty((2 * buffers + 2, entries), np.int64)
+    at, row = _at(found), 8 * entries
+    failed = _C.lancefs_open_chunks(
+        _at(table),
+        entries,
+        width,
+        _at(data),
+        len(data),
+        items,
+        _at(wide),
+        buffers,
+        at,
+        at + row,
+        at + 2 * row,
+        at + (2 + buffers) * row,
+    )
+    if failed:
+        _refuse(chunks.open_chunks, table, data, items, width, widths)
+    return found[0], found[1], found[2 : buffers + 2], found[buffers + 2 :]
+
+
 def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> Array:
     """Unpack blocks of up to 1024 values each and join them; see `bitpacking.unpack`."""
     arguments = data, starts, widths, counts, bits
-    room = int(counts.sum())
+    room = total(counts)
     if bits not in (8, 16, 32, 64) or not 0 <= room <= bitpacking.BLOCK * len(counts):
         _refuse(bitpacking.unpack, *arguments)
     data, starts, widths, counts = _plain(data), _ints(starts), _ints(widths), _ints(counts)
@@ -113,12 +144,26 @@ def unpack_at(
     return out
 
 
+def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
+    """Read the bit widths of chunks; see `bitpacking.read_widths`."""
+    if bits not in (8, 16, 32, 64):
+        _refuse(bitpacking.read_widths, data, starts, ends, bits)
+    data, starts, ends = _plain(data), _ints(starts), _ints(ends)
+    widths = np.empty(len(starts), np.int64)
+    failed = _C.lancefs_read_widths(
+        _at(data), len(data), _at(starts), _at(ends), len(starts), bits, _at(widths)
+    )
+    if failed:
+        _refuse(bitpacking.read_widths, data, starts, ends, bits)
+    return widths
+
+
 def unpack_buffers(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
 ) -> Array:
     """Unpack buffers that are packed in one width; see `bitpacking.unpack_buffers`."""
     arguments = data, starts, ends, counts, width, bits
-    room, size = int(counts.sum()), int((ends - starts).sum())
+    room, size = total(counts), total(ends - starts)
     is_sound = 0 <= room <= bitpacking.MOST and room * width <= 8 * size
     if bits not in (8, 16, 32, 64) or not is_sound:
         _refuse(bitpacking.unpack_buffers, *arguments)
@@ -218,8 +263,8 @@ def join_chunks(
 ) -> tuple[Array, Bytes]:
     """Join the strings of chunks; see `strings.join_chunks`."""
     arguments = data, starts, ends, counts, width
-    values = int(counts.sum())
-    room = int((ends - starts).sum()) - (values + len(counts)) * width
+    values = total(counts)
+    room = total(ends - starts) - (values + len(counts)) * width
     if values < 0 or room < 0 or room + values * width > len(data):
         _refuse(strings.join_chunks, *arguments)
     if room > LARGEST:
@@ -399,6 +444,12 @@ def _refuse(reference: Callable[..., Any], *arguments: Any) -> NoReturn:
 
 def _ints(array: Ints) -> Ints:
     return np.ascontiguousarray(array, np.int64)
+
+
+@lru_cache(maxsize=64)
+def _small(numbers: tuple[int, ...]) -> Ints:
+    """Return a few numbers, such as many pages have alike, as an array that nobody changes."""
+    return np.array(numbers, np.int64)
 
 
 def _plain(array: Array, dtype: Any = None) -> Array:

@@ -20,8 +20,8 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import look_up
 from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
-from lancefs.datafile.kernels import find_buffers
-from lancefs.datafile.kernels.chunks import ALIGN
+from lancefs.datafile.kernels import find_buffers, open_chunks
+from lancefs.datafile.kernels.chunks import read_table
 from lancefs.datafile.levels import Leaf, Level, parse_layers
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
 from lancefs.errors import CorruptFile
@@ -59,24 +59,54 @@ class _Index:
         return reach
 
 
-class MiniBlockPage:
-    """Reads rows of one mini-block page; keeps its chunk table once that was read.
+class MiniBlock:
+    """What a description says of its page; pages that are described alike share one.
 
     Args:
-        page: Where the buffers are.
-        layout: The description of the page.
+        layout: The description.
+
+    Raises:
+        CorruptFile: It contradicts itself.
     """
 
-    def __init__(self, page: Page, layout: MiniBlockLayout) -> None:
-        self.page = page
+    def __init__(self, layout: MiniBlockLayout) -> None:
         self.layout = layout
         self.layers = parse_layers(layout.layers)
         self.top = sum(layer.is_list for layer in self.layers)
         self.has_rep = layout.HasField("rep_compression")
         self.has_def = layout.HasField("def_compression")
+        self.has_dictionary = layout.HasField("dictionary")
+        self.items = int(layout.num_items)
+        self.buffers = int(layout.num_buffers)
+        self.width = 4 if layout.has_large_chunk else 2  # of an entry of the chunk table
         if self.has_rep and (not self.top or not layout.repetition_index_depth):
             raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
-        needed = 2 + layout.HasField("dictionary") + self.has_rep
+        if self.items >= 1 << 48:
+            raise CorruptFile(f"a page of {self.items} items")
+        if self.buffers > 64:
+            raise CorruptFile(f"{self.buffers} value buffers a chunk")
+        # Bytes of the size of each buffer, in the header of a chunk.
+        levels = self.has_rep + self.has_def
+        self.size_widths = (*[2] * levels, *[self.width] * self.buffers)
+
+
+class MiniBlockPage:
+    """Reads rows of one mini-block page; keeps its chunk table once that was read.
+
+    Args:
+        page: Where the buffers are.
+        described: What the description of the page says.
+    """
+
+    def __init__(self, page: Page, described: MiniBlock) -> None:
+        self.page = page
+        self.described = described
+        self.layout = described.layout
+        self.layers = described.layers
+        self.top = described.top
+        self.has_rep = described.has_rep
+        self.has_def = described.has_def
+        needed = 2 + described.has_dictionary + self.has_rep
         if len(page.buffers) < needed:
             raise CorruptFile(
                 f"a mini-block page of {len(page.buffers)} buffers; it needs {needed}"
@@ -90,6 +120,8 @@ class MiniBlockPage:
             whole = len(ranges) == 1 and ranges[0] == (0, self.page.rows)
             index_ranges = self._index_ranges()
             got = yield [*index_ranges, chunks] if whole else index_ranges
+            if whole and not self.has_rep:
+                return self._decode_whole(got).check()
             self._index = self._parse_index(got)
             if whole:
                 every = slice(None)
@@ -135,50 +167,50 @@ class MiniBlockPage:
         before = int(index.first_row[first])
         return leaf.select([(start - before, end - before)])
 
+    def _decode_whole(self, got: Sequence[Bytes]) -> Leaf:
+        """Decode all rows of a page without lists, for which no row is to be found."""
+        described, layout, data = self.described, self.layout, got[-1]
+        self._check_rows(described.items)
+        counts, levels, begins, ends = open_chunks(
+            got[0], data, described.items, described.width, described.size_widths
+        )
+        buffers = [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
+        definition = None
+        if self.has_def:
+            definition = _levels(layout.def_compression, buffers.pop(0), levels)
+        values = registry.decode_chunks(layout.value_compression, buffers, counts)
+        if described.has_dictionary:
+            values = look_up(values, self._dictionary(got[1]))
+        return Leaf(values, None, definition, self.layers, described.items)
+
+    def _dictionary(self, data: Bytes) -> Block:
+        items = int(self.layout.num_dictionary_items)
+        return registry.decode_block(self.layout.dictionary, data, items)
+
+    def _check_rows(self, rows: int) -> None:
+        if rows != self.page.rows:
+            raise CorruptFile(f"the chunks of the page hold {rows} rows, the page {self.page.rows}")
+
     def _index_ranges(self) -> list[ByteRange]:
         ranges = [self.page.buffers[0]]
-        if self.layout.HasField("dictionary"):
+        if self.described.has_dictionary:
             ranges.append(self.page.buffers[2])
         if self.has_rep:
-            ranges.append(self.page.buffers[2 + self.layout.HasField("dictionary")])
+            ranges.append(self.page.buffers[2 + self.described.has_dictionary])
         return ranges
 
     def _parse_index(self, buffers: Sequence[Bytes]) -> _Index:
-        counts, bounds = self._parse_table(buffers[0])
-        dictionary = None
-        if self.layout.HasField("dictionary"):
-            items = int(self.layout.num_dictionary_items)
-            dictionary = registry.decode_block(self.layout.dictionary, buffers[1], items)
+        described, (start, end) = self.described, self.page.buffers[1]
+        counts, bounds = read_table(buffers[0], end - start, described.items, described.width)
+        dictionary = self._dictionary(buffers[1]) if self.described.has_dictionary else None
         if self.has_rep:
-            position = 1 + self.layout.HasField("dictionary")
+            position = 1 + self.described.has_dictionary
             starting, continues = self._parse_repetition(buffers[position], len(counts))
         else:
             starting, continues = counts, None
         first_row = offsets_of(starting)
-        if first_row[-1] != self.page.rows:
-            raise CorruptFile(
-                f"the chunks of the page hold {first_row[-1]} rows, the page {self.page.rows}"
-            )
+        self._check_rows(int(first_row[-1]))
         return _Index(bounds[:-1], bounds[1:], counts, first_row, continues, dictionary)
-
-    def _parse_table(self, data: Bytes) -> tuple[Ints, Ints]:
-        """Return the values in each chunk; and where each starts, and the last one ends."""
-        width = 4 if self.layout.has_large_chunk else 2
-        if len(data) % width or not len(data):
-            raise CorruptFile(f"a chunk table of {len(data)} bytes; an entry has {width}")
-        words = data.view(f"<u{width}").astype(np.int64)
-        bounds = offsets_of(((words >> 4) + 1) * ALIGN)
-        start, end = self.page.buffers[1]
-        if bounds[-1] > end - start:
-            raise CorruptFile(f"chunks of {bounds[-1]} bytes in a buffer of {end - start}")
-        counts = np.left_shift(1, words & 15)
-        if self.layout.num_items >= 1 << 48:
-            raise CorruptFile(f"a page of {self.layout.num_items} items")
-        # The last chunk has what is left over; its own entry may say so or be 0.
-        counts[-1] = int(self.layout.num_items) - int(counts[:-1].sum())
-        if counts[-1] < 0:
-            raise CorruptFile(f"the chunks hold more than the page's {self.layout.num_items} items")
-        return counts, bounds
 
     def _parse_repetition(self, data: Bytes, chunks: int) -> tuple[Ints, Mask]:
         """Return how many rows start in each chunk, and which chunks begin inside a row."""
@@ -229,16 +261,8 @@ class MiniBlockPage:
 
     def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
         """Read the headers of all chunks: their numbers of levels, and where their buffers are."""
-        width = 4 if self.layout.has_large_chunk else 2
-        widths = [2] * (self.has_rep + self.has_def) + [width] * self._buffers()
-        levels, begins, ends = find_buffers(data, starts, sizes, widths)
+        levels, begins, ends = find_buffers(data, starts, sizes, self.described.size_widths)
         return levels, [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
-
-    def _buffers(self) -> int:
-        count = int(self.layout.num_buffers)
-        if count > 64:
-            raise CorruptFile(f"{count} value buffers a chunk")
-        return count
 
     def _without_continuations(
         self, leaf: Leaf, index: _Index, chosen: Ints | slice, levels: Ints

@@ -9,7 +9,7 @@ from __future__ import annotations
 from lancefs.datafile.container import Page
 from lancefs.datafile.layouts.constant import ConstantPage
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.datafile.layouts.miniblock import MiniBlockPage
+from lancefs.datafile.layouts.miniblock import MiniBlock, MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader
 from lancefs.datafile.layouts.slots import (
     ChunkedSlots,
@@ -38,7 +38,7 @@ def open_planar(page: Page, layout: PlanarLayout) -> PageReader:
     if layout.structure.WhichOneof("codec") == "dense":
         match layout.values.WhichOneof("codec"):
             case "chunked":
-                return MiniBlockPage(page, _mini_block(layout))
+                return MiniBlockPage(page, MiniBlock(_mini_block(layout)))
             case "zipped":
                 return FullZipPage(page, _full_zip(layout))
             case "constant" | "no_values":

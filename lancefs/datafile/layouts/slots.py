@@ -27,7 +27,7 @@ from lancefs.datafile.blocks import (
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.datafile.layouts.miniblock import MiniBlockPage
+from lancefs.datafile.layouts.miniblock import MiniBlock, MiniBlockPage
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb21
@@ -80,7 +80,7 @@ class ChunkedSlots:
         layout = chunks(self.chunked, slots)
         layout.layers.append(pb21.REPDEF_ALL_VALID_ITEM)
         inner = Page(slots, self.page.buffers[: self.buffers], self.page.encoding)
-        self._inner = MiniBlockPage(inner, layout)
+        self._inner = MiniBlockPage(inner, MiniBlock(layout))
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
         """Read the values of ranges of slots."""

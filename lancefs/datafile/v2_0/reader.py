@@ -75,6 +75,16 @@ class ArrayReader:
             yield from self.container.load(present)
             return (yield from self._read(field, wanted))
 
+    def read_all(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Steps[list[pa.Array]]:
+        """Read the same rows of several fields; see `read`. Errors name the field."""
+        return (yield from together([self._named(field, ranges) for field in fields]))
+
+    def _named(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
+        with locating(self.container.file.url, field.name):
+            return (yield from self.read(field, ranges))
+
     def _read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
         if field.is_blob:
             return (yield from self._read_leaf(field, ranges))
