@@ -16,7 +16,6 @@ import pytest
 from lancefs.views import lazy_file, measures, view
 
 _CACHES = (
-    lazy_file._BODIES,
     lazy_file._CONTENTS,
     measures._KNOWN,
     measures._READ,

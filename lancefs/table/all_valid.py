@@ -29,14 +29,13 @@ def all_valid(
     """
     found = [False] * len(fields)
     asked = []
+    files = [(one, frozenset(one.columns)) for one in reader.fragment.files]
     for position, field in enumerate(fields):
-        holding = [
-            one for one in reader.fragment.files if field.prune(frozenset(one.columns)) is not None
-        ]
-        if len(holding) != 1 or holding[0].is_legacy or reader.fragment.overlays:
+        holding = [(one, held) for one, ids in files if (held := field.prune(ids)) is not None]
+        if len(holding) != 1 or holding[0][0].is_legacy or reader.fragment.overlays:
             continue
-        if field.prune(frozenset(holding[0].columns)) == field:
-            asked.append((position, field, *reader.open_file(holding[0])))
+        if holding[0][1] == field:
+            asked.append((position, field, *reader.open_file(holding[0][0])))
     steps = [(file, known_without_nulls(opened, field, ranges)) for _, field, file, opened in asked]
     for (position, *_), answer in zip(asked, run(steps), strict=True):
         found[position] = answer

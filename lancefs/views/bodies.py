@@ -10,33 +10,45 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import empty
 from lancefs.storage import Bytes
 from lancefs.views.ipc_format import aligned
 from lancefs.views.shapes import Node, Shape, measure, offsets_of, walk
 
 
-def encode(array: pa.Array, shape: Shape, indices: Sequence[pa.Array] = ()) -> Bytes:
+def encode(
+    array: pa.Array,
+    shape: Shape,
+    indices: Sequence[pa.Array] = (),
+    into: Bytes | None = None,
+) -> Bytes:
     """Return the buffers of an array, one behind the other, each padded.
 
     Args:
         array: The array.
         shape: Of its type.
         indices: In place of those of each dictionary in it, as they are in the file.
+        into: Where to write them: as many bytes as they take. New memory where it is None.
     """
     arrays = list(walk(array))
     found = measure(arrays, shape)
     lengths = shape.node_lengths(np.array([len(array)]), found[None])
     sizes = shape.buffer_lengths(lengths, found[None])[0]
     starts = np.cumsum([0, *map(aligned, sizes.tolist())])
-    body = np.zeros(int(starts[-1]), np.uint8)
-    room = (
-        body[start : start + size]
-        for start, size in zip(starts.tolist(), sizes.tolist(), strict=False)
-    )
+    body = empty(int(starts[-1]), np.uint8) if into is None else into
+    assert len(body) == starts[-1]
+    room = _rooms(body, starts.tolist(), sizes.tolist())
     mapped = iter(indices)
     for node, one in zip(shape.nodes, arrays, strict=True):
         _write(node, next(mapped) if node.kind == "dictionary" else one, room)
     return body
+
+
+def _rooms(body: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> Iterator[Bytes]:
+    """Yield where each buffer is written; what is behind it is cleared."""
+    for start, size, end in zip(starts, sizes, starts[1:], strict=False):
+        body[start + size : end] = 0
+        yield body[start : start + size]
 
 
 def _write(node: Node, array: pa.Array, room: Iterator[Bytes]) -> None:
@@ -66,7 +78,10 @@ def _write_validity(array: pa.Array, into: Bytes) -> None:
 
 def _write_values(array: pa.Array, bits: int, into: Bytes) -> None:
     data = array.buffers()[1]
-    if not len(into) or data is None:
+    if not len(into):
+        return
+    if data is None:
+        into[:] = 0
         return
     if bits == 1:
         _write_bits(data, array.offset, len(array), into)

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 import fsspec
+import pyarrow as pa
 from fsspec.spec import AbstractBufferedFile
 
 from lancefs.views.view import View
@@ -41,8 +42,22 @@ class ViewFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no typ
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.fs, self._fixed_path, self.tell())
 
+    def read_buffer(self, size: int | None = -1) -> pa.Buffer:
+        """Return the next bytes as `read` does, without a copy; pyarrow asks for them so.
+
+        Args:
+            size: How many; all that are left where it is negative or None.
+        """
+        if self.closed:
+            raise ValueError("the file is closed")
+        start = self.tell()
+        left = max(0, self.size - start)
+        buffer = self._view.read(start, start + (left if size is None or size < 0 else size))
+        self.seek(start + buffer.size)
+        return buffer
+
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self._view.read(start, end)
+        return bytes(self._view.read(start, end).to_pybytes())
 
 
 def _reopen(fs: fsspec.AbstractFileSystem, path: str, position: int) -> Any:

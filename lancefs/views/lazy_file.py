@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.cache import BudgetCache
+from lancefs.datafile.buffers import empty
 from lancefs.scan import THREADS
 from lancefs.storage import Bytes
 from lancefs.views import dictionaries
@@ -25,14 +25,17 @@ from lancefs.views.bodies import encode
 from lancefs.views.dictionaries import Dictionaries
 from lancefs.views.layout import Layout, lay_out
 from lancefs.views.layout_cache import LayoutCache
-from lancefs.views.measures import Measures
+from lancefs.views.measures import REQUESTS, Measures
 from lancefs.views.view import Key, View, known_size, note_size
 
-# Columns of batches as they stand in files, for readers that come back to them.
-_BODIES: BudgetCache[tuple[object, ...], Bytes] = BudgetCache(64 * 1024 * 1024)
-
-# Bytes of columns that are read together, also ahead of somebody who copies a file.
+# All in bytes of values in the file. What is read together ahead of somebody who copies a file, and
+# how much of a batch is remembered for the next reader, where no more of it is read at a time.
 TOGETHER = 16 * 1024 * 1024
+# What a thread reads and writes before it takes the next: it stays in the caches of a processor.
+_A_THREAD = 2 * 1024 * 1024
+# What is read together from afar of one batch; and what of the next ones may wait to be asked for.
+_A_ROUND = 64 * 1024 * 1024
+AHEAD = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,15 @@ class LazyFile(View):
         self._cache = cache
         self._known: Content | None = None
         self._end = 0  # of the range that was read last
+        self._is_copying = False  # whether one range follows the other, wherever buffers end
         self._messages = 0  # of batches, read since any values were
-        self._run = 1  # how many batches were read one after the other, at most
-        self._last: tuple[int, list[int]] = (-1, [])  # the batch and columns that were read last
-        self._held: dict[tuple[int, int], Bytes] = {}  # values that were read last
+        self._run = 1  # how many batches were read together last, from afar
+        # By column: the batch that comes after those that were read together, and how many it were.
+        self._next: dict[int, tuple[int, int]] = {}
+        # Columns of batches that were read and not asked for yet; and those that the last range had
+        # a part of, as they stand in the file.
+        self._arrays: dict[tuple[int, int], pa.Array] = {}
+        self._held: dict[tuple[int, int], Bytes] = {}
 
     @property
     def size(self) -> int:
@@ -86,22 +94,24 @@ class LazyFile(View):
             note_size(self._key, size)
         return size
 
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int) -> pa.Buffer:
         layout = self._content().layout
         end = min(end, layout.size)
         if start >= end:
-            return b""
-        is_copying = start == self._end and layout.is_inside_a_buffer(start)
-        parts: list[memoryview | bytes] = [layout.head[start:end]]
+            return pa.py_buffer(b"")
+        # Whoever goes on in the middle of a buffer copies the file, and does so to the end.
+        is_next = start == self._end
+        self._is_copying = is_next and (self._is_copying or layout.is_inside_a_buffer(start))
+        part = _Part(start, empty(end - start, np.uint8))
+        part.put(0, layout.head)
         first = max(0, int(np.searchsorted(layout.starts, start, "right")) - 1)
         last = min(len(layout.rows), int(np.searchsorted(layout.starts, end, "left")))
         for batch in range(first, last):
-            parts += self._message(batch, start, end)
-            parts += self._values(batch, start, end, is_copying)
-        tail = int(layout.starts[-1])
-        parts.append(layout.tail[max(start - tail, 0) : max(end - tail, 0)])
+            self._message(batch, part)
+            self._values(batch, part)
+        part.put(int(layout.starts[-1]), layout.tail)
         self._end = end
-        return b"".join(parts)
+        return pa.py_buffer(part.data)
 
     def _content(self) -> Content:
         if self._known is None or self._known.process != os.getpid():
@@ -123,16 +133,16 @@ class LazyFile(View):
         )
         return Content(layout, measures, joined, threading.Lock(), os.getpid())
 
-    def _message(self, batch: int, start: int, end: int) -> list[bytes]:
-        """Return what a range has of the message before a batch."""
+    def _message(self, batch: int, part: _Part) -> None:
+        """Write what a part has of the message before a batch."""
         layout, measures = self._content().layout, self._content().measures
         begin, values = int(layout.starts[batch]), layout.values_start(batch)
-        if not (start < values and begin < end):
-            return []
+        if not (part.start < values and begin < part.end):
+            return
         if not measures.is_known(batch):
             # Who reads messages alone will read all of them; who copies, one after the other. From
             # afar, more and more of them are found out at once.
-            is_copied = end > values
+            is_copied = part.end > values
             count = len(layout.rows) if self._messages > 0 and not is_copied else 1
             if measures.batches[batch].is_remote:
                 count = max(count, self._run)
@@ -140,106 +150,172 @@ class LazyFile(View):
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self._key[2], measures, self._content().dictionaries)
         self._messages += 1
-        message = layout.batch_message(batch, measures.null_counts(batch))
-        return [message[max(start - begin, 0) : end - begin]]
+        part.put(begin, layout.batch_message(batch, measures.null_counts(batch)))
 
-    def _values(self, batch: int, start: int, end: int, is_copying: bool) -> list[memoryview]:
-        """Return what a range has of the values of a batch."""
+    def _values(self, batch: int, part: _Part) -> None:
+        """Write what a part has of the values of a batch."""
         bounds = self._content().layout.column_bounds(batch)
-        spans = list(enumerate(pairwise(bounds)))
-        wanted = [column for column, (low, high) in spans if max(low, start) < min(high, end)]
+        spans = enumerate(pairwise(bounds))
+        wanted = [one for one, (low, high) in spans if max(low, part.start) < min(high, part.end)]
         if not wanted:
-            return []
+            return
         self._messages = 0
-        ahead = [column for column, _ in spans[wanted[-1] + 1 :]] if is_copying else []
-        self._run_on(batch, wanted)
-        held, found = self._held, []
-        for column in wanted:
-            if (batch, column) not in held:
-                group = [one for one in wanted if one >= column] + ahead
-                held = self._group(batch, _within_budget(group, bounds))
-            low = bounds[column]
-            found.append(held[batch, column].data[max(start - low, 0) : end - low])
+        self._arrays = {place: one for place, one in self._arrays.items() if place[0] >= batch}
+        held: dict[tuple[int, int], Bytes] = {}
+        for columns in _groups(wanted, bounds, _A_ROUND):
+            held |= self._written(batch, columns, part)
         self._held = held
-        return found
 
-    def _run_on(self, batch: int, columns: list[int]) -> None:
-        """See whether somebody reads the same columns of one batch after the other, from afar.
-
-        Those of the next batches are then read with them: each request takes its time.
-        """
-        before, others = self._last
-        self._last = batch, columns
+    def _written(
+        self, batch: int, columns: Sequence[int], part: _Part
+    ) -> dict[tuple[int, int], Bytes]:
+        """Write columns of a batch, in threads; return those of which only some is in the part."""
         content = self._content()
-        measures, rows = content.measures, content.layout.rows
-        if not measures.batches[batch].is_remote or columns != others:
-            self._run = 1
-            return
-        if batch != before + 1 or _BODIES.peek(self._place(batch, columns[0])) is not None:
-            return
-        self._run = min(4 * self._run, len(rows))
-        count = min(self._run, TOGETHER // self._weight(batch, columns))
-        spans = measures.spans(range(batch, min(batch + count, len(rows))), len(columns))
-        if count > 1:
-            with content.making:
-                measures.in_threads(lambda span: self._keep(span, columns), spans)
+        missing = [one for one in columns if not self._has(batch, one)]
+        if not missing:
+            return self._write(batch, columns, part)
+        keep = self._weight(batch, missing) <= TOGETHER
+        groups = _groups(columns, content.layout.column_bounds(batch), _A_THREAD)
+        with content.making:  # whoever waits may find them read
+            self._load(batch, missing, keep)
+            done = content.measures.in_threads(
+                lambda one: self._write(batch, one, part, keep), groups
+            )
+        return {place: body for found in done for place, body in found.items()}
 
-    def _keep(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        """Make the values of columns of several batches, for whoever reads them next."""
-        read = self._content().measures.read_together(batches, columns)
+    def _has(self, batch: int, column: int) -> bool:
+        """Whether the values of a column of a batch need not be read."""
+        return (batch, column) in self._held or (batch, column) in self._arrays
+
+    def _write(
+        self, batch: int, columns: Sequence[int], part: _Part, keep: bool = True
+    ) -> dict[tuple[int, int], Bytes]:
+        """Write columns of a batch; return those of which only some is in the part."""
+        content = self._content()
+        missing = [one for one in columns if not self._has(batch, one)]
+        if missing:
+            read = content.measures.read_together([batch], missing, keep)
+            self._note([batch], missing, read)
+        bounds, held = content.layout.column_bounds(batch), {}
+        for column in columns:
+            low, high = bounds[column], bounds[column + 1]
+            body = self._held.get((batch, column))
+            if body is None:
+                is_whole = part.start <= low and high <= part.end
+                body = part.room(low, high) if is_whole else empty(high - low, np.uint8)
+                self._encode(batch, column, body)
+                if is_whole:
+                    continue
+            part.put(low, body)
+            held[batch, column] = body
+        return held
+
+    def _encode(self, batch: int, column: int, body: Bytes) -> None:
+        """Write the values of a column of a batch, which were read, as they stand in the file."""
+        array = self._arrays.pop((batch, column))
+        content = self._content()
+        shape = content.layout.shapes[column]
+        encode(array, shape, content.dictionaries.indices(column, array, shape), body)
+
+    def _load(self, batch: int, missing: Sequence[int], keep: bool) -> None:
+        """Read columns of a batch, before they are written, with others that are wanted next.
+
+        Who copies a file wants the columns after them. From afar, each request takes its time: who
+        reads columns of one batch after the other gets more and more batches at once.
+        """
+        layout, measures = self._content().layout, self._content().measures
+        is_remote = measures.batches[batch].is_remote
+        if not (is_remote or self._is_copying):
+            return
+        columns = list(missing)
+        every = range(len(layout.shapes)) if self._is_copying else columns
+        columns += [one for one in every if one > columns[-1]]
+        count = self._count(batch, every) if is_remote else 1
+        if count == 1 and self._is_copying:
+            columns = _groups(columns, layout.column_bounds(batch), TOGETHER)[0]
+        following = range(batch + 1, batch + count)
+        if list(every) == columns:
+            plan = [(range(batch, batch + count), columns)]
+        else:
+            plan = [(range(batch, batch + 1), columns), (following, list(every))]
+        lanes = REQUESTS if is_remote else THREADS
+        tasks = [
+            (span, some[lane::lanes])
+            for batches, some in plan
+            for span in measures.by_fragment(batches)
+            for lane in range(min(lanes, len(some)))
+        ]
+        keep = keep and count * self._weight(batch, every) <= TOGETHER
+        read = measures.in_threads(lambda task: measures.read_together(*task, keep), tasks)
+        for (span, some), found in zip(tasks, read, strict=True):
+            self._note(span, some, found)
+        for column in columns:
+            self._next[column] = batch + count, self._run
+
+    def _count(self, batch: int, columns: Sequence[int]) -> int:
+        """Return how many batches are read together from afar, with a batch that is wanted now.
+
+        Their end is that of a fragment where one is near: another one takes requests of its own.
+        """
+        expected, run = self._next.get(columns[0], (-1, 1))
+        left = len(self._content().layout.rows) - batch
+        self._run = min(4 * run, left) if batch == expected else 1
+        room = AHEAD - int(sum(array.nbytes for array in self._arrays.values()))
+        count = max(1, min(self._run, room // self._weight(batch, columns)))
+        if count >= left:
+            return left
+        *whole, _ = self._content().measures.by_fragment(range(batch, batch + count + 1))
+        complete = sum(map(len, whole))
+        return complete if 2 * complete > count else count
+
+    def _note(
+        self, batches: Sequence[int], columns: Sequence[int], read: Sequence[Sequence[pa.Array]]
+    ) -> None:
         for batch, arrays in zip(batches, read, strict=True):
-            for column, array in zip(columns, arrays, strict=True):
-                values = self._encoded(batch, column, array)
-                _BODIES.put(self._place(batch, column), values, len(values))
+            self._arrays.update(zip(((batch, one) for one in columns), arrays, strict=True))
 
     def _weight(self, batch: int, columns: Sequence[int]) -> int:
         """The bytes that columns of a batch have in the file."""
         sizes = np.diff(self._content().layout.column_bounds(batch))
-        return max(1, int(sizes[columns].sum()))
-
-    def _group(self, batch: int, columns: Sequence[int]) -> dict[tuple[int, int], Bytes]:
-        """Return the values of columns of a batch, made or at hand."""
-        with self._content().making:  # whoever waits may find them made
-            return self._made(batch, columns)
-
-    def _made(self, batch: int, columns: Sequence[int]) -> dict[tuple[int, int], Bytes]:
-        held = {(batch, one): _BODIES.peek(self._place(batch, one)) for one in columns}
-        missing = [column for column in columns if held[batch, column] is None]
-        if len(missing) > 1:
-            parts = [missing[start::THREADS] for start in range(min(THREADS, len(missing)))]
-            with ThreadPoolExecutor(len(parts), thread_name_prefix="lancefs-view") as pool:
-                made = list(pool.map(lambda part: self._make(batch, part), parts))
-        else:
-            made = [self._make(batch, missing)]
-        for column, values in (pair for part in made for pair in part):
-            held[batch, column] = values
-            _BODIES.put(self._place(batch, column), values, len(values))
-        return {place: values for place, values in held.items() if values is not None}
-
-    def _make(self, batch: int, columns: Sequence[int]) -> list[tuple[int, Bytes]]:
-        """Read columns of a batch, and write their values as they stand in the file."""
-        arrays = self._content().measures.read(batch, columns)
-        return [
-            (column, self._encoded(batch, column, array))
-            for column, array in zip(columns, arrays, strict=True)
-        ]
-
-    def _encoded(self, batch: int, column: int, array: pa.Array) -> Bytes:
-        content = self._content()
-        shape, bounds = content.layout.shapes[column], content.layout.column_bounds(batch)
-        values = encode(array, shape, content.dictionaries.indices(column, array, shape))
-        assert len(values) == bounds[column + 1] - bounds[column]
-        return values
-
-    def _place(self, batch: int, column: int) -> tuple[object, ...]:
-        """What tells the values of a column of a batch from all others."""
-        measures = self._content().measures
-        # Indices into a dictionary depend on the file.
-        file = self._key if measures.shapes[column].dictionaries else None
-        return measures.key(column, batch), measures.batches[batch].number, file
+        return max(1, int(sizes[list(columns)].sum()))
 
 
-def _within_budget(columns: Sequence[int], bounds: Sequence[int]) -> list[int]:
-    """Return the first of some columns, as many as are read together."""
-    sizes = np.array([bounds[column + 1] - bounds[column] for column in columns])
-    return list(columns[: max(1, int(np.searchsorted(np.cumsum(sizes), TOGETHER, "right")))])
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some bytes of a file, to be written.
+
+    Attributes:
+        start: Where in the file they begin.
+        data: They.
+    """
+
+    start: int
+    data: Bytes
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    def room(self, low: int, high: int) -> Bytes:
+        """Return where the bytes between two places of the file are; all of them are in it."""
+        return self.data[low - self.start : high - self.start]
+
+    def put(self, start: int, data: bytes | Bytes) -> None:
+        """Write what there is in it of bytes that begin at a place of the file."""
+        low, high = max(start, self.start), min(start + len(data), self.end)
+        if low < high:
+            self.room(low, high)[:] = np.frombuffer(data, np.uint8)[low - start : high - start]
+
+
+def _groups(columns: Sequence[int], bounds: Sequence[int], most: int) -> list[list[int]]:
+    """Group columns, in order, that have at most so many bytes together, or are alone."""
+    groups: list[list[int]] = []
+    room = 0
+    for column in columns:
+        size = bounds[column + 1] - bounds[column]
+        if size > room:
+            groups.append([])
+            room = most
+        groups[-1].append(column)
+        room -= size
+    return groups

@@ -108,24 +108,15 @@ class Measures:
         """Whether all of a batch are known."""
         return not any(np.any(column[batch] < 0) for column in self.columns)
 
-    def read(self, batch: int, columns: Sequence[int]) -> list[pa.Array]:
-        """Read columns of a batch, and remember their measures.
-
-        Args:
-            batch: Which one.
-            columns: Positions of the columns.
-
-        Raises:
-            LanceError: They cannot be read.
-        """
-        return self.read_together([batch], columns)[0]
-
-    def read_together(self, batches: Sequence[int], columns: Sequence[int]) -> list[list[pa.Array]]:
+    def read_together(
+        self, batches: Sequence[int], columns: Sequence[int], keep: bool = True
+    ) -> list[list[pa.Array]]:
         """Read columns of batches of one fragment, and remember their measures.
 
         Args:
             batches: Which ones, ascending.
             columns: Positions of the columns.
+            keep: Whether they may be wanted again, by another reader.
 
         Returns:
             The columns of each batch.
@@ -144,11 +135,15 @@ class Measures:
             read = read_together([self.batches[batch] for batch in batches], fields)
             for batch, arrays in zip(batches, read, strict=True):
                 found.update(zip(((batch, column) for column in wanted), arrays, strict=True))
+        new = set(wanted)
         for (batch, column), array in found.items():
             # Also of arrays that another view has read: it may have done so just now.
-            if column in wanted or np.any(self.columns[column][batch] < 0):
+            if column in new or np.any(self.columns[column][batch] < 0):
+                assert array is not None
                 arrays_below = list(walk(array, hidden=True))
                 self.note(batch, column, measure(arrays_below, self.shapes[column]))
+                if keep:
+                    _READ.put(self._place(column, batch), array, array.nbytes)
         return [[found[batch, column] for column in columns] for batch in batches]
 
     def spans(self, batches: Iterable[int], columns: int) -> list[list[int]]:
@@ -166,6 +161,11 @@ class Measures:
             else:
                 groups.append([batch])
         return groups
+
+    def by_fragment(self, batches: Iterable[int]) -> list[list[int]]:
+        """Group batches, which are ascending, by their fragments."""
+        groups = groupby(batches, lambda batch: id(self.batches[batch].fragment))
+        return [list(group) for _, group in groups]
 
     def note(self, batch: int, column: int, found: Numbers) -> None:
         """Remember measures of a column in a batch; those below zero are unknown.
@@ -234,7 +234,7 @@ class Measures:
                 spans = self.spans((one for one, _ in group), min(len(columns), _TOGETHER))
                 starts = range(0, len(columns), _TOGETHER)
                 tasks += [(span, columns[a : a + _TOGETHER]) for span in spans for a in starts]
-            self.in_threads(lambda task: self._measure(*task), tasks)
+            self.in_threads(lambda task: self.read_together(*task), tasks)
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Do something for each item, several at a time; more of them where that means waiting."""
@@ -276,13 +276,6 @@ class Measures:
                 self.note(batch, column, np.array(sizes, np.int64))
                 done.add(column)
         return [column for column in columns if column not in done]
-
-    def _measure(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        read = self.read_together(batches, columns)
-        for batch, arrays in zip(batches, read, strict=True):
-            for column, array in zip(columns, arrays, strict=True):
-                if not self.shapes[column].dictionaries:
-                    _READ.put(self._place(column, batch), array, array.nbytes)
 
 
 def _identity(reader: FragmentReader) -> str:

@@ -157,6 +157,7 @@ def _add(nodes: list[Node], data_type: pa.DataType, parent: int) -> bool:
     return all(_add(nodes, data_type.field(index).type, position) for index in range(below))
 
 
+@lru_cache(maxsize=4096)
 def _kind(data_type: pa.DataType) -> tuple[Kind | None, int]:
     kind = next((k for k, names in _KINDS.items() if _is(data_type, names)), None)
     match kind:

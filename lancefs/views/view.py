@@ -31,7 +31,7 @@ class View(ABC):
         """The exact length in bytes."""
 
     @abstractmethod
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int) -> pa.Buffer:
         """Return the bytes from `start` up to `end`, fewer where the view ends before.
 
         Args:
@@ -58,10 +58,10 @@ class WholeView(View):
         size = known_size(self._key)
         return self._bytes().size if size is None else size
 
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int) -> pa.Buffer:
         made = self._bytes()
         start, end = min(start, made.size), min(end, made.size)
-        return made.slice(start, end - start).to_pybytes() if start < end else b""
+        return made.slice(start, max(0, end - start))
 
     def _bytes(self) -> pa.Buffer:
         if self._made is None:

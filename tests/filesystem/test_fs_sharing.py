@@ -17,7 +17,7 @@ from support import REPOSITORY
 from lancefs.cache import BudgetCache
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.views import lazy_file, measures
+from lancefs.views import measures
 
 
 @pytest.fixture
@@ -52,7 +52,6 @@ def test_values_are_read_once_for_all_readers(table: str, read_fields: list[str]
 def test_values_above_the_budget_are_not_kept(
     table: str, read_fields: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lazy_file._BODIES, "budget", 1000)
     monkeypatch.setattr(measures._READ, "budget", 1000)
     fs = LanceFileSystem(fo=table)
     one = fs.cat("versions/1/columns/id.arrow")
@@ -88,15 +87,15 @@ def test_a_forked_child_reads_on_its_own(table: str) -> None:
 import os, sys, threading
 sys.path.insert(0, sys.argv[1])
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views import lazy_file
+from lancefs.views import measures
 fs = LanceFileSystem(fo=sys.argv[2])
 expected = fs.cat("latest.arrow")
-lazy_file._BODIES._lock.acquire()  # as if another thread were inside when the process forks
+measures._READ._lock.acquire()  # as if another thread were inside when the process forks
 child = os.fork()
 if child == 0:
     right = fs.cat("latest.arrow") == expected and len(fs.ls("versions")) == 9
     os._exit(0 if right else 1)
-lazy_file._BODIES._lock.release()
+measures._READ._lock.release()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     arguments = [sys.executable, "-W", "ignore", "-c", program, str(REPOSITORY), table]

@@ -19,7 +19,7 @@ from lancefs.retrying import is_passing
 from lancefs.storage import Store
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import resolve
-from lancefs.views import lazy_file, measures
+from lancefs.views import measures
 
 TROUBLES = {"refused": refuse, "timeout": time_out, "short": cut_short}
 
@@ -97,7 +97,6 @@ def test_a_file_that_is_lost_during_a_scan(store: TroubledFileSystem) -> None:
 
 
 def test_a_file_that_is_lost_while_a_view_is_read(store: TroubledFileSystem) -> None:
-    lazy_file._BODIES.clear()
     measures._READ.clear()
     fs = LanceFileSystem(fo="/t.lance", fs=store)
     with fs.open("latest.arrow") as file:

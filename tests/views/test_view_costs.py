@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -17,7 +18,7 @@ import lancefs
 from lancefs.datafile import structural
 from lancefs.datafile.structural import StructuralReader
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views import lazy_file, source
+from lancefs.views import lazy_file, measures, source
 
 PATH = "versions/2.arrow"
 BATCHES = 3
@@ -139,16 +140,16 @@ def test_a_copy_holds_few_columns_at_a_time(
     wide: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(lazy_file, "TOGETHER", 1 << 20)
-    monkeypatch.setattr(lazy_file._BODIES, "budget", 0)
+    monkeypatch.setattr(measures._READ, "budget", 0)
     held: list[int] = []
-    made = lazy_file.LazyFile._made
+    load = lazy_file.LazyFile._load
 
-    def noted(self: lazy_file.LazyFile, batch: int, columns: list[int]) -> object:
-        found = made(self, batch, columns)
-        held.append(sum(len(values) for values in found.values()))
-        return found
+    def noted(self: lazy_file.LazyFile, *arguments: Any) -> None:
+        load(self, *arguments)
+        waiting = sum(array.nbytes for array in self._arrays.values())
+        held.append(waiting + sum(map(len, self._held.values())))
 
-    monkeypatch.setattr(lazy_file.LazyFile, "_made", noted)
+    monkeypatch.setattr(lazy_file.LazyFile, "_load", noted)
     fs = LanceFileSystem(fo=wide)
     fs.get_file(PATH, str(tmp_path / "copy.arrow"))
     assert (tmp_path / "copy.arrow").read_bytes() == fs.cat(PATH)
@@ -238,3 +239,58 @@ def test_afar_batches_travel_together_after_the_first(
     assert len(batches) == 15
     assert pa.Table.from_batches(batches).equals(lancefs.open(wide).to_table(columns=["n07"]))
     assert len(store.requests) < 15
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifteen batches in place of three."""
+    for module in (source, measures):
+        monkeypatch.setattr(module, "BATCH_ROWS", 10_000)
+
+
+@pytest.mark.parametrize("block", [None, 300_000])
+def test_afar_whoever_reads_all_in_order_gets_more_and_more_batches_at_once(
+    wide: str, small_batches: None, block: int | None
+) -> None:
+    expected = LanceFileSystem(fo=wide).cat(PATH)
+    forget()
+    store = SlowFileSystem(0.0)
+    fs = LanceFileSystem(fo=wide, fs=store)
+    fs.info(PATH)
+    before = len(store.requests)
+    with fs.open(PATH) as file:
+        if block is None:
+            assert pa.ipc.open_file(file).read_all().equals(pa.ipc.open_file(expected).read_all())
+        else:
+            assert b"".join(iter(lambda: file.read(block), b"")) == expected
+    columns, batches = 23, 15
+    assert len(store.requests) - before < columns * batches / 2
+
+
+def test_afar_columns_that_are_read_by_turns_are_read_ahead(wide: str, small_batches: None) -> None:
+    store = SlowFileSystem(0.0)
+    fs = LanceFileSystem(fo=wide, fs=store)
+    fs.info("versions/2/columns/n01,n05,n09.arrow")
+    before = len(store.requests)
+    with fs.open("versions/2/columns/n01,n05,n09.arrow") as file:
+        frame = pd.read_feather(file, columns=["n01", "n09"])
+    assert frame.equals(lancefs.open(wide).to_table(columns=["n01", "n09"]).to_pandas())
+    assert len(store.requests) - before < 15
+
+
+def test_what_is_read_ahead_stays_within_its_budget(
+    wide: str, small_batches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy_file, "AHEAD", 4 << 20)
+    waiting: list[int] = []
+    load = lazy_file.LazyFile._load
+
+    def noted(self: lazy_file.LazyFile, *arguments: Any) -> None:
+        load(self, *arguments)
+        waiting.append(sum(array.nbytes for array in self._arrays.values()))
+
+    monkeypatch.setattr(lazy_file.LazyFile, "_load", noted)
+    fs = LanceFileSystem(fo=wide, fs=SlowFileSystem(0.0))
+    with fs.open(PATH) as file:
+        pa.ipc.open_file(file).read_all()
+    assert 2 << 20 < max(waiting) < 5 << 20
