@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from lancefs.cache import BudgetCache
 from lancefs.datafile.buffers import empty
-from lancefs.scan import THREADS
 from lancefs.storage import Bytes
 from lancefs.views import dictionaries
 from lancefs.views.bodies import encode
 from lancefs.views.dictionaries import Dictionaries
 from lancefs.views.layout import Layout, lay_out
 from lancefs.views.layout_cache import LayoutCache
-from lancefs.views.measures import REQUESTS, Measures
+from lancefs.views.measures import Measures
 from lancefs.views.view import Key, View, known_size, note_size
 
 # All in bytes of values in the file. What is read together ahead of somebody who copies a file, and
@@ -227,23 +226,24 @@ class LazyFile(View):
         is_remote = measures.batches[batch].is_remote
         if not (is_remote or self._is_copying):
             return
-        columns = list(missing)
+        columns, bounds = list(missing), layout.column_bounds(batch)
         every = range(len(layout.shapes)) if self._is_copying else columns
         columns += [one for one in every if one > columns[-1]]
         count = self._count(batch, every) if is_remote else 1
         if count == 1 and self._is_copying:
-            columns = _groups(columns, layout.column_bounds(batch), TOGETHER)[0]
+            columns = _groups(columns, bounds, TOGETHER)[0]
         following = range(batch + 1, batch + count)
         if list(every) == columns:
             plan = [(range(batch, batch + count), columns)]
         else:
             plan = [(range(batch, batch + 1), columns), (following, list(every))]
-        lanes = REQUESTS if is_remote else THREADS
+        # Neighbours share requests; several threads decode while others still wait for theirs.
+        most = TOGETHER // count if is_remote else _A_THREAD
         tasks = [
-            (span, some[lane::lanes])
-            for batches, some in plan
+            (span, some)
+            for batches, group in plan
             for span in measures.by_fragment(batches)
-            for lane in range(min(lanes, len(some)))
+            for some in _groups(group, bounds, most)
         ]
         keep = keep and count * self._weight(batch, every) <= TOGETHER
         read = measures.in_threads(lambda task: measures.read_together(*task, keep), tasks)
