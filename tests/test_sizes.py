@@ -33,6 +33,7 @@ DATAFILE = REPOSITORY / "lancefs" / "datafile"
 POSITIONS = {
     "decode_chunks",
     "decode_at",
+    "value_lengths",
     "decode_blocks",
     "decode_sequence",
     "decode_fixed",

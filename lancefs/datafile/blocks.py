@@ -122,6 +122,24 @@ class Constant:
 Block: TypeAlias = FixedWidth | VariableWidth | Dictionary | FixedSizeList | Struct | Constant
 
 
+def lengths_of(block: Block) -> Ints:
+    """Return the bytes of each value of variable width; 0 where there is none.
+
+    Raises:
+        CorruptFile: The values are of another kind.
+    """
+    match block:
+        case VariableWidth():
+            return np.diff(block.offsets).astype(np.int64, copy=False)
+        case Dictionary():
+            lengths: Ints = lengths_of(block.items)[block.indices]
+            return lengths
+        case Constant():
+            return np.full(block.count, len(block.value or b""), np.int64)
+        case _:
+            raise CorruptFile("values that are no byte strings, where the column is of such")
+
+
 def spread(block: Block, filled: Mask) -> Block:
     """Put values into the slots that are filled, and something of no meaning into the others.
 

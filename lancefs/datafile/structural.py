@@ -115,7 +115,7 @@ class StructuralReader:
             stored = self._stored(leaf.field)
             rows = ranges if scale == 1 else scaled(ranges, scale)
             wanted = by_page(column.first_rows, rows)
-            readers = [self._page(index, page) for page, _ in wanted]
+            readers = [self.page(index, page) for page, _ in wanted]
             reads = [
                 _located(reader.read(local), page)
                 for reader, (page, local) in zip(readers, wanted, strict=True)
@@ -135,7 +135,13 @@ class StructuralReader:
             self._packed[field.id] = stored_field(self.container, field)
         return self._packed[field.id]
 
-    def _page(self, column: int, page: int) -> PageReader:
+    def page(self, column: int, page: int) -> PageReader:
+        """Return the reader of a page, kept with what it has read of where things are.
+
+        Args:
+            column: Its index; the metadata of the column must be loaded.
+            page: Which of its pages.
+        """
         key = (column, page)
         if key not in self._pages:
             with locating(place=f"page {page}"):

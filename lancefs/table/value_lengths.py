@@ -1,4 +1,4 @@
-"""How long the values of a fragment are, found out without reading them."""
+"""How long the values of a fragment are, and which are null, found out without decoding them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lancefs.table.fragment_reader import FragmentReader
 def lengths_of(
     reader: FragmentReader, fields: Sequence[Field], ranges: Sequence[RowRange]
 ) -> list[Ints | None]:
-    """Tell how many bytes the values of columns of strings or binaries have.
+    """Tell how many bytes the values of columns have, and which are null.
 
     Args:
         reader: Of the fragment.
@@ -22,7 +22,8 @@ def lengths_of(
         ranges: Offsets of rows, ascending and disjoint.
 
     Returns:
-        For each column its lengths, below zero for nulls; None where the values must be read.
+        For each column its lengths, below zero for nulls, 0 for other values of fixed width; None
+        where the values must be read.
 
     Raises:
         LanceError: What tells the lengths cannot be read.

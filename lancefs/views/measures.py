@@ -20,9 +20,10 @@ from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile
 from lancefs.scan import THREADS
+from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.views.shapes import Numbers, Shape, measure, walk
-from lancefs.views.source import BATCH_ROWS, Batch, joins, read_together
+from lancefs.views.source import BATCH_ROWS, Batch, joins, lengths_together, read_together
 
 # Who may share, and the table, as in `view.Key`; the fragment; the column.
 CellKey: TypeAlias = tuple[str, str, str, Field]
@@ -227,6 +228,8 @@ class Measures:
         """Find out the measures from the first ones given on."""
         with self._lock:  # whoever waits finds all of it known
             batches = list(batches)
+            for together in self.by_fragment(batches):
+                self._note_valid(together, first)
             unknown = self.in_threads(lambda batch: self._unknown(batch, first), batches)
             tasks = []
             pairs = zip(batches, unknown, strict=True)
@@ -234,7 +237,13 @@ class Measures:
                 spans = self.spans((one for one, _ in group), min(len(columns), _TOGETHER))
                 starts = range(0, len(columns), _TOGETHER)
                 tasks += [(span, columns[a : a + _TOGETHER]) for span in spans for a in starts]
-            self.in_threads(lambda task: self.read_together(*task), tasks)
+            self.in_threads(lambda task: self._find_out(*task), tasks)
+
+    def _find_out(self, batches: Sequence[int], columns: Sequence[int]) -> None:
+        """Find out the measures of columns in batches of one fragment."""
+        left = self._without_lengths(batches, columns)
+        if left:
+            self.read_together(batches, left)
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Do something for each item, several at a time; more of them where that means waiting."""
@@ -252,8 +261,23 @@ class Measures:
             for column, known in enumerate(self.columns)
             if np.any(known[batch, first[column] :] < 0)
         ]
-        unknown = self._without_valid(batch, unknown) if unknown else []
-        return self._without_lengths(batch, unknown) if unknown else []
+        return self._without_valid(batch, unknown) if unknown else []
+
+    def _note_valid(self, batches: Sequence[int], first: Sequence[int]) -> None:
+        """Note columns that have no nulls in all of a fragment: most, and all batches at once."""
+        free = [
+            column
+            for column, known in enumerate(self.columns)
+            if not self.shapes[column].extents and np.any(known[batches, first[column] :] < 0)
+        ]
+        if len(batches) == 1 or not free:
+            return
+        fragment = self.batches[batches[0]].fragment
+        rows = [(0, fragment.physical_rows)]
+        valid = all_valid(fragment, [self.fields[column] for column in free], rows)
+        for column, answer in zip(free, valid, strict=True):
+            for batch in batches if answer else ():
+                self.note(batch, column, np.zeros(self.shapes[column].measures, np.int64))
 
     def _without_valid(self, batch: int, columns: Sequence[int]) -> list[int]:
         """Note columns whose measures follow from their having no nulls; return the others."""
@@ -264,18 +288,27 @@ class Measures:
             self.note(batch, column, np.zeros(self.shapes[column].measures, np.int64))
         return [column for column in columns if column not in done]
 
-    def _without_lengths(self, batch: int, columns: Sequence[int]) -> list[int]:
-        """Note columns whose lengths are known without their values; return the others."""
-        plain = [one for one in columns if [n.kind for n in self.shapes[one].nodes] == ["bytes"]]
-        lengths = self.batches[batch].known_lengths([self.fields[column] for column in plain])
-        done = set()
-        for column, found in zip(plain, lengths, strict=True):
-            if found is not None and len(found) == self.batches[batch].rows:
-                nulls = found < 0
-                sizes = [np.count_nonzero(nulls), found[~nulls].sum()]
-                self.note(batch, column, np.array(sizes, np.int64))
-                done.add(column)
-        return [column for column in columns if column not in done]
+    def _without_lengths(self, batches: Sequence[int], columns: Sequence[int]) -> list[int]:
+        """Note columns whose values need not be decoded to measure them; return the others.
+
+        Nulls of a remote table are told by values that were read: they come with them, and who asks
+        for a message mostly asks for values next.
+        """
+        is_remote = self.batches[batches[0]].is_remote
+        kinds = [["bytes"]] if is_remote else [["bytes"], ["fixed"]]
+        plain = [one for one in columns if [n.kind for n in self.shapes[one].nodes] in kinds]
+        fields = [self.fields[column] for column in plain]
+        known = set(plain)
+        told = lengths_together([self.batches[batch] for batch in batches], fields)
+        for batch, found in zip(batches, told, strict=True):
+            for column, lengths in zip(plain, found, strict=True):
+                if lengths is None or len(lengths) != self.batches[batch].rows:
+                    known.discard(column)
+                    continue
+                nulls = lengths < 0
+                sizes = [np.count_nonzero(nulls), lengths[~nulls].sum()]
+                self.note(batch, column, np.array(sizes[: self.shapes[column].measures], np.int64))
+        return [column for column in columns if column not in known]
 
 
 def _identity(reader: FragmentReader) -> str:

@@ -66,29 +66,6 @@ class Batch:
         """
         return all_valid(self.fragment, fields, [(self.start, self.end)])
 
-    def known_lengths(self, fields: Sequence[Field]) -> list[Ints | None]:
-        """Tell the lengths of strings and binaries, as far as they are known without reading them.
-
-        Returns:
-            For each column those of its rows, below zero for nulls; None where they are not known.
-
-        Raises:
-            LanceError: The metadata of a data file, or what tells the lengths, cannot be read.
-        """
-        found = lengths_of(self.fragment, fields, [(self.start, self.end)])
-        if self.rows == self.end - self.start:
-            return found
-        deleted = self.deleted()
-        return [None if one is None else np.delete(one, deleted) for one in found]
-
-    def read(self, fields: Sequence[Field]) -> list[pa.Array]:
-        """Read columns, as readers see them.
-
-        Raises:
-            LanceError: They cannot be read.
-        """
-        return read_together([self], fields)[0]
-
     def live(self, arrays: list[pa.Array]) -> list[pa.Array]:
         """Return columns of all its rows without those that are deleted.
 
@@ -139,13 +116,7 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
     Raises:
         LanceError: They cannot be read.
     """
-    ranges: list[RowRange] = []
-    for batch in batches:
-        if ranges and ranges[-1][1] == batch.start:
-            ranges[-1] = (ranges[-1][0], batch.end)
-        else:
-            ranges.append((batch.start, batch.end))
-    read = batches[0].fragment.read(fields, ranges)
+    read = batches[0].fragment.read(fields, _ranges(batches))
     arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
     found, first = [], 0
     for batch in batches:
@@ -153,6 +124,43 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
         found.append(batch.live([array.slice(first, rows) for array in arrays]))
         first += rows
     return found
+
+
+def lengths_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[Ints | None]]:
+    """Tell the lengths of values of several batches of one fragment, as far as none is decoded.
+
+    Args:
+        batches: At least one, ascending.
+        fields: The columns.
+
+    Returns:
+        For each batch, for each column: the lengths of its values, below zero for nulls, 0 for
+        others of fixed width; None where the values must be read.
+
+    Raises:
+        LanceError: What tells the lengths cannot be read.
+    """
+    lengths = lengths_of(batches[0].fragment, fields, _ranges(batches))
+    found, first = [], 0
+    for batch in batches:
+        last = first + batch.end - batch.start
+        cut = [None if one is None else one[first:last] for one in lengths]
+        if batch.rows != batch.end - batch.start:
+            cut = [None if one is None else np.delete(one, batch.deleted()) for one in cut]
+        found.append(cut)
+        first = last
+    return found
+
+
+def _ranges(batches: Sequence[Batch]) -> list[RowRange]:
+    """Return which rows of the data files batches have."""
+    ranges: list[RowRange] = []
+    for batch in batches:
+        if ranges and ranges[-1][1] == batch.start:
+            ranges[-1] = (ranges[-1][0], batch.end)
+        else:
+            ranges.append((batch.start, batch.end))
+    return ranges
 
 
 def batches_of(fragments: Iterable[FragmentReader]) -> Iterator[Batch]:

@@ -349,6 +349,7 @@ PAIRS = {
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),
+    "fsst_lengths": (fsst.lengths, fsst_strings()),
     "join_chunks": (strings.join_chunks, string_chunks()),
     "find_strings": (strings.find_strings, strings_of_chunks()),
     "take": (lookup.take, fixed_lookups()),
@@ -485,6 +486,30 @@ def test_fsst_codes_are_spelled_out_one_by_one(arguments: Arguments) -> None:
     found = [spelled[start:end].tobytes() for start, end in pairwise(ends.tolist())]
     assert table.raw or expected is not None
     assert expected is None or found == expected
+
+
+@settings(max_examples=60)
+@given(fsst_strings())
+def test_fsst_strings_are_as_long_as_they_are_spelled(arguments: Arguments) -> None:
+    try:
+        ends, _ = kernels.decode_fsst(*arguments)
+    except CorruptFile:
+        with pytest.raises(CorruptFile):
+            kernels.fsst_lengths(*arguments)
+        return
+    assert kernels.fsst_lengths(*arguments).tolist() == np.diff(ends).tolist()
+
+
+@settings(max_examples=60)
+@given(string_chunks())
+def test_strings_of_chunks_are_as_long_as_they_are_joined(arguments: Arguments) -> None:
+    try:
+        offsets, _ = kernels.join_chunks(*arguments)
+    except CorruptFile:
+        with pytest.raises(CorruptFile):
+            strings.chunk_lengths(*arguments)
+        return
+    assert strings.chunk_lengths(*arguments)[0].tolist() == np.diff(offsets).tolist()
 
 
 def test_a_run_that_reaches_beyond_its_chunk_is_cut() -> None:

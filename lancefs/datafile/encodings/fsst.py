@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lancefs.datafile.blocks import Block, Ints, VariableWidth
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked
-from lancefs.datafile.kernels import decode_fsst
+from lancefs.datafile.kernels import decode_fsst, fsst_lengths
 from lancefs.datafile.kernels.fsst import parse_table
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import Fsst
@@ -19,6 +19,14 @@ def decode_chunks(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> B
 
 def decode_at(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
     return _spell(encoding, registry.decode_at(encoding.values, buffers, counts, wanted))
+
+
+def value_lengths(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> Ints:
+    compressed = registry.decode_chunks(encoding.values, buffers, counts)
+    if not isinstance(compressed, VariableWidth):
+        raise CorruptFile("FSST over values that are not variable-width")
+    table = parse_table(encoding.symbol_table)
+    return fsst_lengths(table, compressed.offsets, compressed.data)
 
 
 def decode_variable(encoding: Fsst, values: VariableWidth) -> Block:

@@ -38,6 +38,13 @@ def decode_chunks(encoding: General, buffers: Sequence[Chunked], counts: Ints) -
     return registry.decode_chunks(encoding.values, [first, *buffers[1:]], counts)
 
 
+def value_lengths(encoding: General, buffers: Sequence[Chunked], counts: Ints) -> Ints:
+    if not buffers:
+        raise CorruptFile("a compressed chunk has no buffer")
+    first = decompress_chunks(encoding, buffers[0])
+    return registry.value_lengths(encoding.values, [first, *buffers[1:]], counts)
+
+
 def decode_blocks(encoding: General, buffer: Chunked, counts: Ints) -> Block:
     return registry.decode_blocks(encoding.values, decompress_chunks(encoding, buffer), counts)
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, VariableWidth
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, VariableWidth, lengths_of
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -86,6 +86,23 @@ def decode_at(
     if function is not None:
         return cast(Block, function(_message(encoding), buffers, counts, wanted))
     return decode_chunks(encoding, buffers, counts).select(as_ranges(wanted))
+
+
+def value_lengths(encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints) -> Ints:
+    """Tell how long the values of several chunks are, written out only where that must be.
+
+    Args:
+        encoding: What the page says about its values, which are of variable width.
+        buffers: The buffers of the chunks, as many as the encoding has.
+        counts: Values in each chunk.
+
+    Raises:
+        CorruptFile: The chunks are damaged, or the values are of no variable width.
+    """
+    function = _optional(encoding, "value_lengths")
+    if function is None:
+        return lengths_of(decode_chunks(encoding, buffers, counts))
+    return cast(Ints, function(_message(encoding), buffers, counts))
 
 
 def decode_blocks(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Block:

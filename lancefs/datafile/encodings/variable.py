@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, offsets_of
+from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_of, offsets_of
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers, flat_bits
 from lancefs.datafile.kernels import find_strings, join_chunks
-from lancefs.datafile.kernels.strings import LARGEST
+from lancefs.datafile.kernels.strings import LARGEST, chunk_lengths
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Variable
@@ -37,6 +37,15 @@ def decode_at(encoding: Variable, buffers: Sequence[Chunked], counts: Ints, want
     buffer, width = buffers[0], _offset_width(encoding)
     found = find_strings(buffer.data, buffer.starts, buffer.ends, counts, width, wanted)
     return VariableWidth(offsets_of(found[1] - found[0]), gather(buffer.data, *found))
+
+
+def value_lengths(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Ints:
+    if encoding.offsets.WhichOneof("compression") != "flat":
+        return lengths_of(_decode_apart(encoding, buffers, counts))
+    expect_buffers(buffers, 1, "variable")
+    buffer, width = buffers[0], _offset_width(encoding)
+    lengths, _, _ = chunk_lengths(buffer.data, buffer.starts, buffer.ends, counts, width)
+    return lengths
 
 
 def _decode_apart(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:

@@ -16,6 +16,7 @@ if LIBRARY is not None:
         expand,
         find_buffers,
         find_strings,
+        fsst_lengths,
         gather,
         is_utf8,
         join_chunks,
@@ -38,6 +39,7 @@ else:
     )
     from lancefs.datafile.kernels.chunks import find_buffers, open_chunks
     from lancefs.datafile.kernels.fsst import decode as decode_fsst
+    from lancefs.datafile.kernels.fsst import lengths as fsst_lengths
     from lancefs.datafile.kernels.lists import split_lists
     from lancefs.datafile.kernels.lookup import take, take_strings
     from lancefs.datafile.kernels.runs import expand
@@ -52,6 +54,7 @@ __all__ = [
     "expand",
     "find_buffers",
     "find_strings",
+    "fsst_lengths",
     "gather",
     "is_utf8",
     "join_chunks",

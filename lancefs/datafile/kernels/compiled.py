@@ -258,6 +258,21 @@ def decode_fsst(table: fsst.SymbolTable, offsets: Array, data: Bytes) -> tuple[A
     return found, text
 
 
+def fsst_lengths(table: fsst.SymbolTable, offsets: Array, data: Bytes) -> Ints:
+    """Tell how long FSST strings are; see `fsst.lengths`."""
+    ends, codes = fsst.stream(offsets, data)
+    if table.raw or not len(codes) or len(codes) > LARGEST:
+        return fsst.lengths(table, offsets, data)
+    codes, ends = _plain(codes), _plain(ends, np.int32)
+    found = empty(len(ends) - 1, np.int64)
+    failed = _C.lancefs_fsst_lengths(
+        _at(codes), len(codes), _at(ends), len(ends) - 1, _at(table.lengths), _at(found)
+    )
+    if failed:
+        _refuse(fsst.lengths, table, offsets, data)
+    return found
+
+
 def join_chunks(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> tuple[Array, Bytes]:

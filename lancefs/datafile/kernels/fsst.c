@@ -14,6 +14,8 @@ API int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8
 API int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *offsets,
                                 int64_t strings, const uint8_t *symbols, const uint8_t *lengths,
                                 uint8_t *text, int64_t text_size, int32_t *text_offsets);
+API int64_t lancefs_fsst_lengths(const uint8_t *codes, int64_t size, const int32_t *offsets,
+                                 int64_t strings, const uint8_t *lengths, int64_t *found);
 
 /* Return the bytes that codes spell; DAMAGED where a code has no symbol or an escape comes last. */
 int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8_t *lengths) {
@@ -109,4 +111,33 @@ int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *o
         text_offsets[string] = (int32_t)to;
     }
     return to == text_size ? 0 : DAMAGED;
+}
+
+/* Measure each string, without writing any; DAMAGED as the functions above. */
+int64_t lancefs_fsst_lengths(const uint8_t *codes, int64_t size, const int32_t *offsets,
+                             int64_t strings, const uint8_t *lengths, int64_t *found) {
+    /* A code without a symbol counts more than all codes of a buffer can; an escape counts one, and
+     * the byte after it is passed over. */
+    const int64_t none = (int64_t)1 << 48;
+    int64_t sizes[256], previous = 0, damage = 0;
+    if (size > INT32_MAX || offsets[0] != 0 || offsets[strings] != size)
+        return DAMAGED;
+    for (int code = 0; code < ESCAPE; code++)
+        sizes[code] = lengths[code] >= 1 && lengths[code] <= 8 ? lengths[code] : none;
+    sizes[ESCAPE] = 1;
+    for (int64_t string = 0; string < strings; string++) {
+        int64_t at = previous, total = 0;
+        const int64_t end = offsets[string + 1];
+        if (end < at || end > size)
+            return DAMAGED;
+        while (at < end) {
+            const uint8_t code = codes[at];
+            total += sizes[code];
+            at += 1 + (code == ESCAPE);
+        }
+        damage |= at != end || total >= none;
+        found[string] = total;
+        previous = end;
+    }
+    return damage ? DAMAGED : 0;
 }

@@ -72,6 +72,47 @@ def decode(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Byte
         raise CorruptFile("the offsets of FSST strings descend")
     if table.raw or not len(codes):
         return narrowed(ends), codes
+    escapes, literal = _checked(table, ends, codes)
+    # 512 entries: the symbols, then the 256 literal bytes.
+    index = (codes.astype(np.int16) + literal.astype(np.int16) * 256)[~escapes]
+    stops, text = _spell(table, index)
+    positions = np.cumsum(~escapes)
+    upto = np.concatenate(([0], positions))[ends]
+    return narrowed(stops[upto]), text
+
+
+def lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
+    """Tell how long strings are, without spelling them out.
+
+    Args:
+        table: The symbols.
+        offsets: n + 1 ascending offsets of the compressed strings in `data`.
+        data: The codes.
+
+    Returns:
+        The bytes of each string.
+
+    Raises:
+        CorruptFile: As `decode`.
+    """
+    ends, codes = stream(offsets, data)
+    if np.any(ends[1:] < ends[:-1]):
+        raise CorruptFile("the offsets of FSST strings descend")
+    if table.raw or not len(codes):
+        return np.diff(ends).astype(np.int64)
+    escapes, literal = _checked(table, ends, codes)
+    sizes = table.lengths[codes].astype(np.int64)
+    sizes[escapes], sizes[literal] = 0, 1
+    upto = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))[ends]
+    return np.diff(upto)
+
+
+def _checked(table: SymbolTable, ends: Array, codes: Bytes) -> tuple[Mask, Mask]:
+    """Return which bytes are escapes, and which stand after one.
+
+    Raises:
+        CorruptFile: A string ends in an escape, or a code has no symbol.
+    """
     escapes = _escapes(codes)
     literal = np.zeros(len(codes), dtype=bool)
     literal[1:] = escapes[:-1]
@@ -80,12 +121,7 @@ def decode(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Byte
     used = codes[~escapes & ~literal]
     if len(used) and np.any(table.lengths[used] == 0):
         raise CorruptFile("an FSST code has no symbol in the table")
-    # 512 entries: the symbols, then the 256 literal bytes.
-    index = (codes.astype(np.int16) + literal.astype(np.int16) * 256)[~escapes]
-    stops, text = _spell(table, index)
-    positions = np.cumsum(~escapes)
-    upto = np.concatenate(([0], positions))[ends]
-    return narrowed(stops[upto]), text
+    return escapes, literal
 
 
 def stream(offsets: Array, data: Bytes) -> tuple[Array, Bytes]:

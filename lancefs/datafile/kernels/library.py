@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-INTERFACE = 6  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 7  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -35,6 +35,7 @@ _PARAMETERS = {
     "join_segments": "pppqp",
     "fsst_measure": "pqp",
     "fsst_decode": "pqpqpppqp",
+    "fsst_lengths": "pqpqpp",
     "join_chunks": "pqpppqipqpq",
     "find_strings": "pqpppqipqpp",
     "measure_strings": "pqqpipq",

@@ -33,6 +33,21 @@ def join_chunks(
     Raises:
         CorruptFile: A chunk is too short, or its offsets descend or leave it.
     """
+    lengths, first, last = chunk_lengths(data, starts, ends, counts, width)
+    text = gather(data, starts + first, starts + last)
+    return narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
+
+
+def chunk_lengths(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+) -> tuple[Ints, Ints, Ints]:
+    """Tell how long the strings of chunks are, from their offsets alone.
+
+    Args and errors are those of `join_chunks`.
+
+    Returns:
+        The length of each string; and where in each chunk its strings start and end.
+    """
     _check_heads(data, starts, ends, counts, width)
     heads = (counts + 1) * width
     offsets = gather(data, starts, starts + heads).view(f"<u{width}")
@@ -46,8 +61,7 @@ def join_chunks(
     beyond = (offsets[first] < heads) | (offsets[last] > ends - starts)
     if np.any(lengths < 0) or np.any(beyond):
         raise CorruptFile("the offsets of a chunk of strings descend or leave the chunk")
-    text = gather(data, starts + offsets[first], starts + offsets[last])
-    return narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
+    return lengths, offsets[first], offsets[last]
 
 
 def find_strings(

@@ -178,9 +178,8 @@ class MiniBlockPage:
         definition = None
         if self.has_def:
             definition = _levels(layout.def_compression, buffers.pop(0), levels)
-        values = registry.decode_chunks(layout.value_compression, buffers, counts)
-        if described.has_dictionary:
-            values = look_up(values, self._dictionary(got[1]))
+        dictionary = self._dictionary(got[1]) if described.has_dictionary else None
+        values = self.values(buffers, counts, dictionary)
         return Leaf(values, None, definition, self.layers, described.items)
 
     def _dictionary(self, data: Bytes) -> Block:
@@ -246,18 +245,29 @@ class MiniBlockPage:
             rep = _levels(self.layout.rep_compression, buffers.pop(0), levels)
         if self.has_def:
             definition = _levels(self.layout.def_compression, buffers.pop(0), levels)
+        if wanted is None:
+            rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
+        else:
+            definition = None if definition is None else definition[wanted]
+            rows = len(wanted)
+        values = self.values(buffers, counts, index.dictionary, wanted)
+        leaf = Leaf(values, rep, definition, self.layers, rows)
+        return self._without_continuations(leaf, index, chosen, levels)
+
+    def values(
+        self,
+        buffers: list[Chunked],
+        counts: Ints,
+        dictionary: Block | None,
+        wanted: Ints | None = None,
+    ) -> Block:
+        """Decode the values of chunks, or the wanted ones; a reader that needs less does less."""
         encoding = self.layout.value_compression
         if wanted is None:
             values = registry.decode_chunks(encoding, buffers, counts)
-            rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
         else:
             values = registry.decode_at(encoding, buffers, counts, wanted)
-            definition = None if definition is None else definition[wanted]
-            rows = len(wanted)
-        if index.dictionary is not None:
-            values = look_up(values, index.dictionary)
-        leaf = Leaf(values, rep, definition, self.layers, rows)
-        return self._without_continuations(leaf, index, chosen, levels)
+        return values if dictionary is None else look_up(values, dictionary)
 
     def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
         """Read the headers of all chunks: their numbers of levels, and where their buffers are."""
