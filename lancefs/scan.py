@@ -218,8 +218,10 @@ class Scan:
             return self.fragments, 0, skip
         for position, fragment in enumerate(self.fragments):
             if skip < fragment.num_rows:
-                first = fragment.offsets(np.array([skip]))
-                return self.fragments[position:], int(first[0]), 0
+                # From its beginning steps are cut where they are without `offset`, also where the
+                # first rows are deleted.
+                first = int(fragment.offsets(np.array([skip]))[0]) if skip else 0
+                return self.fragments[position:], first, 0
             skip -= fragment.num_rows
         return (), 0, 0
 

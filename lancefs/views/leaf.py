@@ -22,7 +22,7 @@ from lancefs.views.view import Key, View, WholeView, known_size
 
 # What the bytes of a view depend on besides the version. The number is raised by whoever changes
 # what is written: batches, options, documents, or values that were wrong before.
-LAYOUT = f"2, lancefs {__version__}, pyarrow {pa.__version__}"
+LAYOUT = f"3, lancefs {__version__}, pyarrow {pa.__version__}"
 
 FILE: Final = ".arrow"
 STREAM: Final = ".arrows"

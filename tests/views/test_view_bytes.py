@@ -208,3 +208,18 @@ def test_streams_have_the_batches_of_files(path: str, wide: str, tmp_path: Path)
     assert [one.num_rows for one in streamed] == [one.num_rows for one in batches]
     assert all(one.equals(other) for one, other in zip(streamed, batches, strict=True))
     assert fs.cat(f"{path}.arrows") == fs.cat(f"{path}.arrows")
+
+
+def test_columns_of_row_metadata_are_cut_into_the_same_batches(wide: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    shutil.copytree(wide, path)
+    lance.dataset(path).delete("n00 % 7 = 1 OR holes < 100")
+    fs = LanceFileSystem(fo=path)
+    for form, opened in ((".arrow", pa.ipc.open_file), (".arrows", pa.ipc.open_stream)):
+        found = []
+        for names in ("holes", "holes,_rowid"):
+            shown = opened(fs.cat(f"latest/columns/{names}{form}")).read_all()
+            found.append([batch.num_rows for batch in shown.to_batches()])
+            assert shown["holes"].equals(lancefs.open(path).to_table()["holes"])
+        assert found[0] == found[1]
+        assert len(found[0]) == 3
