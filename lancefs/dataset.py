@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -15,19 +13,13 @@ import pyarrow.dataset as pads
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.errors import ColumnNotFound
 from lancefs.scanner import Columns, LanceScanner, Positions
-from lancefs.showing import as_html, as_text
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
-from lancefs.table.changes import Snapshot, commits_between, read_changes
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import Fragment
-from lancefs.table.fresh import read_fresh
-from lancefs.table.history import history_table, read_history
-from lancefs.table.indices import Index, read_indices
 from lancefs.table.manifest import Manifest, read_auxiliary_data, read_manifest
-from lancefs.table.mem_wal import Generation, fresher_generations
 from lancefs.table.refs import (
     Branch,
     Ref,
@@ -41,12 +33,17 @@ from lancefs.table.refs import (
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, ROW_METADATA, RowMetadata
 from lancefs.table.schema import shown_field
-from lancefs.table.transactions import Transaction, read_transaction
 from lancefs.table.versions import list_versions
 
 if TYPE_CHECKING:
+    import fsspec
     import pandas
     import polars
+
+    from lancefs.table.changes import Snapshot
+    from lancefs.table.indices import Index
+    from lancefs.table.mem_wal import Generation
+    from lancefs.table.transactions import Transaction
 
 
 class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
@@ -87,9 +84,13 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return _reopen, state
 
     def __repr__(self) -> str:
+        from lancefs.showing import as_text
+
         return as_text(self)
 
     def _repr_html_(self) -> str:
+        from lancefs.showing import as_html
+
         return as_html(self)
 
     # What the table is
@@ -138,6 +139,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
         `open(…, fresh=True)` adds their rows; of a dataset opened so, these are the ones added.
         """
+        from lancefs.table.mem_wal import fresher_generations
+
         if self._generations is not None:
             return list(self._generations)
         return fresher_generations(self._resolved.store, self.indices())
@@ -177,6 +180,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         Args:
             newest: Only so many of the newest versions.
         """
+        from lancefs.table.history import history_table, read_history
+
         where = self._resolved
         return history_table(read_history(where.store, where.root, where.branch, newest))
 
@@ -186,6 +191,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         Raises:
             MissingFile: The transaction's file is gone.
         """
+        from lancefs.table.transactions import read_transaction
+
         return read_transaction(self._resolved.store, self._resolved.manifest, self._manifest)
 
     def auxiliary_data(self) -> dict[str, bytes]:
@@ -194,6 +201,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     def indices(self) -> list[Index]:
         """Read what this version says of its indices."""
+        from lancefs.table.indices import read_indices
+
         return read_indices(self._resolved.manifest, self._manifest, self._files)
 
     def changes(self, since: Ref | str | int, until: Ref | str | int | None = None) -> pa.Table:
@@ -213,6 +222,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
             ValueError: The versions are on different branches, or not in this order.
             MissingFile: A file of one of the versions is gone.
         """
+        from lancefs.table.changes import commits_between, read_changes
+
         old, new = self._at(since), self if until is None else self._at(until)
         if old.branch != new.branch or old.version > new.version:
             raise ValueError(
@@ -374,6 +385,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
     @property
     def _snapshot(self) -> Snapshot:
+        from lancefs.table.changes import Snapshot
+
         return Snapshot(self._manifest, self._base_readers, self._row_index.metadata)
 
     def _table_files(self, manifest: Manifest) -> TableFiles:
@@ -398,6 +411,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """The readers of the fragments that a scan goes through."""
         if not self._generations:
             return self._base_readers
+        from lancefs.table.fresh import read_fresh
+
         where, rules = self._resolved.store, self._base_rules
         return read_fresh(self._base_readers, self._manifest, self._generations, where, rules)
 
@@ -424,6 +439,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         if name in self._named_fields:
             return self._named_fields[name]
         self._refuse_if_fresh(name)
+        import difflib
+
         names = [field.name for field in self._manifest.fields]
         near = difflib.get_close_matches(name, names, n=3) or names[:10]
         raise ColumnNotFound(

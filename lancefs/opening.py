@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import fsspec
-
 from lancefs.dataset import LanceDataset
+from lancefs.local import local_path
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules
 from lancefs.table.manifest import read_manifest
-from lancefs.table.mem_wal import read_generations, unmerged
 from lancefs.table.refs import Ref, make_ref, resolve
 
 
@@ -53,18 +51,30 @@ def open(
         CorruptFile: The manifest is damaged.
         UnsupportedFeature: The version needs a feature that this release does not read.
     """
-    fs, path = fsspec.core.url_to_fs(os.fspath(url), **(storage_options or {}))
+    store = _store(os.fspath(url), storage_options or {})
     if base_paths:
         base_rules = (base_rules or BaseRules()).moving(base_paths)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
-    resolved = resolve(Store(fs, path), wanted)
+    resolved = resolve(store, wanted)
     if not fresh:
         return LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
     if wanted != Ref(branch=wanted.branch):
         raise ValueError(f"fresh rows belong on top of the newest version, not on {wanted}")
+    from lancefs.table.mem_wal import read_generations, unmerged
+
     # The version comes after the generations: what was merged and removed in between is in it.
     generations = read_generations(resolved.store)
-    resolved = resolve(Store(fs, path), wanted)
+    resolved = resolve(store, wanted)
     dataset = LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
     left = unmerged(generations, dataset.indices())
     return LanceDataset(resolved, dataset.manifest, base_rules, generations=left)
+
+
+def _store(url: str, storage_options: Mapping[str, Any]) -> Store:
+    """Find the directory that a URL names."""
+    path = None if storage_options else local_path(url)
+    if path is not None:
+        return Store(None, path)
+    import fsspec
+
+    return Store(*fsspec.core.url_to_fs(url, **storage_options))

@@ -15,7 +15,6 @@ import os
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from functools import partial
@@ -398,6 +397,8 @@ class _Readers:
     """
 
     def __init__(self, read: Callable[[_Step], _Read]) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self._read = read
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-scan")
         self._pending: deque[Callable[[], _Read]] = deque()

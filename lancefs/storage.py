@@ -12,23 +12,23 @@ columns of a read need go out as one round of requests.
 from __future__ import annotations
 
 import mmap
-import os
 import threading
 from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import fsspec
 import numpy as np
-from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
 
 from lancefs.cache import BudgetCache
 from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
+from lancefs.local import is_local, list_directory, local_filesystem, map_file
 from lancefs.ranges import ByteRange as ByteRange
 from lancefs.ranges import Bytes as Bytes
 from lancefs.ranges import coalesce, cut, split
 from lancefs.retrying import attempts, is_passing
+
+if TYPE_CHECKING:
+    import fsspec
 
 T = TypeVar("T")
 # A computation that asks for byte ranges and gets their bytes, in the same order.
@@ -56,17 +56,27 @@ class Store:
     """A directory of an fsspec filesystem.
 
     Args:
-        fs: Any fsspec filesystem.
+        fs: Any fsspec filesystem; None for that of this machine.
         root: The directory, as `fs` spells paths.
     """
 
-    def __init__(self, fs: fsspec.AbstractFileSystem, root: str) -> None:
-        self.fs = fs
+    def __init__(self, fs: fsspec.AbstractFileSystem | None, root: str) -> None:
+        self._fs = fs
         self.root = root.rstrip("/")
-        self.is_local = isinstance(fs, LocalFileSystem)
+        self.is_local = fs is None or is_local(fs)
 
     def __repr__(self) -> str:
         return f"Store({self.url()!r})"
+
+    @cached_property
+    def fs(self) -> fsspec.AbstractFileSystem:
+        """The filesystem; that of this machine is made when it is asked for."""
+        return local_filesystem() if self._fs is None else self._fs
+
+    def refresh(self, path: str) -> None:
+        """Forget what the filesystem remembers of a directory that it listed."""
+        if self._fs is not None:
+            self._fs.invalidate_cache(self.full(path))
 
     def url(self, path: str = "") -> str:
         """Return the address of a file below the directory, as a user would write it."""
@@ -104,6 +114,8 @@ class Store:
             ReadFailed: The store refused or failed.
         """
         try:
+            if self._fs is None:
+                return persist(lambda: list_directory(self.full(path)), self.url(path))
             found = persist(lambda: self.fs.ls(self.full(path), detail=True), self.url(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -160,6 +172,8 @@ class Store:
 
     def _cat(self, parts: Sequence[tuple[str, ByteRange]]) -> list[Any]:
         """Ask the filesystem for ranges; each comes as bytes, or as what was raised."""
+        from fsspec.implementations.dirfs import DirFileSystem
+
         fs, paths = self.fs, [self.full(path) for path, _ in parts]
         while isinstance(fs, DirFileSystem):  # until fsspec 2024.10 it cannot do this itself
             fs, paths = fs.fs, fs._join(paths)
@@ -329,7 +343,7 @@ class File:
     def _map(self) -> Bytes:
         with self._lock:
             if self._mapped is None:
-                self._mapped = _map_file(self.store.full(self.path))
+                self._mapped = map_file(self.store.full(self.path))
             return self._mapped
 
     def _local(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
@@ -481,19 +495,3 @@ def _check_bounds(file: File, ranges: Sequence[ByteRange]) -> None:
 
 def _array(data: bytes | bytearray | memoryview) -> Bytes:
     return np.frombuffer(data, dtype=np.uint8)
-
-
-def _map_file(path: str) -> Bytes:
-    try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
-                return np.empty(0, dtype=np.uint8)
-            return np.frombuffer(
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8
-            )
-    except FileNotFoundError as error:
-        raise MissingFile(
-            f"{path}: the file is gone; another version of the table may be complete"
-        ) from error
-    except OSError as error:
-        raise ReadFailed(f"{path}: {error}") from error

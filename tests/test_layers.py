@@ -26,8 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cache": set(),
     "retrying": set(),
     "ranges": set(),
+    "local": {"errors", "ranges"},
     "proto": set(),
-    "storage": {"errors", "cache", "ranges", "retrying"},
+    "storage": {"errors", "cache", "local", "ranges", "retrying"},
     "datafile": {"errors", "proto", "storage"},
     "table": {"errors", "proto", "storage", "datafile"},
     "expressions": set(),
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scanner": _FORMAT | {"dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only
     "dataset": _FORMAT | {"expressions", "scan", "scanner", "showing"},
-    "opening": _FORMAT | {"dataset"},
+    "opening": _FORMAT | {"dataset", "local"},
     "views": _READING | {"cache", "version"},
     "filesystem": _READING | {"views"},
     "s3_ddb": {"errors", "table", "views"},  # of the views, that they are read-only

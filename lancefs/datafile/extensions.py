@@ -14,7 +14,6 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile import jsonb
 from lancefs.datafile.arrays import bitmap
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.types import EXTENSION_NAME
@@ -65,6 +64,8 @@ def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array
     if isinstance(shown, pa.BaseExtensionType):
         return shown.wrap_array(_shown(array, field, shown.storage_type))
     if field is not None and field.is_json:
+        from lancefs.datafile import jsonb
+
         return jsonb.to_text(array)
     if pa.types.is_struct(shown):
         return _struct(array, field, shown)

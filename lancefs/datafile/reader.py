@@ -10,9 +10,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
-from lancefs.datafile.legacy.reader import LegacyReader
 from lancefs.datafile.structural import StructuralReader
-from lancefs.datafile.v2_0.reader import ArrayReader
 from lancefs.errors import UnsupportedFeature, locating
 from lancefs.storage import File, Steps
 
@@ -57,6 +55,8 @@ def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> F
         UnsupportedFeature: Its format is newer than this release of lancefs.
     """
     if is_legacy:
+        from lancefs.datafile.legacy.reader import LegacyReader
+
         return LegacyReader(file)
     container = Container(file)
     version = container.footer.version
@@ -67,5 +67,7 @@ def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> F
                 f"{NEWEST[0]}.{NEWEST[1]}"
             )
     if version == (2, 0):
+        from lancefs.datafile.v2_0.reader import ArrayReader
+
         return ArrayReader(container, columns)
     return StructuralReader(container, columns)

@@ -13,15 +13,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
-
-import fsspec
-from fsspec.implementations.dirfs import DirFileSystem
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
 from lancefs.storage import TAIL, File, Store
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.manifest import BasePath
+
+if TYPE_CHECKING:
+    import fsspec
 
 logger = logging.getLogger(__name__)
 
@@ -167,6 +167,8 @@ class TableFiles:
     def _store_at(self, protocol: str, path: str) -> Store:
         if not protocol:
             return Store(self.store.fs, path)
+        import fsspec
+
         options = self.rules.storage_options.get(protocol, {})
         fs, root = fsspec.core.url_to_fs(f"{protocol}://{path}", **options)
         return Store(fs, root)
@@ -267,6 +269,9 @@ def _is_below(path: str, directory: str) -> bool:
 
 def _protocols(fs: fsspec.AbstractFileSystem) -> set[str]:
     """The protocols of the addresses that a filesystem takes, those of one that it caches too."""
+    import fsspec
+    from fsspec.implementations.dirfs import DirFileSystem
+
     own = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
     inner = getattr(fs, "fs", None)
     if isinstance(inner, fsspec.AbstractFileSystem) and not isinstance(fs, DirFileSystem):

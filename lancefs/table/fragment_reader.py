@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +26,12 @@ from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.blobs import Described, as_bytes, read_blobs
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragments import DataFile, Fragment
-from lancefs.table.overlays import Patch, apply, patches
 from lancefs.table.roaring import Offsets
+
+if TYPE_CHECKING:
+    from lancefs.table.overlays import Patch
 
 # What a data file gave for a field: the field as far as the file holds it, and its values.
 _Piece = tuple[Field, pa.Array]
@@ -119,13 +121,15 @@ class FragmentReader:
         for (position, _, _), piece in zip(parts, read, strict=True):
             pieces[position].append(piece)
         rows = count_rows(ranges)
-        shown = list(fields) if blobs == "descriptors" else [as_bytes(field) for field in fields]
+        shown = _shown(fields, blobs)
         arrays = [
             self._checked(merge(field, found, rows), rows, field)
             for field, found in zip(shown, pieces, strict=True)
         ]
         if not self.fragment.overlays:
             return arrays
+        from lancefs.table.overlays import patches
+
         found = [
             list(patches(self.fragment.overlays, f, ranges, self.physical_rows)) for f in fields
         ]
@@ -146,6 +150,8 @@ class FragmentReader:
         blobs: Blobs,
     ) -> list[pa.Array]:
         """Put the values of overlay files into arrays that were read."""
+        from lancefs.table.overlays import apply
+
         wanted = [
             (patch.overlay.file, patch.field, as_ranges(patch.items))
             for patches_ in found
@@ -167,6 +173,8 @@ class FragmentReader:
         pieces = [(held, array) for (_, held, _), array in zip(wanted, arrays, strict=True)]
         if blobs == "descriptors":
             return pieces
+        from lancefs.table.blobs import Described, as_bytes, read_blobs
+
         described = [
             Described(data_file, self.open_file(data_file)[0], held, array)
             for (data_file, held, _), array in zip(wanted, arrays, strict=True)
@@ -216,6 +224,15 @@ class FragmentReader:
 def _ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
     """The fields that have data in a file."""
     return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
+
+
+def _shown(fields: Sequence[Field], blobs: Blobs) -> list[Field]:
+    """Return fields as what was read of them is shown."""
+    if blobs == "descriptors":
+        return list(fields)
+    from lancefs.table.blobs import as_bytes
+
+    return [as_bytes(field) for field in fields]
 
 
 def merge(field: Field, pieces: Sequence[_Piece], rows: int) -> pa.Array:

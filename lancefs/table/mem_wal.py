@@ -63,7 +63,7 @@ def read_generations(store: Store) -> list[Generation]:
         CorruptFile: The manifest of a shard is damaged.
         ReadFailed: The store refused or failed.
     """
-    store.fs.invalidate_cache(store.full(DIRECTORY))
+    store.refresh(DIRECTORY)
     shards = sorted(name for name in store.names(DIRECTORY) if _is_id(name))
     with ThreadPoolExecutor(_READERS, thread_name_prefix="lancefs-shards") as pool:
         found = zip(shards, pool.map(lambda shard: _newest(store, shard), shards), strict=True)
@@ -110,7 +110,7 @@ def fresher_generations(store: Store, indices: Sequence[Index]) -> list[Generati
 def _newest(store: Store, shard: str) -> tuple[int, File] | None:
     """Find the newest manifest of a shard; None where its writer has only just made room for it."""
     directory = f"{DIRECTORY}/{shard}/manifest"
-    store.fs.invalidate_cache(store.full(directory))
+    store.refresh(directory)
     newest: tuple[int, File] | None = None
     for name, info in store.entries(directory):
         match = _NAME.fullmatch(name)

@@ -325,7 +325,7 @@ def _checked(name: str, grammar: re.Pattern[str], kind: str) -> str:
 
 def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
     """Read the JSON files of a directory together: (name without `.json`, bytes, file)."""
-    store.fs.invalidate_cache(store.full(directory))
+    store.refresh(directory)
     entries = [entry for entry in store.entries(directory) if entry[0].endswith(".json")]
     files = [store.file(f"{directory}/{name}") for name, _ in entries]
     sizes = [info.get("size") for _, info in entries]

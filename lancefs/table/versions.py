@@ -64,7 +64,7 @@ def list_versions(store: Store) -> list[VersionFile]:
         ReadFailed: The store refused or failed.
     """
     # What the filesystem remembers of an earlier listing may lack the newest version.
-    store.fs.invalidate_cache(store.full(VERSIONS))
+    store.refresh(VERSIONS)
     found: dict[int, VersionFile] = {}
     schemes: dict[Scheme, str] = {}
     try:

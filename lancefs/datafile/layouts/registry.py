@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TypeAlias, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from lancefs.datafile.container import Encoding, Page
 from lancefs.datafile.layouts.blob import BlobPage
@@ -14,11 +14,9 @@ from lancefs.datafile.layouts.constant import ConstantPage
 from lancefs.datafile.layouts.fullzip import FullZipPage
 from lancefs.datafile.layouts.miniblock import MiniBlock, MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader
-from lancefs.datafile.layouts.planar import open_planar
 from lancefs.datafile.levels import parse_layers
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import PageLayout
-from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
 
 _TYPE = "lance.encodings21.PageLayout"
 _PLANAR = "lance.encodings23.PlanarLayout"
@@ -26,7 +24,7 @@ _PLANAR = "lance.encodings23.PlanarLayout"
 # Descriptions up to this long are shared by many pages; longer ones hold a symbol table of a page.
 _SHARED_BYTES = 1024
 
-_Layout = TypeVar("_Layout", PageLayout, PlanarLayout)
+_Layout = TypeVar("_Layout", bound=Message)
 _Opener: TypeAlias = Callable[[Page], PageReader]
 
 
@@ -50,6 +48,9 @@ def _shared_opener(encoding: Encoding) -> _Opener:
 def _opener(encoding: Encoding) -> _Opener:
     """Return what opens the pages that are described so."""
     if encoding.type_name == _PLANAR:
+        from lancefs.datafile.layouts.planar import open_planar
+        from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
+
         return partial(open_planar, layout=_parse(encoding, PlanarLayout()))
     return _opener_of(parse_layout(encoding))
 
