@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import lance
@@ -168,6 +170,40 @@ def test_head_reads_no_more_than_it_shows(
     reads = Reads(monkeypatch)
     assert_same_table(dataset.head(10), rows.slice(0, 10))
     assert sum(count for _, count in reads.calls) <= 20
+
+
+# What a look at the first rows of a local table has no use for.
+LATE = {
+    "fsspec",
+    "lancefs.datafile.jsonb",
+    "lancefs.datafile.layouts.planar",
+    "lancefs.datafile.legacy.reader",
+    "lancefs.datafile.v2_0.reader",
+    "lancefs.filesystem",
+    "lancefs.showing",
+    "lancefs.table.blobs",
+    "lancefs.table.changes",
+    "lancefs.table.fresh",
+    "lancefs.table.history",
+    "lancefs.table.indices",
+    "lancefs.table.mem_wal",
+    "lancefs.table.overlays",
+    "lancefs.table.transactions",
+    "lancefs.views",
+}
+
+
+def test_the_first_rows_of_a_local_table_import_no_more_than_they_need(
+    table: tuple[str, pa.Table],
+) -> None:
+    program = f"import lancefs, sys; print(lancefs.open({table[0]!r}).head(2)['id'], *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.split())
+    assert "lancefs.dataset" in modules
+    assert not LATE & modules
 
 
 @pytest.mark.parametrize(("offset", "limit"), [(0, 0), (5, 3), (2690, 20), (8549, 5), (9000, 5)])

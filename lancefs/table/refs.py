@@ -14,7 +14,6 @@ Format page: branches and tags (`docs/src/format/table/branch_tag.md`).
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from bisect import bisect_right
@@ -440,6 +439,8 @@ def _choose(name: str, names: Sequence[str], kind: str) -> str:
     if not names:
         return f"the table has no {kind}"
     if len(names) > 10:
+        import difflib
+
         near = difflib.get_close_matches(name, names, 10, 0.3) or sorted(names)[:10]
         return f"the table has {len(names)} {kind}, among them {', '.join(near)}"
     return f"the table has the {kind} {', '.join(sorted(names))}"

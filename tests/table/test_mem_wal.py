@@ -23,7 +23,6 @@ from lance.mem_wal import CompactedSsTable, LsmScanner, ShardSnapshot
 from support import frame
 
 import lancefs
-from lancefs import opening
 from lancefs.errors import ColumnNotFound, CorruptFile, MissingFile, UnsupportedFeature
 from lancefs.proto import table_pb2
 from lancefs.storage import Store
@@ -190,7 +189,7 @@ def test_a_generation_that_is_merged_while_the_table_is_opened_is_not_lost(
         shutil.rmtree(next(Path(log.path).glob("_mem_wal/*/*_gen_1")))
         return found
 
-    monkeypatch.setattr(opening, "read_generations", then_merge)
+    monkeypatch.setattr("lancefs.table.mem_wal.read_generations", then_merge)
     assert ordered(log.fresh().to_table()) == before
 
 

@@ -1,0 +1,69 @@
+"""Local tables are found, listed and read as fsspec would, and without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from lancefs.local import list_directory, local_path
+from lancefs.storage import Store
+
+
+@pytest.mark.parametrize(
+    "url", ["/", "/a/b", "/a/b/", "/a/../b", ".", "./a", "a/b/", "../a", "a b"]
+)
+def test_a_plain_path_is_what_fsspec_makes_of_it(url: str) -> None:
+    assert local_path(url) == fsspec.core.url_to_fs(url)[1]
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://b/t", "file:///a", "file:a", "zip://a::/b", "~/a", "~user/a"]
+)
+def test_what_is_no_plain_path_is_left_to_fsspec(url: str) -> None:
+    assert local_path(url) is None
+
+
+def test_a_listing_is_that_of_fsspec(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"four")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "to folder").symlink_to(tmp_path / "folder")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    listed = LocalFileSystem().ls(str(tmp_path), detail=True)
+    expected = {info["name"].rpartition("/")[2]: info for info in listed}
+    found = dict(list_directory(str(tmp_path)))
+    assert found.keys() == expected.keys()
+    for name, info in found.items():
+        assert (info["name"], info["size"]) == (expected[name]["name"], expected[name]["size"])
+    assert {name: info["type"] for name, info in found.items()} == {
+        "file": "file",
+        "folder": "directory",
+        "link": "file",
+        "to folder": "directory",
+        "dangling": "other",
+    }
+
+
+def test_what_is_not_a_directory_lists_as_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"four")
+    store = Store(None, str(tmp_path))
+    assert store.entries("nothing") == store.entries("file") == []
+    assert store.names() == ["file"]
+
+
+def test_a_new_version_is_seen(tmp_path: Path) -> None:
+    store = Store(None, str(tmp_path))
+    assert store.names() == []
+    (tmp_path / "later").write_bytes(b"")
+    store.refresh("")
+    assert store.names() == ["later"]
+
+
+def test_the_filesystem_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
+    store = Store(None, str(tmp_path))
+    assert store.is_local
+    assert isinstance(store.fs, LocalFileSystem)
+    assert store.url("a") == Store(LocalFileSystem(), str(tmp_path)).url("a")
