@@ -5,8 +5,9 @@ first, so that whoever wants little waits for little, then as many as a budget o
 since every step costs some time for each column. In each step the columns that the filter reads
 come first, and the others only for rows that are left. Steps are read ahead by a few threads and
 come out in order; there are never more of them in memory than threads, plus the one in the
-consumer's hands. Rows that a filter names by their ids or addresses are looked up, and steps
-without such rows left out.
+consumer's hands. Only of a remote table, whose small fragments are mostly waited for, more are
+under way, as long as they have no more rows than so many long ones. Rows that a filter names by
+their ids or addresses are looked up, and steps without such rows left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from functools import partial
@@ -38,6 +40,8 @@ BATCH_ROWS = 64 * 1024
 # A batch with the bytes of blobs has fewer: each of them may be megabytes.
 BLOB_BATCH_ROWS = 256
 THREADS = min(4, os.cpu_count() or 1)
+# Small steps of a remote table that are under way at the same time.
+_WAITING = 32
 # Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
 STREAM_BYTES = 48 * 1024 * 1024
 _IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
@@ -272,7 +276,11 @@ class Scan:
                 few = step.rows <= _TINY_ROWS and read.size <= _TINY_BYTES
                 is_tiny = few and step.fragment.is_local
                 readers.submit(step, is_tiny)
-                if len(readers) <= THREADS:
+                if len(readers) <= THREADS or (
+                    not step.fragment.is_local
+                    and len(readers) < _WAITING
+                    and readers.rows <= THREADS * pace.rows
+                ):
                     continue
                 yield (read := readers.next())
                 pace.learn(read)
@@ -400,8 +408,9 @@ class _Readers:
         from concurrent.futures import ThreadPoolExecutor
 
         self._read = read
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-scan")
-        self._pending: deque[Callable[[], _Read]] = deque()
+        self._pool = ThreadPoolExecutor(_WAITING, thread_name_prefix="lancefs-scan")
+        self._pending: deque[tuple[_Step, Callable[[], _Read]]] = deque()
+        self.rows = 0  # of the steps that are pending
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -414,17 +423,18 @@ class _Readers:
 
     def submit(self, step: _Step, is_tiny: bool) -> None:
         """Have a step read: in a thread, or when its turn comes."""
-        if is_tiny:
-            self._pending.append(partial(self._read, step))
-            return
-        try:
-            self._pending.append(self._pool.submit(self._read, step).result)
-        except RuntimeError:  # no thread starts any more while the interpreter ends
-            self._pending.append(partial(self._read, step))
+        self.rows += step.rows
+        result: Callable[[], _Read] = partial(self._read, step)
+        if not is_tiny:
+            with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
+                result = self._pool.submit(self._read, step).result
+        self._pending.append((step, result))
 
     def next(self) -> _Read:
         """Return the result for the earliest of the steps."""
-        return self._pending.popleft()()
+        step, result = self._pending.popleft()
+        self.rows -= step.rows
+        return result()
 
 
 def _touches(step: _Step, ranges: Sequence[RowRange]) -> bool:

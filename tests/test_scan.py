@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import lancefs
 from lancefs import scan
+from lancefs.dataset import LanceDataset
+from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Ref, resolve
 
 ROWS, BATCH = 20_000, 100
 Ranges = Sequence[tuple[int, int]]
@@ -130,3 +137,59 @@ def test_bytes_that_were_given_back_are_still_right(tmp_path: Path) -> None:
     for reader in dataset._fragment_readers:
         reader.release()
     assert np.array_equal(table["n"].to_numpy(), numbers)
+
+
+class Together(MemoryFileSystem):  # type: ignore[misc]
+    """A store that answers when so many requests for data files wait, or no more come."""
+
+    protocol = "together"
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store, self.pseudo_dirs = {}, [""]
+        self.waiting = self.most = 0
+        self.wanted = 1
+        self.changed = threading.Condition()
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
+        with self.changed:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.most >= self.wanted, 0.5)
+            self.waiting -= 1
+        return bytes(super().cat_file(path, start, end, **kwargs))
+
+
+def remote_table(tmp_path: Path, fragments: int, rows: int) -> Together:
+    table = pa.table({"x": np.arange(fragments * rows)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=rows)
+    fs = Together()
+    fs.put(str(tmp_path / "t.lance"), "/t.lance", recursive=True)
+    return fs
+
+
+def opened(fs: Together) -> lancefs.LanceDataset:
+    resolved = resolve(Store(fs, "/t.lance"), Ref())
+    return LanceDataset(resolved, read_manifest(resolved.manifest))
+
+
+def test_many_small_fragments_of_a_store_are_waited_for_together(tmp_path: Path) -> None:
+    fs = remote_table(tmp_path, 20, 100)
+    dataset = opened(fs)
+    fs.wanted = 10
+    assert dataset.to_table()["x"].to_pylist() == list(range(2000))
+    assert fs.most >= fs.wanted
+
+
+def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "STREAM_BYTES", 0)
+    fs = remote_table(tmp_path, 20, 100)
+    dataset = opened(fs)
+    fs.wanted = 1000  # never: all requests that are made at a time are seen
+    batches = dataset.scanner(batch_size=50).to_batches()
+    assert sum(batch.num_rows for batch in batches) == 2000
+    assert fs.most <= 2 * scan.THREADS + 1
