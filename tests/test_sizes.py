@@ -39,7 +39,6 @@ POSITIONS = {
     "decode_fixed",
     "decode_variable",
     "has_payload",
-    "value_lengths",
 }
 # Public functions beside them, which others build on.
 SHARED = {
