@@ -22,6 +22,7 @@ from lancefs.datafile.blocks import (
     RowRange,
     lengths_of,
 )
+from lancefs.datafile.buffers import empty
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked
 from lancefs.datafile.fields import Field
@@ -123,7 +124,7 @@ def value_lengths(
             if page
         ]
         parts = yield from together(told)
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _is_plain(field: Field, reader: StructuralReader) -> bool:
@@ -166,12 +167,13 @@ def _lengths(page: _Page, ranges: Sequence[RowRange], is_variable: bool) -> Step
         return (yield from _between(page, ranges))
     leaf = yield from page.read(ranges)
     if not is_variable:
-        lengths = np.zeros(leaf.values.count, np.int64)
+        lengths = empty(leaf.values.count, np.int64)
+        lengths[:] = 0
     else:
         lengths = _told(leaf.values) if isinstance(page, _Lengths) else lengths_of(leaf.values)
-    if leaf.definition is None:
-        return lengths
-    return np.where(leaf.definition == 0, lengths, NULL)
+    if leaf.definition is not None:
+        lengths[leaf.definition != 0] = NULL
+    return lengths
 
 
 def _told(block: Block) -> Ints:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
+from lancefs.datafile.lengths import NULL
 from lancefs.errors import CorruptFile
 from lancefs.scan import THREADS
 from lancefs.table.all_valid import all_valid
@@ -305,8 +306,8 @@ class Measures:
                 if lengths is None or len(lengths) != self.batches[batch].rows:
                     known.discard(column)
                     continue
-                nulls = lengths < 0
-                sizes = [np.count_nonzero(nulls), lengths[~nulls].sum()]
+                nulls = int(np.count_nonzero(lengths < 0))
+                sizes = [nulls, int(lengths.sum()) - nulls * NULL]
                 self.note(batch, column, np.array(sizes[: self.shapes[column].measures], np.int64))
         return [column for column in columns if column not in known]
 
