@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs import expressions
-from lancefs.datafile.arrays import boolean, mask_of
+from lancefs.datafile.arrays import filtered, mask_of
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
@@ -56,9 +56,6 @@ _MAPPED_BYTES = 16 * 1024 * 1024
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
 _ROWS_A_RUN = 32
-# Arrow takes such a share of the rows quicker by a mask, which it goes through in runs; fewer it
-# takes quicker by their positions.
-_MOST = 3 / 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,11 +468,7 @@ def _runs(kept: Mask, start: int) -> RowRanges:
 
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
-    if np.count_nonzero(kept) >= _MOST * len(kept):
-        mask = boolean(kept)
-        return {key: array.filter(mask) for key, array in arrays.items()}
-    rows = pa.array(np.flatnonzero(kept))
-    return {key: pc.take(array, rows, boundscheck=False) for key, array in arrays.items()}
+    return dict(zip(arrays, filtered(arrays.values(), kept), strict=True))
 
 
 def _size(arrays: Mapping[int, pa.Array]) -> int:

@@ -1,4 +1,4 @@
-"""What lancefs has left behind: its threads, open files of tables, and a fixture that looks.
+"""What lancefs has left behind: its threads, open files of a table, and a fixture that looks.
 
 A room that wants the fixture for all its tests imports it into its conftest.
 """
@@ -46,12 +46,12 @@ def own_threads() -> list[str]:
     return [one.name for one in threading.enumerate() if one.name.startswith("lancefs-")]
 
 
-def open_tables() -> list[str]:
-    """Paths within Lance tables that this process has open."""
+def open_files(table: str) -> list[str]:
+    """Paths within a table that this process has open, or mapped."""
     paths = []
     for one in os.listdir("/proc/self/fd"):
         try:
             paths.append(os.readlink(f"/proc/self/fd/{one}"))
         except OSError:  # closed since it was listed
             continue
-    return [path for path in paths if ".lance/" in path]
+    return [path for path in paths if path.startswith(f"{table}/")]

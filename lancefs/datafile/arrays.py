@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import (
     Array,
@@ -25,6 +26,9 @@ from lancefs.errors import CorruptFile
 
 _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
+# Arrow takes such a share of the slots quicker by a mask, which it goes through in runs; fewer it
+# takes quicker by their positions.
+_MOST = 3 / 4
 
 
 def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -66,9 +70,14 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
-def boolean(mask: Mask) -> pa.BooleanArray:
-    """Make a mask an Arrow array; a tenth of the time that `pa.array` takes for it."""
-    return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, bitmap(mask)])
+def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
+    """Return the slots of arrays that a mask keeps."""
+    if np.count_nonzero(kept) < _MOST * len(kept):
+        slots = pa.array(np.flatnonzero(kept))
+        return [pc.take(array, slots, boundscheck=False) for array in arrays]
+    # A tenth of the time that `pa.array` takes for it.
+    mask = pa.BooleanArray.from_buffers(pa.bool_(), len(kept), [None, bitmap(kept)])
+    return [array.filter(mask) for array in arrays]
 
 
 def mask_of(array: pa.BooleanArray) -> Mask:

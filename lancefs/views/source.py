@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import filtered
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
@@ -81,8 +82,7 @@ class Batch:
                 f"fragment {self.fragment.fragment.id}: {np.count_nonzero(kept)} rows from row "
                 f"{self.start} on are not deleted; the manifest says {self.rows}"
             )
-        mask = pa.array(kept)
-        return [array.filter(mask) for array in arrays]
+        return filtered(arrays, kept)
 
 
 def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:

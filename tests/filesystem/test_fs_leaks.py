@@ -13,7 +13,7 @@ PROGRAM = """
 import gc, sys, time
 sys.path[:0] = sys.argv[1:3]
 import fsspec, pyarrow as pa
-from leaks import forget_views, open_tables, own_threads
+from leaks import forget_views, open_files, own_threads
 from lancefs.errors import LanceError
 from lancefs.filesystem import LanceFileSystem
 
@@ -55,9 +55,10 @@ for work in (whole, stream, stream_closed_early, stream_dropped, file_dropped, c
     LanceFileSystem.clear_instance_cache()
     forget_views()
     end = time.monotonic() + 2  # a thread of pyarrow may let go of a file a little later
-    while gc.collect() >= 0 and (own_threads() or open_tables()) and time.monotonic() < end:
+    while (left := own_threads() + open_files(sys.argv[3])) and time.monotonic() < end:
+        gc.collect()
         time.sleep(0.01)
-    print(work.__name__, *own_threads(), *open_tables())
+    print(work.__name__, *left)
 """
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from leaks import open_tables, own_threads
+from leaks import open_files, own_threads
 from roads import ORDERS, ORDERS_ROWS, ROADS, run_python
 
 from lancefs.dataset import LanceDataset
@@ -192,7 +192,7 @@ def test_abandoned_queries_hold_no_thread_and_no_file(con: Any, long: str) -> No
     con.execute("SELECT 1").fetchall()
     gc.collect()
     give_up = time.monotonic() + 20  # DuckDB's threads may be a little behind
-    while (left := own_threads() + open_tables()) and time.monotonic() < give_up:
+    while (left := own_threads() + open_files(long)) and time.monotonic() < give_up:
         time.sleep(0.05)
     assert not left
 
