@@ -280,10 +280,11 @@ class MiniBlockPage:
         """Drop items that end a row whose beginning was not read, at each gap between chunks."""
         if leaf.rep is None or index.continues is None:
             return leaf
-        if isinstance(chosen, slice):
-            chosen = np.arange(len(index.counts))[chosen]
-        gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
-        cut = np.flatnonzero(gap & index.continues[chosen])
+        if isinstance(chosen, slice):  # the only gap is before them
+            cut = np.flatnonzero(index.continues[chosen][:1])
+        else:
+            gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
+            cut = np.flatnonzero(gap & index.continues[chosen])
         if not len(cut):
             return leaf
         ends = np.cumsum(levels)
