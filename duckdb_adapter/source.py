@@ -263,14 +263,17 @@ def _nothing(rows: int) -> pa.RecordBatch:
 def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
     """Return batches as DuckDB takes them, which calls for the next one in any of its threads."""
 
-    def read() -> Iterator[pa.RecordBatch]:
+    def read() -> Iterator[pa.RecordBatch | None]:
         try:
             with passed_on():
+                yield None  # from here on, an interrupt that waits for the call is passed on
                 yield from streams.read(batches)
         except LanceError as error:  # says all; DuckDB would add the way that it came
             raise error.with_traceback(None) from None
 
-    return pa.RecordBatchReader.from_batches(schema, read())
+    reader = read()
+    next(reader)
+    return pa.RecordBatchReader.from_batches(schema, reader)
 
 
 def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
