@@ -102,6 +102,8 @@ STATES = {
     # nothing to happen presses again.
     "Ctrl-C among queries": (
         "import warnings; warnings.simplefilter('ignore', ResourceWarning)\n"
+        # A shell has what it runs in the background ignore it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "out = threading.Event()\n"
         "def press():\n"
         "    while not out.wait(0.7):\n        os.kill(os.getpid(), signal.SIGINT)\n"
