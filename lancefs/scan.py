@@ -43,7 +43,7 @@ THREADS = min(4, os.cpu_count() or 1)
 # Small steps of a remote table that are under way at the same time.
 _WAITING = 32
 # Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
-STREAM_BYTES = 48 * 1024 * 1024
+STREAM_BYTES = 32 * 1024 * 1024
 _IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
 _TABLE_BYTES = 192 * 1024 * 1024
 _LONGEST_STEP = 1024 * 1024  # rows
@@ -267,7 +267,8 @@ class Scan:
         most_mapped = _TABLE_BYTES if self.is_kept else _MAPPED_BYTES
         pace.learn(read)
         yield read
-        with _Readers(self._read) as readers:
+        threads = THREADS if first.fragment.is_local else _WAITING
+        with _Readers(self._read, threads) as readers:
             for step in steps:
                 # Reading so little is mostly Python's own work, which threads only slow down.
                 few = step.rows <= _TINY_ROWS and read.size <= _TINY_BYTES
@@ -399,13 +400,14 @@ class _Readers:
 
     Args:
         read: Reads a step.
+        threads: How many steps are read at the same time, at most.
     """
 
-    def __init__(self, read: Callable[[_Step], _Read]) -> None:
+    def __init__(self, read: Callable[[_Step], _Read], threads: int) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         self._read = read
-        self._pool = ThreadPoolExecutor(_WAITING, thread_name_prefix="lancefs-scan")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lancefs-scan")
         self._pending: deque[tuple[_Step, Callable[[], _Read]]] = deque()
         self.rows = 0  # of the steps that are pending
 
