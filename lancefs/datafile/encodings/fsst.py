@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancefs.datafile.blocks import Block, Ints, VariableWidth
+from lancefs.datafile.blocks import Array, Block, Ints, VariableWidth
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked
 from lancefs.datafile.kernels import decode_fsst, fsst_lengths
-from lancefs.datafile.kernels.fsst import parse_table
+from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import Fsst
+from lancefs.storage import Bytes
 
 
 def decode_chunks(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> Block:
@@ -23,10 +24,7 @@ def decode_at(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints, wanted: 
 
 def value_lengths(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> Ints:
     compressed = registry.decode_chunks(encoding.values, buffers, counts)
-    if not isinstance(compressed, VariableWidth):
-        raise CorruptFile("FSST over values that are not variable-width")
-    table = parse_table(encoding.symbol_table)
-    return fsst_lengths(table, compressed.offsets, compressed.data)
+    return fsst_lengths(*_codes(encoding, compressed))
 
 
 def decode_variable(encoding: Fsst, values: VariableWidth) -> Block:
@@ -34,7 +32,11 @@ def decode_variable(encoding: Fsst, values: VariableWidth) -> Block:
 
 
 def _spell(encoding: Fsst, compressed: Block) -> Block:
+    return VariableWidth(*decode_fsst(*_codes(encoding, compressed)))
+
+
+def _codes(encoding: Fsst, compressed: Block) -> tuple[SymbolTable, Array, Bytes]:
+    """Return what the kernels take: the table, and the offsets and bytes of the codes."""
     if not isinstance(compressed, VariableWidth):
         raise CorruptFile("FSST over values that are not variable-width")
-    table = parse_table(encoding.symbol_table)
-    return VariableWidth(*decode_fsst(table, compressed.offsets, compressed.data))
+    return parse_table(encoding.symbol_table), compressed.offsets, compressed.data

@@ -32,17 +32,11 @@ _LARGEST_RATIO: dict[int, int] = {
 
 
 def decode_chunks(encoding: General, buffers: Sequence[Chunked], counts: Ints) -> Block:
-    if not buffers:
-        raise CorruptFile("a compressed chunk has no buffer")
-    first = decompress_chunks(encoding, buffers[0])
-    return registry.decode_chunks(encoding.values, [first, *buffers[1:]], counts)
+    return registry.decode_chunks(encoding.values, _first_decompressed(encoding, buffers), counts)
 
 
 def value_lengths(encoding: General, buffers: Sequence[Chunked], counts: Ints) -> Ints:
-    if not buffers:
-        raise CorruptFile("a compressed chunk has no buffer")
-    first = decompress_chunks(encoding, buffers[0])
-    return registry.value_lengths(encoding.values, [first, *buffers[1:]], counts)
+    return registry.value_lengths(encoding.values, _first_decompressed(encoding, buffers), counts)
 
 
 def decode_blocks(encoding: General, buffer: Chunked, counts: Ints) -> Block:
@@ -95,6 +89,12 @@ def decompress(scheme: int, data: Bytes) -> Bytes:
         return _checked(pa.Codec(name).decompress(data[prefix:], size), size)
     except OSError as error:  # Arrow's name for bytes that do not decompress
         raise CorruptFile(f"a buffer does not decompress: {error}") from error
+
+
+def _first_decompressed(encoding: General, buffers: Sequence[Chunked]) -> list[Chunked]:
+    if not buffers:
+        raise CorruptFile("a compressed chunk has no buffer")
+    return [decompress_chunks(encoding, buffers[0]), *buffers[1:]]
 
 
 def _zstd_frame(data: Bytes) -> Bytes:

@@ -23,29 +23,37 @@ from lancefs.storage import Bytes
 
 
 def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
-    if encoding.offsets.WhichOneof("compression") != "flat":
+    if _is_apart(encoding):
         return _decode_apart(encoding, buffers, counts)
-    expect_buffers(buffers, 1, "variable")
-    buffer, width = buffers[0], _offset_width(encoding)
-    return VariableWidth(*join_chunks(buffer.data, buffer.starts, buffer.ends, counts, width))
+    return VariableWidth(*join_chunks(*_chunks(encoding, buffers, counts)))
 
 
 def decode_at(encoding: Variable, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
-    if encoding.offsets.WhichOneof("compression") != "flat":
+    if _is_apart(encoding):
         return _decode_apart(encoding, buffers, counts).select(as_ranges(wanted))
-    expect_buffers(buffers, 1, "variable")
-    buffer, width = buffers[0], _offset_width(encoding)
-    found = find_strings(buffer.data, buffer.starts, buffer.ends, counts, width, wanted)
-    return VariableWidth(offsets_of(found[1] - found[0]), gather(buffer.data, *found))
+    starts, ends = find_strings(*_chunks(encoding, buffers, counts), wanted)
+    return VariableWidth(offsets_of(ends - starts), gather(buffers[0].data, starts, ends))
 
 
 def value_lengths(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Ints:
-    if encoding.offsets.WhichOneof("compression") != "flat":
+    if _is_apart(encoding):
         return lengths_of(_decode_apart(encoding, buffers, counts))
-    expect_buffers(buffers, 1, "variable")
-    buffer, width = buffers[0], _offset_width(encoding)
-    lengths, _, _ = chunk_lengths(buffer.data, buffer.starts, buffer.ends, counts, width)
+    lengths, _, _ = chunk_lengths(*_chunks(encoding, buffers, counts))
     return lengths
+
+
+def _is_apart(encoding: Variable) -> bool:
+    """Whether the offsets are compressed, which puts them into a buffer of their own."""
+    return registry.name_of(encoding.offsets) != "flat"
+
+
+def _chunks(
+    encoding: Variable, buffers: Sequence[Chunked], counts: Ints
+) -> tuple[Bytes, Ints, Ints, Ints, int]:
+    """Return what the kernels take: the chunks, their values, and the bytes of an offset."""
+    expect_buffers(buffers, 1, "variable")
+    buffer = buffers[0]
+    return buffer.data, buffer.starts, buffer.ends, counts, _offset_width(encoding)
 
 
 def _decode_apart(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
