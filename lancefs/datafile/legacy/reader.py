@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange, offsets_of
 from lancefs.datafile.fields import Field
+from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.legacy.column import Column, DictionaryValues
 from lancefs.datafile.legacy.footer import Tail, read_footer
 from lancefs.datafile.legacy.offsets import read_spans
@@ -67,11 +68,7 @@ class LegacyReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Steps[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
-        return (yield from together([self._named(field, ranges) for field in fields]))
-
-    def _named(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
-        with locating(self.file.url, field.name):
-            return (yield from self.read(field, ranges))
+        return read_fields(self.read, self.file.url, fields, ranges)
 
     def _read(self, field: Field, pieces: Pieces) -> Steps[pa.Array]:
         with locating(place=f"field {field.id} ({field.name})"):

@@ -18,6 +18,7 @@ from lancefs.datafile.arrays import bitmap, to_arrow
 from lancefs.datafile.blocks import RowRange, VariableWidth
 from lancefs.datafile.container import Column, Container, Page
 from lancefs.datafile.fields import Field
+from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed import stored_field, without_dropped
 from lancefs.datafile.pages import by_page, join_arrays
 from lancefs.datafile.v2_0 import registry
@@ -79,11 +80,7 @@ class ArrayReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Steps[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
-        return (yield from together([self._named(field, ranges) for field in fields]))
-
-    def _named(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
-        with locating(self.container.file.url, field.name):
-            return (yield from self.read(field, ranges))
+        return read_fields(self.read, self.container.file.url, fields, ranges)
 
     def _read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
         if field.is_blob:
