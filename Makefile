@@ -127,7 +127,7 @@ $(SANITIZED): $(wildcard $(KERNELS)/*.c $(KERNELS)/*.h) | .venv/.installed
 
 .PHONY: sanitize
 sanitize: $(SANITIZED) ## Run the tests of the kernels under the address and UB sanitizers
-	$(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/test_kernels.py $(PYTEST_ARGS)
+	$(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/kernels $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -2,7 +2,7 @@
 
     python tests/fuzz_kernels.py SECONDS [KERNEL …]
 
-The inputs are those of `tests/datafile/test_kernels.py`, sound and damaged, from a new seed each
+The inputs are those of `tests/datafile/kernels`, sound and damaged, from a new seed each
 time. `make fuzz` runs this under the sanitizers. It ends with 1 at the first input on which a
 kernel differs from its reference, and shows the smallest such input.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, given, seed, settings
 
-sys.path.insert(0, str(Path(__file__).parent / "datafile"))
-import test_kernels as kernels  # the path to it is set above
+sys.path.insert(0, str(Path(__file__).parent / "datafile" / "kernels"))
+import kernel_inputs as kernels  # the path to it is set above
 
 EXAMPLES = 500
 
@@ -35,7 +35,7 @@ def try_one(name: str) -> None:
     )
     @given(inputs)
     def agree(arguments: kernels.Arguments) -> None:
-        found = kernels.outcome(getattr(kernels.compiled, name), arguments)
+        found = kernels.outcome(kernels.compiled_kernel(name), arguments)
         assert found == kernels.outcome(reference, arguments), name
 
     agree()

@@ -1,26 +1,17 @@
-"""The compiled kernels give what the NumPy ones give, and refuse what they refuse.
+"""Drawn inputs for every kernel, and what becomes of them.
 
-Inputs are drawn so that most are sound and some are damaged in one place. The NumPy kernels, which
-are the definition of right, are in turn held against definitions that are slow and plain.
+Most inputs are sound; some are damaged in one place.
 """
 
 from __future__ import annotations
 
-import logging
-import subprocess
-import sys
 from collections.abc import Callable
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lancefs
-from lancefs.datafile import kernels
 from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
@@ -37,11 +28,7 @@ from lancefs.datafile.kernels import (
 from lancefs.errors import CorruptFile
 
 COMPILED = library.LIBRARY is not None
-if COMPILED:
-    from lancefs.datafile.kernels import compiled
-
 needs_library = pytest.mark.skipif(not COMPILED, reason="the compiled kernels are not in use")
-ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 Arguments = tuple[Any, ...]
 
 
@@ -53,6 +40,14 @@ def outcome(kernel: Callable[..., Any], arguments: Arguments) -> object:
         return f"refused: {error}"
     parts = result if isinstance(result, tuple) else (result,)
     return [(p.dtype.str, p.tobytes()) if isinstance(p, np.ndarray) else p for p in parts]
+
+
+def compiled_kernel(name: str) -> Callable[..., Any]:
+    """Return a compiled kernel; there are none where the library is not in use."""
+    from lancefs.datafile.kernels import compiled
+
+    kernel: Callable[..., Any] = getattr(compiled, name)
+    return kernel
 
 
 def ints(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -337,8 +332,7 @@ def texts(draw: st.DrawFn) -> Arguments:
     return offsets, data
 
 
-# Both kernels
-
+# The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),
@@ -358,282 +352,3 @@ PAIRS = {
     "join_streams": (streams.join_streams, split_streams()),
     "is_utf8": (utf8.is_utf8, texts()),
 }
-
-
-@needs_library
-@pytest.mark.parametrize("name", PAIRS)
-@settings(max_examples=300)
-@given(data=st.data())
-def test_both_kernels_agree(name: str, data: st.DataObject) -> None:
-    reference, inputs = PAIRS[name]
-    arguments = data.draw(inputs)
-    assert outcome(getattr(compiled, name), arguments) == outcome(reference, arguments)
-
-
-# The NumPy kernels, against plain definitions
-
-
-def packed(values: list[int], bits: int, width: int) -> np.ndarray[Any, Any]:
-    """Pack 1024 values, bit by bit, as the format describes it."""
-    lanes = 1024 // bits
-    stored = np.zeros((width, lanes), f"<u{bits // 8}")
-    for row in range(bits):
-        for lane in range(lanes):
-            value = values[ORDER[row // 8] * 16 + row % 8 * 128 + lane]
-            for bit in range(width):
-                word, shift = divmod(row * width + bit, bits)
-                if value >> bit & 1:
-                    stored[word, lane] |= stored.dtype.type(1 << shift)
-    return stored.reshape(-1).view(np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("bits", "width"), [(8, 3), (8, 8), (16, 1), (16, 11), (32, 12), (32, 31), (64, 18), (64, 64)]
-)
-def test_packed_values_come_out_again(bits: int, width: int) -> None:
-    source = np.random.default_rng(bits + width)
-    values = [int(v) >> (64 - width) for v in source.integers(0, 1 << 64, 1024, np.uint64)]
-    found = kernels.unpack(
-        packed(values, bits, width), ints([0]), ints([width]), ints([1000]), bits
-    )
-    assert found.tolist() == values[:1000]
-    assert found.dtype == np.dtype(f"<u{bits // 8}")
-
-
-@settings(max_examples=100)
-@given(packed_values())
-def test_single_values_are_those_of_whole_blocks(arguments: Arguments) -> None:
-    *blocks, wanted, bits = arguments
-    found = outcome(bitpacking.unpack_at, arguments)
-    if isinstance(found, list):
-        assert found == outcome(lambda *all_: bitpacking.unpack(*all_)[wanted], (*blocks, bits))
-
-
-@settings(max_examples=100)
-@given(strings_of_chunks())
-def test_single_strings_are_those_of_whole_chunks(arguments: Arguments) -> None:
-    *chunk, wanted = arguments
-    try:
-        offsets, text = strings.join_chunks(*chunk)
-        begins, ends = strings.find_strings(*chunk, wanted)
-    except CorruptFile:
-        return  # damage, which both may find, or positions that do not ascend
-    found = [chunk[0][a:b].tobytes() for a, b in zip(begins, ends, strict=True)]
-    assert found == [text[offsets[i] : offsets[i + 1]].tobytes() for i in wanted]
-
-
-def test_values_left_over_at_the_end_of_a_buffer_may_be_packed_or_raw() -> None:
-    values = [*range(1024), 7, 8, 9]
-    blocks = packed(values[:1024], 16, 10)
-    raw = np.array(values[1024:], np.uint16).view(np.uint8)
-    block = packed(values[1024:] + [0] * 1021, 16, 10)
-    for tail in (raw, block):
-        data = np.concatenate((blocks, tail))
-        ends = ints([len(data)])
-        found = kernels.unpack_buffers(data, ints([0]), ends, ints([1027]), 10, 16)
-        assert found.tolist() == values
-
-
-def test_levels_tell_null_and_empty_lists_from_others() -> None:
-    # [a, null], null, [], [c], and a row that is null further out
-    rep = np.array([1, 0, 1, 1, 1, 2], np.uint16)
-    definition = np.array([0, 1, 2, 3, 0, 5], np.uint16)
-    meanings = lists.Meanings(null=2, empty=3, upper=3, highest=4)
-    found = kernels.split_lists(rep, definition, meanings)
-    assert found.offsets.tolist() == [0, 2, 2, 2, 3]
-    assert found.validity is not None
-    assert found.validity.tolist() == [True, False, True, True]
-    assert found.rep.tolist() == [0, 0, 0, 0, 1]
-    assert found.definition is not None
-    assert found.definition.tolist() == [0, 2, 3, 0, 5]
-
-
-def test_without_definition_levels_no_list_is_null_or_empty() -> None:
-    rep = np.array([1, 0, 0, 1], np.uint16)
-    found = kernels.split_lists(rep, None, lists.Meanings(0, 0, 0, 0))
-    assert found.offsets.tolist() == [0, 3, 4]
-    assert found.validity is None
-
-
-def test_values_of_no_bits_are_zeros() -> None:
-    data = np.zeros(0, np.uint8)
-    assert not kernels.unpack(data, ints([0, 0]), ints([0, 0]), ints([1024, 5]), 32).any()
-
-
-@settings(max_examples=60)
-@given(fsst_strings())
-def test_fsst_codes_are_spelled_out_one_by_one(arguments: Arguments) -> None:
-    table, offsets, data = arguments
-    expected: list[bytes] | None = []
-    for start, end in pairwise(offsets.tolist()):
-        codes = iter(data[start:end].tolist())
-        text = b""
-        for code in codes:
-            literal = next(codes, None) if code == 255 else None
-            length = int(table.lengths[code])
-            if expected is None or (code == 255 and literal is None) or (code < 255 and not length):
-                expected = None  # damaged
-                break
-            text += (
-                bytes([literal]) if literal is not None else table.symbols[code, :length].tobytes()
-            )
-        if expected is not None:
-            expected.append(data[start:end].tobytes() if table.raw else text)
-    try:
-        ends, spelled = kernels.decode_fsst(table, offsets, data)
-    except CorruptFile:
-        return  # what may be refused is the matter of the tests above
-    found = [spelled[start:end].tobytes() for start, end in pairwise(ends.tolist())]
-    assert table.raw or expected is not None
-    assert expected is None or found == expected
-
-
-@settings(max_examples=60)
-@given(fsst_strings())
-def test_fsst_strings_are_as_long_as_they_are_spelled(arguments: Arguments) -> None:
-    try:
-        ends, _ = kernels.decode_fsst(*arguments)
-    except CorruptFile:
-        with pytest.raises(CorruptFile):
-            kernels.fsst_lengths(*arguments)
-        return
-    assert kernels.fsst_lengths(*arguments).tolist() == np.diff(ends).tolist()
-
-
-@settings(max_examples=60)
-@given(string_chunks())
-def test_strings_of_chunks_are_as_long_as_they_are_joined(arguments: Arguments) -> None:
-    try:
-        offsets, _ = kernels.join_chunks(*arguments)
-    except CorruptFile:
-        with pytest.raises(CorruptFile):
-            strings.chunk_lengths(*arguments)
-        return
-    assert strings.chunk_lengths(*arguments)[0].tolist() == np.diff(offsets).tolist()
-
-
-def test_a_run_that_reaches_beyond_its_chunk_is_cut() -> None:
-    values = np.array([7, 8, 9], np.uint32)
-    found = kernels.expand(values, np.array([2, 9, 1], np.uint8), ints([2, 1]), ints([4, 1]))
-    assert found.tolist() == [7, 7, 8, 8, 9]
-
-
-def test_runs_that_do_not_fill_their_chunk_are_refused() -> None:
-    with pytest.raises(CorruptFile, match="runs of chunk 0 give 3 of 4 values"):
-        kernels.expand(np.array([7], np.uint8), np.array([3], np.uint8), ints([1]), ints([4]))
-
-
-def test_an_index_beyond_the_dictionary_is_refused() -> None:
-    with pytest.raises(CorruptFile, match="index 2 into a dictionary of 2 items"):
-        kernels.take(np.array([1, 2], np.uint64), np.array([0, 2], np.uint8))
-
-
-def test_a_null_has_no_text_whatever_its_index_is() -> None:
-    items = np.frombuffer(b"onetwo", np.uint8)
-    offsets, valid = np.array([0, 3, 6], np.int32), np.array([True, False, True])
-    found = kernels.take_strings(offsets, items, np.array([1, 0, 0], np.uint32), valid)
-    assert found[0].tolist() == [0, 3, 3, 6]
-    assert found[1].tobytes() == b"twoone"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "plain",
-        "größe",
-        "漢字",
-        "🙂",
-        "\x00",
-        "\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff",
-    ],
-)
-def test_text_is_utf8(text: str) -> None:
-    data = np.frombuffer(text.encode(), np.uint8)
-    assert kernels.is_utf8(np.array([0, len(data)], np.int32), data)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x80",
-        b"\xc0\x80",
-        b"\xc1\xbf",
-        b"\xe0\x9f\xbf",
-        b"\xed\xa0\x80",
-        b"\xf0\x8f\xbf\xbf",
-        b"\xf4\x90\x80\x80",
-        b"\xf5\x80\x80\x80",
-        b"\xff",
-        b"a\xc3",
-        b"\xe2\x82",
-        b"\xf0\x9f\x99",
-        b"\xc3a",
-    ],
-)
-def test_other_bytes_are_not_utf8(data: bytes) -> None:
-    array = np.frombuffer(data, np.uint8)
-    assert not kernels.is_utf8(np.array([0, len(data)], np.int32), array)
-
-
-def test_a_character_that_two_strings_share_is_not_utf8() -> None:
-    assert not kernels.is_utf8(np.array([0, 1, 2], np.int32), np.frombuffer("ö".encode(), np.uint8))
-
-
-# Which kernels are in use
-
-
-def program(**environment: str) -> subprocess.CompletedProcess[str]:
-    code = "import lancefs; print(lancefs.kernels_in_use().name)"
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**environment},
-        cwd=Path(lancefs.__file__).parent.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_numpy_kernels_can_be_asked_for() -> None:
-    done = program(LANCEFS_KERNELS="numpy")
-    assert done.stdout.strip() == "numpy"
-    assert not done.stderr
-
-
-def test_a_library_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
-    done = program(LANCEFS_KERNELS=str(tmp_path / "none.so"))
-    assert done.returncode
-    assert "ImportError" in done.stderr
-    assert "LANCEFS_KERNELS" in done.stderr
-
-
-@needs_library
-def test_the_report_names_the_library() -> None:
-    report = lancefs.kernels_in_use()
-    assert report.name == "compiled"
-    assert Path(report.reason).exists()
-
-
-def test_without_a_library_numpy_decodes_and_a_note_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.delenv("LANCEFS_KERNELS", raising=False)
-    monkeypatch.setattr(library, "_built", lambda: None)
-    with caplog.at_level(logging.WARNING, "lancefs"):
-        found, report = library._load()
-    assert found is None
-    assert report.name == "numpy"
-    assert "C compiler" in report.reason
-    assert "LANCEFS_KERNELS=numpy" in caplog.text
-
-
-@needs_library
-def test_a_library_of_another_release_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.delenv("LANCEFS_KERNELS", raising=False)
-    monkeypatch.setattr(library, "INTERFACE", library.INTERFACE + 1)
-    with caplog.at_level(logging.WARNING, "lancefs"):
-        assert library._load()[0] is None
-    assert "another release" in caplog.text

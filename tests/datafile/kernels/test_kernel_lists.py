@@ -1,0 +1,29 @@
+"""Levels of lists, split into offsets and validity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancefs.datafile import kernels
+from lancefs.datafile.kernels import lists
+
+
+def test_levels_tell_null_and_empty_lists_from_others() -> None:
+    # [a, null], null, [], [c], and a row that is null further out
+    rep = np.array([1, 0, 1, 1, 1, 2], np.uint16)
+    definition = np.array([0, 1, 2, 3, 0, 5], np.uint16)
+    meanings = lists.Meanings(null=2, empty=3, upper=3, highest=4)
+    found = kernels.split_lists(rep, definition, meanings)
+    assert found.offsets.tolist() == [0, 2, 2, 2, 3]
+    assert found.validity is not None
+    assert found.validity.tolist() == [True, False, True, True]
+    assert found.rep.tolist() == [0, 0, 0, 0, 1]
+    assert found.definition is not None
+    assert found.definition.tolist() == [0, 2, 3, 0, 5]
+
+
+def test_without_definition_levels_no_list_is_null_or_empty() -> None:
+    rep = np.array([1, 0, 0, 1], np.uint16)
+    found = kernels.split_lists(rep, None, lists.Meanings(0, 0, 0, 0))
+    assert found.offsets.tolist() == [0, 3, 4]
+    assert found.validity is None
