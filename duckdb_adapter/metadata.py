@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from duckdb_adapter.tables import Table
 from lancefs.datafile.fields import Field
-from lancefs.errors import UnsupportedFeature
 from lancefs.table.indices import index_table
 from lancefs.table.refs import list_branches, list_tags
 
@@ -127,7 +126,7 @@ def fields(table: Table) -> pa.Table:
             "path": path,
             "name": field.name,
             "logical_type": field.logical_type,
-            "arrow_type": _arrow_type(field),
+            "arrow_type": field.shown_type,
             "nullable": field.nullable,
             "metadata": [(_text(key), _text(value)) for key, value in field.metadata.items()],
         }
@@ -149,13 +148,6 @@ def _walk(
         path = prefix + field.name
         yield field, parent, path
         yield from _walk(field.children, field.id, path + ".")
-
-
-def _arrow_type(field: Field) -> str | None:
-    try:
-        return str(field.to_arrow().type)
-    except UnsupportedFeature:
-        return None
 
 
 def _parsed(time: str | None) -> datetime | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
     from lancefs.dataset import LanceDataset
@@ -54,15 +54,7 @@ def as_html(dataset: LanceDataset) -> str:
 
 def readable_columns(fields: Sequence[Field]) -> list[str]:
     """Return the names of the columns whose types this release knows."""
-    return [one.name for one in fields if shown_type(one) is not None]
-
-
-def shown_type(field: Field) -> str | None:
-    """Return the Arrow type of a field, or None where this release does not know it."""
-    try:
-        return str(field.to_arrow().type)
-    except UnsupportedFeature:
-        return None
+    return [one.name for one in fields if one.shown_type is not None]
 
 
 def cell(value: Any) -> str:
@@ -160,7 +152,7 @@ def _schema(fields: Sequence[Field]) -> str:
 
 def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, str, bool]]:
     for one in fields:
-        kind = shown_type(one) or f"{one.logical_type} (not known to this release)"
+        kind = one.shown_type or f"{one.logical_type} (not known to this release)"
         yield prefix + one.name, kind.partition("<")[0] if one.children else kind, one.nullable
         yield from _walk(one.children, f"{prefix}{one.name}.")
 

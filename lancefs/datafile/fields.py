@@ -156,6 +156,14 @@ class Field:
         """
         return _registered(self._shown(blobs))
 
+    @property
+    def shown_type(self) -> str | None:
+        """The Arrow type that readers see, as a text; None where this release does not know it."""
+        try:
+            return str(self.to_arrow().type)
+        except UnsupportedFeature:
+            return None
+
     def walk(self) -> Iterator[Field]:
         """Yield this field and all below it, each before what lies below it."""
         yield self

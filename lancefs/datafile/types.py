@@ -51,6 +51,17 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 
 
+def is_variable_width(data_type: pa.DataType) -> bool:
+    """Return whether the values of a type are byte strings or texts of any length."""
+    kinds = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
+    return any(kind(data_type) for kind in kinds)
+
+
 @lru_cache(maxsize=1024)
 def leaf_type(logical_type: str) -> pa.DataType:
     """Return the Arrow type that a logical type without fields below it stands for.

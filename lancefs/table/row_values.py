@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import Mask
+from lancefs.datafile.types import is_variable_width
 from lancefs.errors import UnsupportedFeature
 
 _BINARY = pa.large_binary()
@@ -84,7 +85,7 @@ def _encoded(array: pa.Array) -> pa.LargeBinaryArray:
         return _joined([validity, *members])
     if pa.types.is_nested(data_type):
         return _joined([validity, *_lists(array)])
-    if _is_variable(data_type):
+    if is_variable_width(data_type):
         return _joined([validity, *_texts(array)])
     return _joined([validity, _fixed(_values(array))])
 
@@ -128,18 +129,6 @@ def _values(array: pa.Array) -> npt.NDArray[np.uint8]:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         values = np.where(valid[:, None], values, np.uint8(0))
     return values
-
-
-def _is_variable(data_type: pa.DataType) -> bool:
-    return any(
-        test(data_type)
-        for test in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-        )
-    )
 
 
 def _fixed(values: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import MissingFile, UnsupportedFeature
+from lancefs.errors import MissingFile
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.indices import uncovered_rows
 from lancefs.views.tables import Version
@@ -42,21 +42,13 @@ def _field(field: Field) -> dict[str, Any]:
     return {
         "name": field.name,
         "id": field.id,
-        "type": _arrow_type(field),
+        "type": field.shown_type,
         "logical_type": field.logical_type,
         "nullable": field.nullable,
         "primary_key": field.primary_key,
         "metadata": _plain(field.metadata),
         "fields": [_field(child) for child in field.children],
     }
-
-
-def _arrow_type(field: Field) -> str | None:
-    """The type as Arrow writes it; None for one from the future."""
-    try:
-        return str(field.to_arrow().type)
-    except UnsupportedFeature:
-        return None
 
 
 def _manifest(version: Version) -> dict[str, Any]:

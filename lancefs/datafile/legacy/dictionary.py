@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.legacy import plain, var_binary
 from lancefs.datafile.legacy.column import Column
 from lancefs.datafile.legacy.pages import Pages, Pieces
+from lancefs.datafile.types import is_variable_width
 from lancefs.errors import CorruptFile
 from lancefs.storage import Steps, together
 
@@ -36,7 +37,7 @@ def read(column: Column, pieces: Pieces) -> Steps[pa.Array]:
             f"index {where[wrong & ~missing][0]} of a dictionary of {len(values)} values; writers "
             "of 0.1 files lost all dictionaries of a column but the first"
         )
-    if len(values) and column.nullable and _is_binary(values.type):
+    if len(values) and column.nullable and is_variable_width(values.type):
         empty = pc.equal(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
         missing |= np.append(empty, False)[where]  # −1 finds what was appended
     if missing.any():
@@ -56,17 +57,7 @@ def _values(column: Column) -> Steps[pa.Array]:
             raise CorruptFile(f"a dictionary of {length} values at byte {offset}, beyond the file")
         pages = Pages(np.array([offset]), np.array([length]), limit)
         values = Column(column.data_type.value_type, False, pages)
-        encoding = var_binary if _is_binary(values.data_type) else plain
+        encoding = var_binary if is_variable_width(values.data_type) else plain
         whole = Pieces(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([length]))
         stored.values = yield from encoding.read(values, whole)
     return stored.values
-
-
-def _is_binary(data_type: pa.DataType) -> bool:
-    checks = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-    )
-    return any(check(data_type) for check in checks)
