@@ -102,7 +102,6 @@ def styled(text: str, style: str) -> str:
     return click.style(text, **_STYLES[style])
 
 
-Style = Literal["bold", "dim", "green", "red", "cyan", "yellow"]
 _STYLES: dict[str, dict[str, Any]] = {
     "bold": {"bold": True},
     "dim": {"dim": True},

@@ -22,7 +22,6 @@ def print_rows(
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
     form: str,
-    columns: Sequence[Column] | None = None,
     caption: Callable[[int], str] | None = None,
 ) -> None:
     """Print rows.
@@ -31,14 +30,13 @@ def print_rows(
         schema: Of the rows.
         batches: The rows; in the formats for programs they are printed as they come.
         form: One of `options.FORMATS`.
-        columns: What a table shows of them, and how; all of it by default.
         caption: Says what stands below a table on a terminal, given the number of rows.
 
     Raises:
         Failure: Bytes would go to a terminal.
     """
     if form == "table":
-        shown = columns or [column_of(field) for field in schema]
+        shown = [column_of(field) for field in schema]
         table = readable(pa.Table.from_batches(batches, schema))
         values = [table.column(column.name).to_pylist() for column in shown]
         rows = list(zip(*values, strict=True)) if shown else []

@@ -94,7 +94,7 @@ def materialize(
     done = _known(files, before if incremental else None)
     wanted = _keys(dataset, settings)
     todo = [i for i, key in enumerate(wanted) if key not in done]
-    _log_plan(dataset, wanted, done, before, len(todo))
+    _log_plan(dataset, wanted, done, before)
     results = run_pieces(
         spark,
         f"materialize {table.url}@{dataset.version}",
@@ -267,7 +267,6 @@ def _log_plan(
     wanted: Sequence[tuple[int, str]],
     done: Mapping[tuple[int, str], Piece],
     before: Materialized | None,
-    todo: int,
 ) -> None:
     old = {} if before is None else {piece.fragment: piece.key for piece in before.pieces}
     reasons: Counter[str] = Counter()
