@@ -117,7 +117,7 @@ def _compare(got: pa.Array, expected: pa.Array, path: str, rows: Rows) -> None:
     elif pa.types.is_fixed_size_list(data_type):
         items = np.repeat(rows, data_type.list_size)
         _compare(_fixed_items(got), _fixed_items(expected), f"{path}[]", items)
-    elif _is_list(data_type):
+    elif is_list(data_type):
         lengths = _lengths(expected)
         _check(_lengths(got) == lengths, got, expected, path, rows)
         _compare(_items(got), _items(expected), f"{path}[]", np.repeat(rows, lengths))
@@ -130,7 +130,8 @@ def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _is_list(data_type: pa.DataType) -> bool:
+def is_list(data_type: pa.DataType) -> bool:
+    """Whether values are lists of any length, as those of maps are too."""
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
     return any(kind(data_type) for kind in kinds)
 

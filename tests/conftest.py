@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
+
+from lancefs.table.fragment_reader import FragmentReader
 
 # A shared or busy machine makes single examples slow, which says nothing about the code; the
 # timeout of a whole test still holds.
@@ -20,3 +24,17 @@ settings.load_profile("lancefs")
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts to read that tests can wait for."""
     monkeypatch.setattr("lancefs.retrying.PAUSE", 0.001)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the columns that are decoded during a test, once for each batch."""
+    seen: list[str] = []
+    read = FragmentReader.read
+
+    def noted(self: FragmentReader, fields: Any, *arguments: Any) -> list[pa.Array]:
+        seen.extend(field.name for field in fields)
+        return read(self, fields, *arguments)
+
+    monkeypatch.setattr(FragmentReader, "read", noted)
+    return seen

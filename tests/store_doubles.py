@@ -1,9 +1,10 @@
-"""Stores that fail or are slow, for tests."""
+"""Stores that count, fail or are slow, for tests."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,38 +15,60 @@ from fsspec.implementations.memory import MemoryFileSystem
 Answer = Callable[[str, bytes], bytes]
 
 
-class TroubledFileSystem(MemoryFileSystem):  # type: ignore[misc]
-    """Files in memory; every nth request for bytes goes wrong."""
+class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
+    """Files in memory, those of each instance its own, with a note of every request for bytes."""
 
-    protocol = "troubled"
-    store: dict[str, Any] = {}  # noqa: RUF012
-    pseudo_dirs: list[str] = [""]  # noqa: RUF012
+    protocol = "counting"
     cachable = False
 
-    def __init__(self, answer: Answer | None = None, every: int = 3, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.answer = answer  # what a request that goes wrong gets
-        self.every = every
-        self.requests: list[str] = []
+        self.store: dict[str, Any] = {}
+        self.pseudo_dirs = [""]
+        self.requests: list[tuple[str, int | None, int | None]] = []  # path, start, end
+        self._read: Counter[str] = Counter()
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
         path = self._strip_protocol(path)
-        self.requests.append(path)
+        self.requests.append((path, start, end))
         if path not in self.store:
             raise FileNotFoundError(path)
+        # Threads that open the same file in memory share its position.
         data: bytes = self.store[path].getvalue()[start:end]
-        if self.answer is not None and len(self.requests) % self.every == 0:
-            is_exact = start is not None and end == start + len(data)
-            return data if self.answer is cut_short and not is_exact else self.answer(path, data)
+        self._read[path] += len(data)
         return data
 
-    def put_tree(self, source: str, target: str) -> None:
+    def bytes_read(self, part: str = "") -> int:
+        """The bytes that were read of files whose paths have a part in them."""
+        return sum(length for path, length in self._read.items() if part in path)
+
+    def put_tree(self, source: str | Path, target: str) -> None:
         """Take over a directory of local files."""
         for path in Path(source).rglob("*"):
             if path.is_file():
                 self.pipe_file(f"{target}/{path.relative_to(source)}", path.read_bytes())
+
+
+class TroubledFileSystem(CountingFileSystem):
+    """A store where every nth request for bytes goes wrong, once it is told how."""
+
+    protocol = "troubled"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.answer: Answer | None = None  # what a request that goes wrong gets
+        self.every = 3
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        data = super().cat_file(path, start, end, **kwargs)
+        if self.answer is not None and len(self.requests) % self.every == 0:
+            is_exact = start is not None and end == start + len(data)
+            return data if self.answer is cut_short and not is_exact else self.answer(path, data)
+        return data
 
 
 def refuse(path: str, data: bytes) -> bytes:

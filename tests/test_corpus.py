@@ -5,15 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
-from support import CORPUS, CorpusRef, corpus_refs
+from support import CorpusRef, corpus_refs, needs_corpus
 
 import lancefs
 
 REFS = list(corpus_refs())
-with_corpus = pytest.mark.skipif(not REFS, reason=f"no corpus of real tables at {CORPUS}")
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("ref", [ref for ref in REFS if ref.expected()], ids=str)
 def test_rows_are_those_expected(ref: CorpusRef) -> None:
     path = ref.expected()
@@ -24,7 +23,7 @@ def test_rows_are_those_expected(ref: CorpusRef) -> None:
     assert_same_table(table, expected)
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("ref", REFS, ids=str)
 def test_rows_are_counted(ref: CorpusRef) -> None:
     dataset = lancefs.open(ref.case.table(), ref=ref.ref)

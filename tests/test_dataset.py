@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import lance
@@ -15,6 +13,7 @@ import pyarrow.dataset as pads
 import pytest
 from comparison import assert_same_table
 from leaks import own_threads
+from support import modules_after
 
 import lancefs
 from lancefs.dataset import LanceDataset
@@ -196,12 +195,7 @@ LATE = {
 def test_the_first_rows_of_a_local_table_import_no_more_than_they_need(
     table: tuple[str, pa.Table],
 ) -> None:
-    program = f"import lancefs, sys; print(lancefs.open({table[0]!r}).head(2)['id'], *sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    modules = set(done.stdout.split())
+    modules = modules_after(f"import lancefs; print(lancefs.open({table[0]!r}).head(2)['id'])")
     assert "lancefs.dataset" in modules
     assert not LATE & modules
 

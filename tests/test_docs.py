@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 # Documents whose code is run by tests of their room, which have what it needs.
 ELSEWHERE = {"duckdb.md": "tests/sql/test_duckdb_docs.py"}
 # Documents whose code needs Spark throughout; without it, it must be Python.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from corpus_pages import occurrences
-from support import CORPUS, REPOSITORY, corpus_cases, corpus_refs
+from support import REPOSITORY, corpus_cases, corpus_refs, needs_corpus
 
 from lancefs.datafile import types
 from lancefs.datafile.encodings import registry as encodings
@@ -30,7 +30,6 @@ LAYOUTS = {
     "constant": "constant_layout",
     "blob": "blob_layout",
 }
-with_corpus = pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus of real tables: {CORPUS}")
 
 
 def rows_of(title: str) -> Iterator[dict[str, str]]:
@@ -111,7 +110,7 @@ def test_every_reader_flag_is_on_the_page() -> None:
     assert rows == [(flag.value, flag.name) for flag in ReaderFlags]
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("kind", TABLES)
 def test_yes_means_that_real_files_have_it(kind: str) -> None:
     cells = cells_of(TABLES[kind])
@@ -122,7 +121,7 @@ def test_yes_means_that_real_files_have_it(kind: str) -> None:
     assert said - real == set(), "on the page, but in no file of the corpus"
 
 
-@with_corpus
+@needs_corpus
 def test_the_page_counts_the_corpus() -> None:
     expected = sum(ref.expected() is not None for ref in corpus_refs())
     assert f"None of the {len(corpus_cases())} tables" in PAGE.replace("\n", " ")

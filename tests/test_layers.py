@@ -6,14 +6,12 @@ The reasons are in docs/architecture.md. A new room gets its place in `MAY_IMPOR
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import REPOSITORY, modules_after
 
-CHECKOUT = Path(__file__).parent.parent
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
 _FORMAT = {"errors", "proto", "storage", "datafile", "table"}
@@ -47,9 +45,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 SOURCES = sorted(
-    path.relative_to(CHECKOUT)
+    path.relative_to(REPOSITORY)
     for package in ("lancefs", "duckdb_adapter")
-    for path in (CHECKOUT / package).rglob("*.py")
+    for path in (REPOSITORY / package).rglob("*.py")
 )
 
 
@@ -73,7 +71,7 @@ def room_of(module: str) -> str | None:
     if top != "lancefs":
         return None
     name = rest.partition(".")[0]
-    places = (CHECKOUT / "lancefs" / name, CHECKOUT / "lancefs" / f"{name}.py")
+    places = (REPOSITORY / "lancefs" / name, REPOSITORY / "lancefs" / f"{name}.py")
     is_room = name in MAY_IMPORT or (name != "" and any(place.exists() for place in places))
     return name if is_room else "lancefs"
 
@@ -95,23 +93,18 @@ def imported_rooms(source: str, path: Path) -> set[str]:
 def test_a_file_imports_only_rooms_further_inside(path: Path) -> None:
     room = room_of_file(path)
     assert room in MAY_IMPORT, f"`{room}` is a new room: give it a place in MAY_IMPORT"
-    outside = imported_rooms((CHECKOUT / path).read_text("utf-8"), path) - MAY_IMPORT[room]
+    outside = imported_rooms((REPOSITORY / path).read_text("utf-8"), path) - MAY_IMPORT[room]
     assert not outside, f"`{room}` may not know {sorted(outside)}, see docs/architecture.md"
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if room_of_file(p) in _FORMAT], ids=str)
 def test_the_format_layers_know_no_engine(path: Path) -> None:
-    modules = imported_modules((CHECKOUT / path).read_text("utf-8"), path)
+    modules = imported_modules((REPOSITORY / path).read_text("utf-8"), path)
     assert not ENGINES & {module.partition(".")[0] for module in modules}
 
 
 def test_importing_lancefs_imports_no_engine() -> None:
-    program = "import lancefs, sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    modules = set(done.stdout.split())
+    modules = modules_after("import lancefs")
     assert "lancefs" in modules
     assert not ENGINES & modules
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import CORPUS, CorpusRef, corpus_case, corpus_refs, frame
+from support import CorpusRef, corpus_case, corpus_refs, frame, needs_corpus
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -26,7 +26,7 @@ REFS = [ref for ref in corpus_refs() if ref.expected("rowmeta")]
 ALL = list(ROW_METADATA)
 
 
-@pytest.mark.skipif(not REFS, reason=f"no corpus of real tables at {CORPUS}")
+@needs_corpus
 @pytest.mark.parametrize("ref", REFS, ids=str)
 def test_row_metadata_are_those_expected(ref: CorpusRef) -> None:
     path = ref.expected("rowmeta")

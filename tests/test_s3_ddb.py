@@ -15,7 +15,7 @@ import fsspec
 import lance
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
+from store_servers import s3_server
 
 import lancefs
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed
@@ -86,11 +86,8 @@ class Cloud:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_server() as (url, _):
+        yield url
 
 
 @pytest.fixture

@@ -162,9 +162,10 @@ class Together(MemoryFileSystem):  # type: ignore[misc]
         return bytes(super().cat_file(path, start, end, **kwargs))
 
 
-def remote_table(tmp_path: Path, fragments: int, rows: int) -> Together:
-    table = pa.table({"x": np.arange(fragments * rows)})
-    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=rows)
+def remote_table(tmp_path: Path) -> Together:
+    """A table of 20 fragments of 100 rows."""
+    table = pa.table({"x": np.arange(2000)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=100)
     fs = Together()
     fs.put(str(tmp_path / "t.lance"), "/t.lance", recursive=True)
     return fs
@@ -176,7 +177,7 @@ def opened(fs: Together) -> lancefs.LanceDataset:
 
 
 def test_many_small_fragments_of_a_store_are_waited_for_together(tmp_path: Path) -> None:
-    fs = remote_table(tmp_path, 20, 100)
+    fs = remote_table(tmp_path)
     dataset = opened(fs)
     fs.wanted = 10
     assert dataset.to_table()["x"].to_pylist() == list(range(2000))
@@ -187,7 +188,7 @@ def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "STREAM_BYTES", 0)
-    fs = remote_table(tmp_path, 20, 100)
+    fs = remote_table(tmp_path)
     dataset = opened(fs)
     fs.wanted = 1000  # never: all requests that are made at a time are seen
     batches = dataset.scanner(batch_size=50).to_batches()

@@ -7,15 +7,13 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support import REPOSITORY, frame
+from support import ORDERS, frame
 
 import lancefs
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto import table_pb2
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.schema import UNSUPPORTED
-
-ORDERS = str(REPOSITORY / "examples" / "data" / "orders.lance")
 
 
 def test_repr_says_where_which_version_and_how_large() -> None:

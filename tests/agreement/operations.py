@@ -230,13 +230,8 @@ _CHANGES = [
 ]
 
 
-def operations(format_: Format, most: int = 5) -> st.SearchStrategy[list[Operation]]:
-    """Random changes, one after the other.
-
-    Args:
-        format_: What the data files can hold.
-        most: At most this many.
-    """
+def operations(format_: Format) -> st.SearchStrategy[list[Operation]]:
+    """Some random changes, one after the other, to data files of a format."""
     one = st.builds(
         lambda change, argument, found: Operation(
             change.__name__[1:], argument, tuple(found), change
@@ -245,4 +240,4 @@ def operations(format_: Format, most: int = 5) -> st.SearchStrategy[list[Operati
         st.sampled_from([0, 1, 2, 5, 24, 333, 1000, 2500]) | st.integers(0, 100),
         columns(format_, 2),
     )
-    return st.lists(one, max_size=most)
+    return st.lists(one, max_size=5)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from comparison import is_list
 
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 Lengths: TypeAlias = npt.NDArray[np.int64]
@@ -81,7 +82,7 @@ def make_array(field: pa.Field, count: int, profile: Profile, rng: np.random.Gen
         items = count * data_type.list_size
         child = make_array(data_type.value_field, items, _below(profile, rng), rng)
         return pa.Array.from_buffers(data_type, count, [_bitmap(valid)], children=[child])
-    if _is_list(data_type):
+    if is_list(data_type):
         return _lists(data_type, count, valid, profile, rng)
     if pa.types.is_dictionary(data_type):
         return _dictionary(data_type, count, valid, profile, rng)
@@ -136,11 +137,6 @@ def _validity(count: int, profile: Profile, rng: np.random.Generator) -> Mask | 
 
 def _bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def _is_list(data_type: pa.DataType) -> bool:
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
-    return any(kind(data_type) for kind in kinds)
 
 
 def _is_text(data_type: pa.DataType) -> bool:

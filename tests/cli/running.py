@@ -18,7 +18,6 @@ from support import REPOSITORY
 from lancefs.cli.main import main
 
 COMMAND = (sys.executable, "-m", "lancefs.cli")
-ORDERS = str(REPOSITORY / "examples" / "data" / "orders.lance")
 # What a process needs to find the checkout, and nothing that changes what is printed.
 ENVIRONMENT = {**os.environ, "COLUMNS": "160", "PYTHONPATH": str(REPOSITORY)}
 _PATIENCE = 60  # seconds until a process that does not end fails a test
@@ -47,6 +46,27 @@ def run(*arguments: str, stdin: str | None = None, env: Mapping[str, str] | None
     )
     out = done.stdout.decode(errors="replace")
     return Done(done.returncode, out, done.stderr.decode(), done.stdout)
+
+
+def run_program(program: str, *arguments: str) -> Done:
+    """Run Python code as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        timeout=_PATIENCE,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode(), done.stdout)
+
+
+def run_without(module: str, *arguments: str) -> Done:
+    """Run the command where a package that it may need is not installed."""
+    program = (
+        f"import sys; sys.modules[{module!r}] = None; "
+        "from lancefs.cli.entry import main; sys.exit(main())"
+    )
+    return run_program(program, *arguments)
 
 
 class Here:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from running import ORDERS, Here, run, run_on_terminal
+from running import Here, run, run_on_terminal
+from support import ORDERS
 
 
 def test_diff_counts_first(shop: Path, here: Here) -> None:

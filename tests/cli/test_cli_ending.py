@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
-from running import COMMAND, ENVIRONMENT, ORDERS, Here, interrupt_when_it_prints, run
+from running import (
+    COMMAND,
+    ENVIRONMENT,
+    Here,
+    interrupt_when_it_prints,
+    run,
+    run_program,
+    run_without,
+)
+from support import ORDERS
 
 WRONG = {
     "a command": (["hed", ORDERS], "there is no command 'hed': did you mean head?"),
@@ -145,48 +153,22 @@ def test_what_a_command_does_not_need_is_not_imported(
         "import sys; from lancefs.cli.entry import main; sys.argv[0] = 'lancefs'; code = main(); "
         "print('\\0', *sys.modules); sys.exit(code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not unwanted & set(done.stdout.rpartition("\0")[2].split())
+    done = run_program(program, *arguments)
+    assert done.code == 0, done.err
+    assert not unwanted & set(done.out.rpartition("\0")[2].split())
 
 
 def test_without_its_libraries_it_says_how_to_get_them() -> None:
-    program = (
-        "import sys; sys.modules['click'] = None; "
-        "from lancefs.cli.entry import main; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "pip install 'lancefs[cli]'" in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = run_without("click")
+    assert done.code == 4
+    assert "pip install 'lancefs[cli]'" in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_a_report_says_what_it_needs() -> None:
-    program = (
-        "import sys; sys.modules['matplotlib'] = None; "
-        "from lancefs.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "report", ORDERS, "-o", "r.html"],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "pip install 'lancefs[report]'" in done.stderr
+    done = run_without("matplotlib", "report", ORDERS, "-o", "r.html")
+    assert done.code == 4
+    assert "pip install 'lancefs[report]'" in done.err
 
 
 def test_completion_knows_commands_options_and_refs() -> None:

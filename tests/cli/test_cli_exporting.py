@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,8 +17,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from comparison import assert_same_table
-from running import COMMAND, ENVIRONMENT, ORDERS, Here, run
-from support import copy_table, corpus_case, corpus_cases
+from running import COMMAND, ENVIRONMENT, Here, run, run_without
+from support import ORDERS, copy_table, corpus_case, needs_corpus
 
 import lancefs
 from lancefs.cli.exporting import JOURNAL
@@ -177,7 +176,7 @@ def test_verify_notices_a_missing_and_a_longer_file(tmp_path: Path, here: Here) 
     assert "CorruptFile" in done.out
 
 
-@pytest.mark.skipif(not corpus_cases(), reason="there is no corpus")
+@needs_corpus
 @pytest.mark.parametrize(
     "name",
     [
@@ -225,20 +224,10 @@ def test_du_tells_what_a_column_takes_and_what_is_dead(tmp_path: Path, here: Her
 
 
 def test_mount_says_what_is_missing(tmp_path: Path) -> None:
-    program = (
-        "import sys; sys.modules['fuse'] = None; "
-        "from lancefs.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "mount", ORDERS, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "pip install 'lancefs[mount]'" in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = run_without("fuse", "mount", ORDERS, str(tmp_path))
+    assert done.code == 4
+    assert "pip install 'lancefs[mount]'" in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_mount_shows_the_tree_to_any_program(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import lance
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
-from running import ORDERS, Here, run, run_on_terminal
+from running import Here, run, run_on_terminal
+from support import ORDERS
 
 import lancefs
 from lancefs.cli.commands.ls import TREE
@@ -64,7 +65,7 @@ def test_ls_shows_the_tree_of_a_table(shop: Path, here: Here) -> None:
     assert "versions/" in here("ls", f"{table}/branches/exp").out.split()
 
 
-def test_ls_goes_on_past_a_table_that_is_broken(shop: Path, tmp_path: Path, here: Here) -> None:
+def test_ls_goes_on_past_a_table_that_is_broken(tmp_path: Path, here: Here) -> None:
     (tmp_path / "broken.lance" / "_versions").mkdir(parents=True)
     (tmp_path / "broken.lance" / "_versions" / "1.manifest").write_bytes(b"nothing")
     lance.write_dataset(pa.table({"a": [1, 2]}), tmp_path / "fine.lance")

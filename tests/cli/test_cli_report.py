@@ -13,7 +13,8 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from running import ORDERS, Here
+from running import Here
+from support import ORDERS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -81,7 +82,7 @@ def test_it_needs_no_network(page: Path) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_a_small_table_has_nothing_that_stands_out(tmp_path: Path, here: Here) -> None:
+def test_a_small_table_has_nothing_that_stands_out(here: Here) -> None:
     done = here("report", ORDERS, "-o", "-")
     assert done.code == 0
     assert "Nothing stands out." in done.out

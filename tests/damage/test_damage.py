@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, CorpusCase, copy_table, corpus_cases
+from support import REPOSITORY, CorpusCase, copy_table, corpus_cases, needs_corpus
 
-pytestmark = pytest.mark.skipif(not corpus_cases(), reason="the corpus is not here")
+pytestmark = needs_corpus
 
 VERSIONS = ("0.1", "2.0", "2.1", "2.2", "2.3")
 _SMALL = 150_000  # bytes of a table that is read quickly

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import CORPUS, CorpusCase, corpus_cases, local_store
+from support import CorpusCase, corpus_cases, local_store, needs_corpus
 
 from lancefs.datafile.container import Container
 from lancefs.datafile.extensions import present
@@ -173,7 +173,7 @@ def extension_cases() -> list[CorpusCase]:
     return [c for c in corpus_cases("enc_ext") if c.info["file_version"] in ("2.1", "2.2")]
 
 
-@pytest.mark.skipif(not extension_cases(), reason=f"no corpus of real tables at {CORPUS}")
+@needs_corpus
 @pytest.mark.parametrize("case", extension_cases(), ids=lambda case: case.name)
 def test_extension_columns_of_real_files_are_those_expected(case: CorpusCase) -> None:
     (path,) = (case.directory / "table.lance" / "data").glob("*.lance")

@@ -264,7 +264,7 @@ def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:
         assert sum(end - start for start, end in asked) <= limit + 8
 
 
-def test_files_on_a_remote_store_read_the_same(tmp_path: Path) -> None:
+def test_files_on_a_remote_store_read_the_same() -> None:
     rows = 30_000  # so that pages lie before the tail that is read at once
     writer = Writer([rows])
     writer.field(0, "string", VAR_BINARY, nullable=False)

@@ -5,11 +5,10 @@ Bytes are counted twice: as the decoders ask for them, and as a store that is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import lance
 import numpy as np
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 import pytest
 from comparison import assert_same_table
 from corpus_pages import of_data_file
-from fsspec.implementations.memory import MemoryFileSystem
+from store_doubles import CountingFileSystem
 from support import local_store
 
 import lancefs
@@ -260,29 +259,8 @@ def test_scattered_rows_are_those_of_a_whole_read(
         assert got.equals(pa.concat_arrays([whole[start:end] for start, end in ranges]))
 
 
-class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
-    """A store that is not local, and counts."""
-
-    protocol = "counting"
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.requests: list[tuple[str, int]] = []
-
-    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
-        data: bytes = super().cat_file(path, start, end, **kwargs)
-        self.requests.append((path, len(data)))
-        return data
-
-    @property
-    def read(self) -> int:
-        """Bytes of data files that were read."""
-        return sum(size for path, size in self.requests if path.endswith((".lance", ".blob")))
-
-
 @pytest.fixture
-def wide(tmp_path: Path) -> Iterator[tuple[CountingFileSystem, LanceDataset, pa.Table]]:
+def wide(tmp_path: Path) -> tuple[CountingFileSystem, LanceDataset, pa.Table]:
     """A table of 3 fragments and some 20 MB, with deleted rows, on a store that counts."""
     rows = 90_000
     table = pa.table(
@@ -297,16 +275,10 @@ def wide(tmp_path: Path) -> Iterator[tuple[CountingFileSystem, LanceDataset, pa.
     lance.write_dataset(table, path, max_rows_per_file=30_000, data_storage_version="2.1")
     lance.dataset(path).delete("id < 1000 or id % 10 = 4")
     fs = CountingFileSystem()
-    for file in path.rglob("*"):
-        if file.is_file():
-            fs.pipe_file(f"/t.lance/{file.relative_to(path)}", file.read_bytes())
+    fs.put_tree(path, "/t.lance")
     resolved = resolve(Store(fs, "/t.lance"), Ref())
-    yield (
-        fs,
-        LanceDataset(resolved, read_manifest(resolved.manifest)),
-        lance.dataset(path).to_table(),
-    )
-    fs.rm("/t.lance", recursive=True)
+    dataset = LanceDataset(resolved, read_manifest(resolved.manifest))
+    return fs, dataset, lance.dataset(path).to_table()
 
 
 def test_taken_rows_cost_what_is_around_them(
@@ -317,10 +289,10 @@ def test_taken_rows_cost_what_is_around_them(
     wanted = [70_000, 3, 41_000, 3]
     assert_same_table(dataset.take(wanted), rows.take(wanted))
     # The ends of three files, then some kilobytes a column and row.
-    assert fs.read < 3 * 64 * 1024 + 3 * 4 * 64 * 1024 < whole / 4
-    before = fs.read
+    assert fs.bytes_read("/data/") < 3 * 64 * 1024 + 3 * 4 * 64 * 1024 < whole / 4
+    before = fs.bytes_read("/data/")
     assert_same_table(dataset.take([41_010], columns=["id"]), rows.slice(41_010, 1).select(["id"]))
-    assert fs.read - before < 16 * 1024
+    assert fs.bytes_read("/data/") - before < 16 * 1024
 
 
 def test_the_first_rows_cost_the_first_chunks(
@@ -328,8 +300,8 @@ def test_the_first_rows_cost_the_first_chunks(
 ) -> None:
     fs, dataset, rows = wide
     assert_same_table(dataset.head(5), rows.slice(0, 5))
-    assert fs.read < 64 * 1024 + 4 * 64 * 1024
-    assert len({path for path, _ in fs.requests if path.endswith(".lance")}) == 1
+    assert fs.bytes_read("/data/") < 64 * 1024 + 4 * 64 * 1024
+    assert len({path for path, *_ in fs.requests if path.endswith(".lance")}) == 1
 
 
 def test_rows_far_into_the_table_cost_no_more(
@@ -338,7 +310,7 @@ def test_rows_far_into_the_table_cost_no_more(
     fs, dataset, rows = wide
     got = dataset.to_table(offset=50_000, limit=5)
     assert_same_table(got, rows.slice(50_000, 5))
-    assert fs.read < 64 * 1024 + 4 * 64 * 1024
+    assert fs.bytes_read("/data/") < 64 * 1024 + 4 * 64 * 1024
 
 
 def test_a_row_of_a_million_items_is_found_in_a_moment(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from files_v2_0 import (
 from google.protobuf.empty_pb2 import Empty
 from hypothesis import given
 from hypothesis import strategies as st
-from support import CORPUS, corpus_case, corpus_cases
+from support import corpus_case, needs_corpus
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container
@@ -454,7 +454,6 @@ def test_a_field_without_a_column_is_said(tmp_path: Path) -> None:
 
 # --- the corpus ---
 
-with_corpus = pytest.mark.skipif(not corpus_cases(), reason=f"no corpus of real tables at {CORPUS}")
 KINDS = [
     "nested_mix",
     "nested_longlists",
@@ -482,7 +481,7 @@ def open_corpus(case: str) -> tuple[Container, tuple[Field, ...], dict[int, int]
     return container, fields, columns
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_read_in_any_ranges_are_those_expected(kind: str) -> None:
     case = f"{kind}-f2.0-w14.0.2"
@@ -500,7 +499,7 @@ def test_rows_read_in_any_ranges_are_those_expected(kind: str) -> None:
             assert [str(value) for value in values] == wanted
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("seed", range(40))
 def test_damaged_files_give_rows_or_a_lance_error(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import fsspec
 import lance
 import pyarrow as pa
 import pytest
+from protocol import registered
 
-from lancefs.filesystem import LanceFileSystem
+__all__ = ["registered"]  # pytest finds it here
 
 CITIES = ["Gent", "Lyon", "Porto"]
-
-
-@pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
-    """The filesystem under its protocol, as the entry point of an installed lancefs puts it."""
-    fsspec.register_implementation("lance", LanceFileSystem, clobber=True)
-    yield
-    LanceFileSystem.clear_instance_cache()
 
 
 @pytest.fixture(scope="session")

@@ -10,18 +10,11 @@ import fsspec
 import pytest
 from fs_tables import write_table
 from leaks import no_thread_is_left
+from protocol import registered
 
 from lancefs.filesystem import LanceFileSystem
 
-__all__ = ["no_thread_is_left"]  # pytest finds it here
-
-
-@pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
-    """The filesystem under its protocol, as the entry point of an installed lancefs puts it."""
-    fsspec.register_implementation("lance", LanceFileSystem, clobber=True)
-    yield
-    LanceFileSystem.clear_instance_cache()
+__all__ = ["no_thread_is_left", "registered"]  # pytest finds them here
 
 
 @pytest.fixture(scope="session")

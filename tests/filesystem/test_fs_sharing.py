@@ -7,34 +7,17 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from leaks import forget_views
 from support import REPOSITORY
 
 from lancefs.cache import BudgetCache
 from lancefs.filesystem import LanceFileSystem
-from lancefs.table.fragment_reader import FragmentReader
 from lancefs.views import measures
 
 
-@pytest.fixture
-def read_fields(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the columns that are read during a test, once for each batch."""
-    seen: list[str] = []
-    read = FragmentReader.read
-
-    def noted(self: FragmentReader, fields: Any, *arguments: Any) -> list[pa.Array]:
-        seen.extend(field.name for field in fields)
-        return read(self, fields, *arguments)
-
-    monkeypatch.setattr(FragmentReader, "read", noted)
-    return seen
-
-
-def test_values_are_read_once_for_all_readers(table: str, read_fields: list[str]) -> None:
+def test_values_are_read_once_for_all_readers(table: str, decoded: list[str]) -> None:
     fs = LanceFileSystem(fo=table)
     barrier = threading.Barrier(8)
 
@@ -46,21 +29,21 @@ def test_values_are_read_once_for_all_readers(table: str, read_fields: list[str]
         assert len(set(pool.map(whole, range(8)))) == 1
     fs.info("versions/2.arrow")
     fs.cat("tags/prod.arrow")
-    assert Counter(read_fields) == dict.fromkeys(("id", "name", "price", "a,b/c%"), 3)
+    assert Counter(decoded) == dict.fromkeys(("id", "name", "price", "a,b/c%"), 3)
 
 
 def test_values_above_the_budget_are_not_kept(
-    table: str, read_fields: list[str], monkeypatch: pytest.MonkeyPatch
+    table: str, decoded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measures._READ, "budget", 1000)
     fs = LanceFileSystem(fo=table)
     one = fs.cat("versions/1/columns/id.arrow")
-    assert read_fields == ["id"] * 3
+    assert decoded == ["id"] * 3
     size = fs.info("versions/1/columns/id.arrow")["size"]
     assert size == len(one)
-    assert len(read_fields) == 3  # its size is remembered nevertheless
+    assert len(decoded) == 3  # its size is remembered nevertheless
     assert fs.cat("versions/1/columns/id.arrow") == one
-    assert len(read_fields) == 6
+    assert len(decoded) == 6
 
 
 def test_a_file_is_the_same_in_every_process(table: str) -> None:

@@ -40,8 +40,8 @@ def start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def wait_for(log: Path, pattern: str, seconds: float = 180) -> str:
-    end = time.monotonic() + seconds
+def wait_for(log: Path, pattern: str) -> str:
+    end = time.monotonic() + 180
     while time.monotonic() < end:
         found = re.search(pattern, log.read_text(errors="replace")) if log.exists() else None
         if found:

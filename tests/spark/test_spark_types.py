@@ -16,7 +16,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import CORPUS, CorpusRef, corpus_refs
+from support import CorpusRef, corpus_refs, needs_corpus
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -27,7 +27,6 @@ from lancefs.spark.types import arrow_schema, convert, spark_schema
 REFS = [ref for ref in corpus_refs() if ref.expected()]
 # Spark reads one version of each table; the others go through the same conversion without it.
 LAST = list({ref.case.name: ref for ref in REFS}.values())
-with_corpus = pytest.mark.skipif(not REFS, reason=f"no corpus of real tables at {CORPUS}")
 
 
 def expected_rows(ref: CorpusRef) -> pa.Table:
@@ -114,7 +113,7 @@ def _values_only(got: pa.Table, expected: pa.Table, schema: pa.Schema) -> None:
     comparison._compare(one, other, schema.names[0], np.arange(len(other)))
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("ref", LAST, ids=str)
 def test_spark_reads_what_is_expected(spark: Any, ref: CorpusRef) -> None:
     expected = expected_rows(ref)
@@ -148,7 +147,7 @@ def in_order(frame: Any) -> pa.Table:
     return table.select(frame.columns)
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("ref", REFS, ids=str)
 def test_every_version_converts_to_what_is_expected(ref: CorpusRef) -> None:
     expected = expected_rows(ref)
@@ -206,7 +205,7 @@ def test_whole_microseconds_need_no_option(spark: Any, tmp_path: Path) -> None:
     assert rows[0].when == datetime.datetime(1970, 1, 1, microsecond=1)
 
 
-def test_a_value_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+def test_a_value_that_does_not_fit_is_an_error() -> None:
     far = pa.record_batch([pa.array([2**62], pa.timestamp("s"))], names=["when"])
     target = arrow_schema(spark_schema(far.schema))
     with pytest.raises(UnsupportedFeature, match=r"column when .timestamp\[s\].: .* does not fit"):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import _duckdb
 import duckdb
 import pytest
+from support import ORDERS, REPOSITORY
 
 import duckdb_adapter
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-# The table of the demo: 1200 orders; without the tests among them; with a column `total`, tagged
-# `prod`; with three more.
-ORDERS = str(REPOSITORY / "examples" / "data" / "orders.lance")
+# Rows of the versions of the table of the demo: all orders; without the tests among them; with a
+# column `total`, tagged `prod`; with three more.
 ORDERS_ROWS = {1: 1200, 2: 1188, 3: 1188, 4: 1191}
 
 HAS_EXTENSIONS = int(duckdb.__version__.split(".")[0]) >= 2
@@ -44,7 +42,7 @@ def connect(road: str, *args: Any, **kwargs: Any) -> Any:
         registration.active = True
 
 
-def run_python(code: str, *, expect: int = 0) -> str:
+def run_python(code: str) -> str:
     """Run code in a process of its own and return what it printed.
 
     The names `duckdb`, `duckdb_adapter` and `ORDERS` are there.
@@ -57,6 +55,6 @@ def run_python(code: str, *, expect: int = 0) -> str:
         text=True,
         timeout=300,
     )
-    assert done.returncode == expect, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout.strip()

@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import fsspec
 import pytest
-from roads import ORDERS, ORDERS_ROWS, needs_install, run_python
+from roads import ORDERS_ROWS, needs_install, run_python
+from support import ORDERS
 
 import duckdb_adapter
 from lancefs.errors import NotALanceTable

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from roads import ORDERS, REPOSITORY, connect, needs_install, run_python
+from roads import connect, needs_install, run_python
+from support import ORDERS, REPOSITORY
 
 from duckdb_adapter.functions import FUNCTIONS
 
@@ -45,7 +46,6 @@ def test_it_names_every_function_with_its_parameters() -> None:
         assert f"`{function.name}({', '.join(function.parameters)})`" in TEXT
 
 
-@pytest.mark.parametrize("road", ["wrap"])
-def test_an_error_reads_as_it_says(road: str, here: Path) -> None:
+def test_an_error_reads_as_it_says(here: Path) -> None:
     with pytest.raises(Exception, match="no version 9; the table has 1, 2, 3, 4"):
-        connect(road).execute("FROM 'orders.lance@v9'")
+        connect("wrap").execute("FROM 'orders.lance@v9'")

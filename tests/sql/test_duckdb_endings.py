@@ -12,7 +12,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from leaks import open_files, own_threads
-from roads import ORDERS, ORDERS_ROWS, ROADS, run_python
+from roads import ORDERS_ROWS, ROADS, run_python
+from support import ORDERS
 
 from lancefs.dataset import LanceDataset
 

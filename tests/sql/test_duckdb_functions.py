@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from roads import ORDERS, ORDERS_ROWS, connect, needs_install
+from roads import ORDERS_ROWS, connect, needs_install
+from support import ORDERS
 
 import lancefs
 from duckdb_adapter.functions import FUNCTIONS

@@ -12,7 +12,8 @@ from typing import Any
 import duckdb
 import fsspec
 import pytest
-from roads import ORDERS, ORDERS_ROWS, connect, needs_install
+from roads import ORDERS_ROWS, connect, needs_install
+from support import ORDERS
 
 import duckdb_adapter
 from duckdb_adapter.paths import TableName, options_for, parse_name

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from roads import ORDERS, ROADS, connect, needs_install
+from roads import ROADS, connect, needs_install
+from support import ORDERS
 
 from lancefs.dataset import LanceDataset, LanceScanner
 from lancefs.scan import BATCH_ROWS
@@ -174,6 +175,12 @@ def test_every_filter_is_exact(both: Any, name: str) -> None:
         assert [row[0] for row in found] == (ids or []), condition
 
 
+def assert_alike(both: Any, query: str) -> None:
+    """Both tables, for which `{}` stands in a query, must give the same rows in the same order."""
+    found = both.execute(query.replace("{}", "lance")).fetchall()
+    assert found == both.execute(query.replace("{}", "native")).fetchall(), query
+
+
 @pytest.mark.parametrize("name", COLUMNS.keys() - NESTED)
 def test_filters_that_come_from_joins_and_limits_are_exact(both: Any, name: str) -> None:
     """DuckDB makes them while a query runs: from the other side of a join, from the best so far."""
@@ -189,8 +196,7 @@ def test_filters_that_come_from_joins_and_limits_are_exact(both: Any, name: str)
         f"SELECT min({name}) IS NULL, count({name}), count(DISTINCT {name}) FROM {{}}",
         f"SELECT id FROM {{}} WHERE {name} = (SELECT max({name}) FROM {{}}) ORDER BY id",
     ):
-        found = both.execute(query.replace("{}", "lance")).fetchall()
-        assert found == both.execute(query.replace("{}", "native")).fetchall(), query
+        assert_alike(both, query)
 
 
 @pytest.mark.parametrize("name", ["f16", "f32", "f64"])
@@ -198,8 +204,7 @@ def test_filters_that_come_from_joins_and_limits_are_exact(both: Any, name: str)
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "0", "-0"])
 def test_filters_order_nan_as_duckdb_does(both: Any, name: str, operator: str, value: str) -> None:
     query = f"SELECT id FROM {{}} WHERE {name} {operator} '{value}'::DOUBLE ORDER BY id"
-    found = both.execute(query.format("lance")).fetchall()
-    assert found == both.execute(query.format("native")).fetchall()
+    assert_alike(both, query)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +268,7 @@ def test_filters_order_nan_as_duckdb_does(both: Any, name: str, operator: str, v
 )
 def test_other_conditions_are_exact(both: Any, condition: str) -> None:
     query = f"SELECT id FROM {{}} WHERE {condition} ORDER BY id"
-    found = both.execute(query.format("lance")).fetchall()
-    assert found == both.execute(query.format("native")).fetchall()
+    assert_alike(both, query)
 
 
 def test_values_of_every_type_come_out_right(both: Any) -> None:

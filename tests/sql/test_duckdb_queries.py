@@ -8,7 +8,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from roads import ORDERS, ORDERS_ROWS, ROADS, connect
+from roads import ORDERS_ROWS, ROADS, connect
+from support import ORDERS
 
 # `{t}` is the table; without the times, for which DuckDB needs one more package in Python.
 QUERIES = [

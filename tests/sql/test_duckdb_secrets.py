@@ -10,7 +10,9 @@ from typing import Any
 import duckdb
 import fsspec
 import pytest
-from roads import ORDERS, ORDERS_ROWS
+from roads import ORDERS_ROWS
+from store_servers import s3_server
+from support import ORDERS
 from tpch import load_extension
 
 import duckdb_adapter
@@ -26,15 +28,12 @@ needs_httpfs = pytest.mark.skipif(
 def server() -> Iterator[str]:
     """Where an S3 with the table of the demo in it listens."""
     pytest.importorskip("s3fs")
-    moto = pytest.importorskip("moto.server")
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    running.start()
-    host, port = running.get_host_and_port()
-    fs = fsspec.filesystem("s3", key="k", secret="s", endpoint_url=f"http://{host}:{port}")
-    fs.mkdir("tables")
-    fs.put(ORDERS, "tables/orders.lance", recursive=True)
-    yield f"{host}:{port}"
-    running.stop()
+    pytest.importorskip("moto.server")
+    with s3_server() as (url, _):
+        fs = fsspec.filesystem("s3", key="k", secret="s", endpoint_url=url)
+        fs.mkdir("tables")
+        fs.put(ORDERS, "tables/orders.lance", recursive=True)
+        yield url.removeprefix("http://")
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from roads import REPOSITORY, ROADS, connect
+from roads import ROADS, connect
+from support import REPOSITORY
 from tpch import QUERIES, TABLES
 
 HOME = REPOSITORY / "build" / "tpch"

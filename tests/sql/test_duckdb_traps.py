@@ -10,13 +10,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from roads import ORDERS, ORDERS_ROWS, REPOSITORY, ROADS, connect, needs_install, run_python
+from roads import ORDERS_ROWS, ROADS, connect, needs_install, run_python
+from support import ORDERS, REPOSITORY
 
 import duckdb_adapter
 from duckdb_adapter import UnsupportedDuckDB
-
-COUNT = f"SELECT count(*) FROM '{ORDERS}'"
-SUM = f"SELECT sum(quantity) FROM '{ORDERS}'"
 
 
 def test_nothing_is_left_among_the_callers_variables() -> None:

@@ -13,23 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from leaks import no_thread_is_left
+from protocol import registered
 from store_servers import BUCKET, Counts, s3_server
 
 from lancefs import storage
-from lancefs.filesystem import LanceFileSystem
 
-__all__ = ["no_thread_is_left"]  # pytest finds it here
+__all__ = ["no_thread_is_left", "registered"]  # pytest finds them here
 
 ROWS = 30_000
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
-    """The filesystem under its protocol, and nothing kept of earlier tests."""
-    fsspec.register_implementation("lance", LanceFileSystem, clobber=True)
+def _forgotten() -> None:
+    """Nothing is kept of earlier tests."""
     storage._KEPT.clear()
-    yield
-    LanceFileSystem.clear_instance_cache()
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from comparison import assert_same_table
-from fsspec.implementations.memory import MemoryFileSystem
 from lance.blob import Blob, blob_array, blob_field
-from support import CORPUS, CorpusRef, copy_table, corpus_case, corpus_refs, local_store
+from store_doubles import CountingFileSystem
+from support import CorpusRef, copy_table, corpus_case, corpus_refs, local_store, needs_corpus
 
 import lancefs
 from lancefs.datafile.fields import BLOB_V2_DESCRIPTOR, Field
@@ -26,13 +26,12 @@ from lancefs.table.manifest import BasePath, read_manifest
 from lancefs.table.refs import Ref, resolve
 
 REFS = [ref for ref in corpus_refs("blob_") if ref.expected("blobs")]
-with_corpus = pytest.mark.skipif(not REFS, reason=f"no corpus of real tables at {CORPUS}")
 V1 = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
 V2 = blob_field("b")
 VERSIONS = ("2.0", "2.1", "2.2", "2.3")
 
 
-@with_corpus
+@needs_corpus
 @pytest.mark.parametrize("ref", REFS, ids=str)
 def test_blobs_are_the_bytes_expected(ref: CorpusRef) -> None:
     path = ref.expected("blobs")
@@ -89,22 +88,6 @@ def test_columns_that_no_file_holds_are_null(tmp_path: Path) -> None:
     assert table.schema.field("b").type == pa.large_binary()
 
 
-class Counting(MemoryFileSystem):  # type: ignore[misc]
-    """A store that is not local, and counts."""
-
-    protocol = "counting"
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bytes = 0
-
-    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
-        data: bytes = super().cat_file(path, start, end, **kwargs)
-        self.bytes += len(data)
-        return data
-
-
 def test_only_the_blobs_of_wanted_rows_are_read(tmp_path: Path) -> None:
     size, count = 300_000, 40
     blobs = blob_array([bytes([i]) * size for i in range(count)])
@@ -112,10 +95,8 @@ def test_only_the_blobs_of_wanted_rows_are_read(tmp_path: Path) -> None:
     table = pa.table([pa.array(range(count)), blobs], schema=schema)
     lance.write_dataset(table, tmp_path / "t", data_storage_version="2.2")
     lance.dataset(tmp_path / "t").delete("id = 1")
-    fs = Counting()
-    for file in (tmp_path / "t").rglob("*"):
-        if file.is_file():
-            fs.pipe_file(f"/blobs/{file.relative_to(tmp_path / 't')}", file.read_bytes())
+    fs = CountingFileSystem()
+    fs.put_tree(tmp_path / "t", "/blobs")
     resolved = resolve(Store(fs, "/blobs"), Ref())
     dataset = LanceDataset(resolved, read_manifest(resolved.manifest))
 
@@ -124,15 +105,14 @@ def test_only_the_blobs_of_wanted_rows_are_read(tmp_path: Path) -> None:
         (lambda: dataset.take([7], blobs="bytes"), [8]),  # row 1 is deleted
         (lambda: dataset.head(2, blobs="bytes"), [0, 2]),
     ):
-        fs.bytes = 0
+        before = fs.bytes_read()
         rows = read()
         assert rows["id"].to_pylist() == wanted
         assert [value[:1] for value in rows["b"].to_pylist()] == [bytes([i]) for i in wanted]
-        assert size * len(wanted) <= fs.bytes < size * len(wanted) + 100_000
-    fs.bytes = 0
+        assert size * len(wanted) <= fs.bytes_read() - before < size * len(wanted) + 100_000
+    before = fs.bytes_read()
     assert dataset.to_table().num_rows == count - 1
-    assert fs.bytes < 100_000
-    fs.rm("/blobs", recursive=True)
+    assert fs.bytes_read() - before < 100_000
 
 
 @pytest.fixture
@@ -268,7 +248,7 @@ def test_descriptors_that_make_no_sense_are_refused(
         described(tmp_path, **values)
 
 
-@with_corpus
+@needs_corpus
 def test_a_sidecar_that_is_gone_or_cut_is_named(tmp_path: Path) -> None:
     path = copy_table(corpus_case("blob_v2dedicated-f2.2-w14.0.2"), tmp_path)
     sidecar = max(path.rglob("*.blob"), key=lambda file: file.stat().st_size)

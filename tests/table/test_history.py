@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from support import CorpusCase, copy_table, corpus_case, corpus_cases
+from support import UNCOUNTED, CorpusCase, copy_table, corpus_case, corpus_cases, needs_corpus
 
 import lancefs
 from lancefs.proto import table_pb2
@@ -18,15 +18,13 @@ from lancefs.storage import Store
 from lancefs.table.history import HISTORY, read_history
 
 CASES = corpus_cases()
-# The first writers recorded no rows, and a history opens no data files.
-UNCOUNTED = ("-w0.4.21", "hist_with-deletions-w0.7.5")
 
 
 def commits(table: Any, **kwargs: Any) -> list[dict[str, Any]]:
     return lancefs.open(table).history(**kwargs).to_pylist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.skipif(not CASES, reason="the corpus is not here")
+@needs_corpus
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_version_of_the_corpus_is_told_of(case: CorpusCase) -> None:
     table = lancefs.open(case.table()).history()
@@ -86,7 +84,7 @@ def test_what_changed_in_the_schema_is_said(tmp_path: Path) -> None:
     ]
 
 
-def test_only_the_newest_versions_are_read_where_that_is_asked(tmp_path: Path) -> None:
+def test_only_the_newest_versions_are_read_where_that_is_asked() -> None:
     case = corpus_case("feat_many_versions-f2.1-w14.0.2")
     whole = lancefs.open(case.table()).history()
     assert whole.num_rows == 60
@@ -157,7 +155,7 @@ class Counting(MemoryFileSystem):  # type: ignore[misc]
         return super().cat_file(path, *args, **kwargs)
 
 
-def test_manifests_of_a_remote_table_are_read_together(tmp_path: Path) -> None:
+def test_manifests_of_a_remote_table_are_read_together() -> None:
     case = corpus_case("feat_many_versions-f2.1-w14.0.2")
     fs = Counting(skip_instance_cache=True)
     fs.put(case.table(), "/t.lance", recursive=True)

@@ -11,7 +11,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import CorpusCase, copy_table, corpus_case, corpus_cases, frame
+from support import CorpusCase, copy_table, corpus_case, corpus_cases, frame, needs_corpus
 
 import lancefs
 from lancefs.errors import CorruptFile
@@ -52,7 +52,7 @@ def named(indices: list[Index]) -> dict[str, Index]:
     return {index.name: index for index in indices}
 
 
-@pytest.mark.skipif(not CASES, reason="the corpus is not here")
+@needs_corpus
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_indices_of_the_corpus(case: CorpusCase) -> None:
     for ref in case.refs:

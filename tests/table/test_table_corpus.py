@@ -6,7 +6,16 @@ import os
 
 import pyarrow as pa
 import pytest
-from support import CorpusCase, CorpusRef, copy_table, corpus_case, corpus_cases, local_store
+from support import (
+    UNCOUNTED,
+    CorpusCase,
+    CorpusRef,
+    copy_table,
+    corpus_case,
+    corpus_cases,
+    local_store,
+    needs_corpus,
+)
 
 import lancefs
 from lancefs.errors import MissingFile
@@ -17,11 +26,9 @@ from lancefs.table.refs import Ref, Resolved, list_branches, list_tags, resolve
 from lancefs.table.schema import arrow_schema
 from lancefs.table.versions import list_versions
 
-pytestmark = pytest.mark.skipif(not corpus_cases(), reason="the corpus is not here")
+pytestmark = needs_corpus
 
 CASES = pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
-# The first writers recorded no rows; the reader of data files counts those.
-UNCOUNTED = ("-w0.4.21", "hist_with-deletions-w0.7.5")
 
 
 _OPENED: dict[str, tuple[Resolved, Manifest]] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support import CorpusRef, copy_table, corpus_case, corpus_refs
+from support import CorpusRef, copy_table, corpus_case, corpus_refs, needs_corpus
 
 import lancefs
 from lancefs.errors import CorruptFile, MissingFile
@@ -39,7 +39,7 @@ SUMMARIES = {
 }
 
 
-@pytest.mark.skipif(not REFS, reason="the corpus is not here")
+@needs_corpus
 @pytest.mark.parametrize("ref", REFS, ids=str)
 def test_every_transaction_of_the_corpus_is_put_into_words(ref: CorpusRef) -> None:
     found = resolve(ref.case.store(), ref.ref)

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import fsspec
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from leaks import no_thread_is_left
-from views_support import CountingFileSystem, forget
+from leaks import forget_views, no_thread_is_left
+from protocol import registered
+from store_doubles import CountingFileSystem
 
-from lancefs.filesystem import LanceFileSystem
-from lancefs.table.fragment_reader import FragmentReader
-
-__all__ = ["no_thread_is_left"]  # pytest finds it here
+__all__ = ["no_thread_is_left", "registered"]  # pytest finds them here
 
 ROWS = 150_000
 
 
 @pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
-    """The filesystem under its protocol, and nothing remembered of earlier tests."""
-    fsspec.register_implementation("lance", LanceFileSystem, clobber=True)
-    forget()
-    yield
-    LanceFileSystem.clear_instance_cache()
+def _forgotten() -> None:
+    """Nothing is remembered of earlier tests."""
+    forget_views()
 
 
 @pytest.fixture(scope="session")
@@ -48,27 +40,8 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def counting(wide: str) -> Iterator[CountingFileSystem]:
+def counting(wide: str) -> CountingFileSystem:
     """The wide table as `/wide.lance` in a store that counts what is fetched."""
     fs = CountingFileSystem()
-    fs.store.clear()
-    for path in Path(wide).rglob("*"):
-        if path.is_file():
-            fs.pipe_file(f"/wide.lance/{path.relative_to(wide)}", path.read_bytes())
-    fs.fetched.clear()
-    yield fs
-    fs.store.clear()
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the columns that are decoded during a test, once for each batch."""
-    seen: list[str] = []
-    read = FragmentReader.read
-
-    def noted(self: FragmentReader, fields: Any, *arguments: Any) -> list[pa.Array]:
-        seen.extend(field.name for field in fields)
-        return read(self, fields, *arguments)
-
-    monkeypatch.setattr(FragmentReader, "read", noted)
-    return seen
+    fs.put_tree(wide, "/wide.lance")
+    return fs

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from leaks import forget_views
 from support import REPOSITORY, CorpusRef, corpus_refs
-from views_support import forget
 
 import lancefs
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -153,7 +153,7 @@ def test_dictionaries_become_one_and_stay_dictionaries(tmp_path: Path) -> None:
     fs = LanceFileSystem(fo=path)
     whole = fs.cat("latest.arrow")
     assert_same_table(pa.ipc.open_file(whole).read_all(), lancefs.open(path).to_table())
-    forget()
+    forget_views()
     assert fs.cat("latest.arrow") == whole
 
 
@@ -178,7 +178,7 @@ def test_columns_that_say_which_row_it_is(wide: str) -> None:
     assert_same_table(shown, lancefs.open(wide).to_table(columns=["_rowid", "n00"]))
 
 
-def test_data_that_changes_below_a_layout_is_noticed(wide: str, tmp_path: Path) -> None:
+def test_data_that_changes_below_a_layout_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     table = pa.table({"s": [f"{i}" * 3 for i in range(1000)]})
     lance.write_dataset(table, str(path))

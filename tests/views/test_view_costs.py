@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from store_doubles import SlowFileSystem
-from views_support import CountingFileSystem, forget
+from leaks import forget_views
+from store_doubles import CountingFileSystem, SlowFileSystem
 
 import lancefs
 from lancefs.datafile import structural
@@ -41,10 +41,10 @@ def test_one_column_of_a_wide_table_is_fetched_alone(counting: CountingFileSyste
     whole = sum(len(file.getvalue()) for path, file in counting.store.items() if "/data/" in path)
     size = fs.info(PATH)["size"]
     assert size > whole
-    before = sum(counting.fetched)
+    before = counting.bytes_read("/data/")
     with fs.open(PATH) as file:
         pd.read_feather(file, columns=["n05"])
-    fetched = sum(counting.fetched) - before
+    fetched = counting.bytes_read("/data/") - before
     assert whole / 40 < fetched < whole / 8  # it, and the column with nulls
 
 
@@ -69,11 +69,11 @@ def test_one_column_costs_its_pages_and_those_with_nulls(
     opened: list[object] = []
     real = structural.open_page
     monkeypatch.setattr(structural, "open_page", lambda page: opened.append(page) or real(page))
-    before = sum(counting.fetched)
+    before = counting.bytes_read("/data/")
     with fs.open(PATH) as file:
         pd.read_feather(file, columns=["n05"])
     assert len(opened) == pages
-    assert size <= sum(counting.fetched) - before < 1.2 * size
+    assert size <= counting.bytes_read("/data/") - before < 1.2 * size
 
 
 def test_large_values_are_laid_out_without_them(tmp_path: Path, decoded: list[str]) -> None:
@@ -111,7 +111,7 @@ def test_a_column_of_its_own_touches_nothing_else(
         assert file.read(6) == b"ARROW1"
         pa.ipc.open_file(file).schema.equals(pa.schema([("n03", pa.int64())]))
     assert decoded == []  # a column of fixed width is laid out by its description alone
-    assert sum(counting.fetched) < 300_000
+    assert counting.bytes_read("/data/") < 300_000
     assert pa.ipc.open_file(fs.cat("versions/2/columns/text,n03.arrow")).read_all().num_columns == 2
     assert set(decoded) == {"text", "n03"}
 
@@ -126,7 +126,7 @@ def test_the_size_of_numbers_needs_no_values(wide: str, decoded: list[str]) -> N
 def test_whoever_reads_in_order_decodes_nothing_twice(wide: str, decoded: list[str]) -> None:
     fs = LanceFileSystem(fo=wide)
     for block in (1 << 22, 100_000):
-        forget()
+        forget_views()
         decoded.clear()
         with fs.open(PATH) as file:
             read = iter(lambda f=file, n=block: f.read(n), b"")
@@ -157,15 +157,20 @@ def test_a_copy_holds_few_columns_at_a_time(
     assert len(held) > 10
 
 
+def as_another_process(table: str, kept: Path, decoded: list[str]) -> LanceFileSystem:
+    """A filesystem that knows of earlier ones only what they kept in a directory."""
+    forget_views()
+    decoded.clear()
+    return LanceFileSystem(fo=table, layout_cache=str(kept), skip_instance_cache=True)
+
+
 def test_a_layout_is_kept_for_other_processes(
     wide: str, tmp_path: Path, decoded: list[str]
 ) -> None:
     kept = tmp_path / "layouts"
 
     def fresh() -> LanceFileSystem:
-        forget()
-        decoded.clear()
-        return LanceFileSystem(fo=wide, layout_cache=str(kept), skip_instance_cache=True)
+        return as_another_process(wide, kept, decoded)
 
     size = fresh().info(PATH)["size"]
     assert set(decoded) == MEASURED
@@ -194,7 +199,7 @@ def test_a_damaged_layout_is_made_anew(
         "other": b"something else",
     }
     path.write_bytes(damaged[damage])
-    forget()
+    forget_views()
     assert fs.cat(PATH) == whole
     assert path.name in caplog.text
     assert path.read_bytes() == data
@@ -217,9 +222,7 @@ def test_dictionaries_are_kept_for_other_processes(tmp_path: Path, decoded: list
     lance.write_dataset(pa.table({"d": column, "e": nested}), path, max_rows_per_file=1000)
 
     def fresh() -> LanceFileSystem:
-        forget()
-        decoded.clear()
-        return LanceFileSystem(fo=path, layout_cache=str(kept), skip_instance_cache=True)
+        return as_another_process(path, kept, decoded)
 
     whole = fresh().cat("latest.arrow")
     assert fresh().info("latest.arrow")["size"] == len(whole)
@@ -253,7 +256,7 @@ def test_afar_whoever_reads_all_in_order_gets_more_and_more_batches_at_once(
     wide: str, small_batches: None, block: int | None
 ) -> None:
     expected = LanceFileSystem(fo=wide).cat(PATH)
-    forget()
+    forget_views()
     store = SlowFileSystem(0.0)
     fs = LanceFileSystem(fo=wide, fs=store)
     fs.info(PATH)
