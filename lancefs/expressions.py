@@ -73,6 +73,37 @@ def values_of(expression: pc.Expression, name: str) -> Intervals | None:
     return _values(_node(iter(lines), pickled.get_batch(0)), name)
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column compared with a literal.
+
+    Attributes:
+        column: Its name.
+        operator: A comparison, named as Arrow's function; `is_valid` has no literal.
+        value: The literal.
+    """
+
+    column: str
+    operator: str
+    value: pa.Scalar | None = None
+
+
+def comparisons(expression: pc.Expression) -> list[Comparison] | None:
+    """Return comparisons of columns with literals that a filter is true for exactly where all are.
+
+    Args:
+        expression: The filter.
+
+    Returns:
+        None where it says anything else, too.
+    """
+    pickled = _pickled(expression)
+    lines = _lines(pickled)
+    if lines is None:
+        return None
+    return _comparisons(_node(iter(lines), pickled.get_batch(0)))
+
+
 def matching(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
     """Evaluate a filter on rows: true, false, or null where it cannot be told.
 
@@ -187,6 +218,24 @@ def _values(node: _Node, name: str) -> Intervals | None:
         if right == _Node("field", name) and left.kind == "literal":
             return _compared(_MIRRORED[node.name], left.value)
     return None
+
+
+def _comparisons(node: _Node) -> list[Comparison] | None:
+    if node.kind != "call":
+        return None
+    if node.name in ("and_kleene", "and"):
+        known = [_comparisons(argument) for argument in node.arguments]
+        sides = [side for side in known if side is not None]
+        return [one for side in sides for one in side] if len(sides) == len(known) else None
+    kinds = [argument.kind for argument in node.arguments]
+    if node.name == "is_valid" and kinds == ["field"]:
+        return [Comparison(node.arguments[0].name, node.name)]
+    if node.name not in _MIRRORED or sorted(kinds) != ["field", "literal"]:
+        return None
+    left, right = node.arguments
+    if left.kind == "field":
+        return [Comparison(left.name, node.name, right.value)]
+    return [Comparison(right.name, _MIRRORED[node.name], left.value)]
 
 
 def _compared(operator: str, literal: pa.Scalar) -> Intervals | None:

@@ -23,14 +23,14 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancefs import expressions
-from lancefs.datafile.arrays import filtered, mask_of
+from lancefs.conditions import Condition
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
+from lancefs.datafile.selection import filtered
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.roaring import Offsets
 from lancefs.table.row_index import RowIndex
@@ -127,7 +127,7 @@ class Scan:
 
     fragments: Sequence[FragmentReader]
     fields: tuple[Field, ...]
-    filter: pc.Expression | None = None
+    filter: Condition | None = None
     filter_fields: tuple[Field, ...] = ()
     batch_rows: int = BATCH_ROWS
     limit: int | None = None
@@ -250,7 +250,7 @@ class Scan:
             (ROW_ADDRESS, self.index.ranges_of_addresses),
         ):
             if field.id in read:
-                values = expressions.values_of(self.filter, field.name)
+                values = expressions.values_of(self.filter.expression, field.name)
                 if values is not None:
                     return find(values)
         return None
@@ -332,7 +332,7 @@ class Scan:
         return _Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
 
     def _tested(
-        self, step: _Step, condition: pc.Expression, kept: Mask | None
+        self, step: _Step, condition: Condition, kept: Mask | None
     ) -> tuple[dict[int, pa.Array], Mask, int]:
         """Read what the filter reads, of rows that may be wanted.
 
@@ -347,7 +347,7 @@ class Scan:
             return self._none(self.filter_fields), kept, 0
         arrays = self._columns(step.fragment, self.filter_fields, ranges)
         tested = self._batch(self.filter_fields, arrays, count_rows(ranges))
-        passed = mask_of(pc.fill_null(expressions.matching(condition, tested), False))
+        passed = condition.passed(tested)
         if kept is None:
             kept = passed
         elif is_sparse:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs import expressions
+from lancefs.conditions import Condition
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
 from lancefs.table.row_metadata import ROW_ID
@@ -49,7 +50,7 @@ class LanceScanner:
         self._scan = Scan(
             fragments=dataset._fragment_readers,
             fields=self._fields(columns),
-            filter=filter,
+            filter=None if filter is None else Condition(filter),
             filter_fields=self._fields_of([] if filter is None else [filter]),
             batch_rows=batch_size or (BATCH_ROWS if blobs == "descriptors" else BLOB_BATCH_ROWS),
             limit=limit,

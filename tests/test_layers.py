@@ -30,8 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "datafile": {"errors", "proto", "storage"},
     "table": {"errors", "proto", "storage", "datafile"},
     "expressions": set(),
-    "scan": _FORMAT | {"expressions"},
-    "scanner": _FORMAT | {"dataset", "expressions", "scan"},  # the dataset's type only
+    "conditions": {"datafile", "expressions"},
+    "scan": _FORMAT | {"conditions", "expressions"},
+    "scanner": _FORMAT | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only
     "dataset": _FORMAT | {"expressions", "scan", "scanner", "showing"},
     "opening": _FORMAT | {"dataset", "local"},

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import (
     Array,
@@ -26,9 +25,6 @@ from lancefs.errors import CorruptFile
 
 _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
-# Arrow takes such a share of the slots quicker by a mask, which it goes through in runs; fewer it
-# takes quicker by their positions.
-_MOST = 3 / 4
 
 
 def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -68,26 +64,6 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
     """Pack a mask into an Arrow validity buffer; None stays None (all valid)."""
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
-    """Return the slots of arrays that a mask keeps."""
-    if np.count_nonzero(kept) < _MOST * len(kept):
-        slots = pa.array(np.flatnonzero(kept))
-        return [pc.take(array, slots, boundscheck=False) for array in arrays]
-    # A tenth of the time that `pa.array` takes for it.
-    mask = pa.BooleanArray.from_buffers(pa.bool_(), len(kept), [None, bitmap(kept)])
-    return [array.filter(mask) for array in arrays]
-
-
-def mask_of(array: pa.BooleanArray) -> Mask:
-    """Make an array without nulls a mask; a tenth of the time that `to_numpy` takes for it."""
-    if not len(array):  # it may have no buffer
-        return np.empty(0, np.bool_)
-    bits = np.frombuffer(array.buffers()[1], np.uint8)
-    stop = array.offset + len(array)
-    mask: Mask = np.unpackbits(bits, count=stop, bitorder="little")[array.offset :].view(np.bool_)
-    return mask
 
 
 def children_of(array: pa.Array) -> list[pa.Array]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import filtered
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
+from lancefs.datafile.selection import filtered
 from lancefs.errors import CorruptFile
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader

@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-INTERFACE = 7  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 8  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -44,6 +44,10 @@ _PARAMETERS = {
     "expand_runs": "pipiqppqpq",
     "join_streams": "pqpppqipq",
     "is_utf8": "pqpq",
+    "keep_fixed": "pqpqpq",
+    "measure_kept": "ppq",
+    "keep_strings": "ppqpqpqpq",
+    "within": "pqpp",
 }
 
 

@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from lancefs.datafile import kernels
+from lancefs.datafile.buffers import dtype_of
 from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     fsst,
+    intervals,
     library,
     lists,
     lookup,
     runs,
     segments,
+    selection,
     streams,
     strings,
     utf8,
@@ -44,9 +48,7 @@ def outcome(kernel: Callable[..., Any], arguments: Arguments) -> object:
 
 def compiled_kernel(name: str) -> Callable[..., Any]:
     """Return a compiled kernel; there are none where the library is not in use."""
-    from lancefs.datafile.kernels import compiled
-
-    kernel: Callable[..., Any] = getattr(compiled, name)
+    kernel: Callable[..., Any] = getattr(kernels, name)
     return kernel
 
 
@@ -332,6 +334,35 @@ def texts(draw: st.DrawFn) -> Arguments:
     return offsets, data
 
 
+@st.composite
+def masked_values(draw: st.DrawFn) -> Arguments:
+    width = draw(st.sampled_from([1, 2, 4, 8, 16, 3, 40]))
+    count, source = draw(st.integers(0, 200)), draw(generators())
+    values = odd_place(draw, source.integers(0, 256, count * width, np.uint8))
+    return values.view(dtype_of(width)), source.random(count) < draw(st.sampled_from([0, 0.5, 1]))
+
+
+@st.composite
+def masked_strings(draw: st.DrawFn) -> Arguments:
+    longest = draw(st.sampled_from([3, 32, 80]))
+    items = draw(st.lists(st.binary(max_size=longest), max_size=30))
+    before, after = draw(st.integers(0, 3)), draw(st.sampled_from([0, 1, 40]))
+    offsets = np.cumsum([before, *(len(item) for item in items)]).astype(np.int32)
+    data = np.frombuffer(bytes(before) + b"".join(items) + bytes(after), np.uint8)
+    kept = draw(generators()).random(len(items)) < draw(st.sampled_from([0, 0.5, 1]))
+    damage(draw, offsets)
+    return offsets, data, kept
+
+
+@st.composite
+def numbers_and_bounds(draw: st.DrawFn) -> Arguments:
+    near = st.integers(-3, 3) | st.sampled_from([1 << 64, -(1 << 64), (1 << 64) - 1])
+    number = near | st.integers(-(1 << 127), (1 << 127) - 1)
+    numbers = [one.to_bytes(16, "little", signed=True) for one in draw(st.lists(number))]
+    stored = odd_place(draw, np.frombuffer(b"".join(numbers), np.uint8))
+    return stored.view("V16"), draw(number), draw(number)
+
+
 # The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
@@ -351,4 +382,7 @@ PAIRS = {
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
     "is_utf8": (utf8.is_utf8, texts()),
+    "keep": (selection.keep, masked_values()),
+    "keep_strings": (selection.keep_strings, masked_strings()),
+    "within": (intervals.within, numbers_and_bounds()),
 }

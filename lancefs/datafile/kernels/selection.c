@@ -1,0 +1,78 @@
+/* Values that a mask keeps, one after the other. */
+#include "kernels.h"
+
+API int64_t lancefs_keep_fixed(const uint8_t *values, int64_t width, const uint8_t *kept,
+                               int64_t count, uint8_t *out, int64_t room);
+API int64_t lancefs_measure_kept(const int32_t *offsets, const uint8_t *kept, int64_t count);
+API int64_t lancefs_keep_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
+                                 const uint8_t *kept, int64_t count, int32_t *ends, int64_t room,
+                                 uint8_t *text, int64_t text_size);
+
+/* A value is written whether it is kept or not, and written over by the next if not: a processor
+ * guesses a branch on the mask wrong at every other change of it. */
+#define KEEP(BYTES)                                                                                \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        memcpy(out + (size_t)row * (BYTES), values + (size_t)i * (BYTES), (BYTES));                \
+        row += kept[i];                                                                            \
+    }                                                                                              \
+    break;
+
+/* Copy the values that are kept; `out` has room for them and, of up to 16 bytes, for SLACK. */
+int64_t lancefs_keep_fixed(const uint8_t *values, int64_t width, const uint8_t *kept,
+                           int64_t count, uint8_t *out, int64_t room) {
+    int64_t row = 0;
+    switch (width) {
+    case 1:
+        KEEP(1)
+    case 2:
+        KEEP(2)
+    case 4:
+        KEEP(4)
+    case 8:
+        KEEP(8)
+    case 16:
+        KEEP(16)
+    default:
+        for (int64_t i = 0; i < count; i++)
+            if (kept[i])
+                memcpy(out + (size_t)row++ * (size_t)width, values + (size_t)i * (size_t)width,
+                       (size_t)width);
+    }
+    return row == room ? 0 : DAMAGED;
+}
+
+/* Return the bytes of the strings that are kept; below zero or too many where offsets descend. */
+int64_t lancefs_measure_kept(const int32_t *offsets, const uint8_t *kept, int64_t count) {
+    int64_t total = 0;
+    for (int64_t i = 0; i < count; i++)
+        total += ((int64_t)offsets[i + 1] - offsets[i]) & -(int64_t)kept[i];
+    return total;
+}
+
+/* Copy the strings that are kept, which were measured; `text` has room for them and for SLACK. */
+int64_t lancefs_keep_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
+                             const uint8_t *kept, int64_t count, int32_t *ends, int64_t room,
+                             uint8_t *text, int64_t text_size) {
+    int64_t row = 0, at = 0;
+    ends[0] = 0;
+    if (offsets[0] < 0 || offsets[count] > size)
+        return DAMAGED;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t start = offsets[i], length = offsets[i + 1] - start;
+        if (start < 0 || length < 0 || length > size - start)
+            return DAMAGED;
+        if (length <= SLACK && size - start >= SLACK) {
+            memcpy(text + at, data + start, SLACK);
+        } else if (kept[i]) {
+            if (length > text_size - at)
+                return DAMAGED;
+            memcpy(text + at, data + start, (size_t)length);
+        }
+        at += length & -(int64_t)kept[i];
+        row += kept[i];
+        if (at > text_size || row > room)
+            return DAMAGED;
+        ends[row] = (int32_t)at;
+    }
+    return row == room && at == text_size ? 0 : DAMAGED;
+}

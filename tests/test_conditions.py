@@ -1,0 +1,160 @@
+"""Filters keep the rows that Arrow's own evaluation keeps, whichever way they are tested."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancefs import expressions
+from lancefs.conditions import Condition, intervals
+
+TYPES: dict[str, pa.DataType] = {
+    "i8": pa.int8(),
+    "i64": pa.int64(),
+    "u8": pa.uint8(),
+    "u64": pa.uint64(),
+    "day": pa.date32(),
+    "milli": pa.date64(),
+    "time": pa.timestamp("us", "UTC"),
+    "span": pa.duration("ns"),
+    "money": pa.decimal128(15, 2),
+    "wide": pa.decimal128(38, 10),
+}
+OPERATORS = {
+    "equal": pc.equal,
+    "less": pc.less,
+    "less_equal": pc.less_equal,
+    "greater": pc.greater,
+    "greater_equal": pc.greater_equal,
+}
+DAY = 86_400_000
+
+
+def _numbers(data_type: pa.DataType) -> st.SearchStrategy[int]:
+    """Numbers that a type stores, the least and the greatest ones among them."""
+    if pa.types.is_decimal(data_type):
+        most = 10**data_type.precision - 1
+        low, high = -most, most
+    elif pa.types.is_unsigned_integer(data_type):
+        low, high = 0, 2**data_type.bit_width - 1
+    else:
+        high = 2 ** (data_type.bit_width - 1) - 1
+        low = -high - 1
+    if data_type == pa.date64():
+        days = st.integers(low // DAY + 1, high // DAY)
+        return st.one_of(st.integers(-3, 3), days).map(lambda day: day * DAY)
+    return st.one_of(st.integers(max(low, -3), 3), st.integers(low, high), st.just(low))
+
+
+def _scalar(number: int, data_type: pa.DataType) -> pa.Scalar:
+    if pa.types.is_decimal(data_type):
+        return pa.scalar(Decimal(f"{number}e-{data_type.scale}"), data_type)
+    return pa.scalar(number, data_type)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> pa.RecordBatch:
+    rows = draw(st.integers(0, 20))
+    columns = {}
+    for name, data_type in TYPES.items():
+        numbers = draw(
+            st.lists(st.none() | _numbers(data_type), min_size=rows + 1, max_size=rows + 1)
+        )
+        values = pa.array(
+            [None if n is None else _scalar(n, data_type) for n in numbers], data_type
+        )
+        columns[name] = values.slice(1)  # as a batch that was cut is
+    return pa.record_batch(columns)
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> pc.Expression:
+    name = draw(st.sampled_from(list(TYPES)))
+    if draw(st.integers(0, 5)) == 0:
+        return pc.field(name).is_valid()
+    data_type = TYPES[name]
+    literal = pc.scalar(_scalar(draw(_numbers(data_type)), data_type))
+    compare = OPERATORS[draw(st.sampled_from(list(OPERATORS)))]
+    sides = (pc.field(name), literal)
+    return compare(*sides) if draw(st.booleans()) else compare(*reversed(sides))
+
+
+def _expected(filter: pc.Expression, batch: pa.RecordBatch) -> list[bool]:
+    found: list[bool] = pc.fill_null(expressions.matching(filter, batch), False).to_pylist()
+    return found
+
+
+@given(batches(), st.lists(comparisons(), min_size=1, max_size=4))
+def test_comparisons_keep_what_arrow_keeps(batch: pa.RecordBatch, terms: list[Any]) -> None:
+    filter = terms[0]
+    for term in terms[1:]:
+        filter = filter & term
+    assert intervals(expressions.comparisons(filter), batch.schema) is not None
+    assert Condition(filter).passed(batch).tolist() == _expected(filter, batch)
+
+
+MONEY = pa.record_batch(
+    {
+        "money": pa.array([Decimal("0.05"), Decimal("-0.06"), None, Decimal(7)], TYPES["money"]),
+        "i8": pa.array([-128, 127, None, 5], pa.int8()),
+        "u8": pa.array([0, 255, None, 5], pa.uint8()),
+        "name": pa.array(["a", "b", None, "d"]),
+        "share": pa.array([0.5, float("nan"), None, 2.0]),
+        "day": pa.array([datetime.date(2026, 11, day) for day in (1, 2, 3, 4)]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        pc.field("money") > pc.scalar(Decimal("0.0500000")),
+        pc.field("money") >= pc.scalar(Decimal("0.049999")),
+        pc.field("money") == pc.scalar(Decimal("0.0501")),
+        pc.field("money") < pc.scalar(Decimal("1e30")),
+        pc.field("i8") < pc.scalar(1000),
+        pc.field("i8") > pc.scalar(1000),
+        pc.field("u8") >= pc.scalar(-5),
+        pc.field("u8") < pc.scalar(-5),
+        pc.field("day") > pc.scalar(datetime.date(2026, 11, 2)),
+    ],
+    ids=str,
+)
+def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) -> None:
+    assert intervals(expressions.comparisons(filter), MONEY.schema) is not None
+    assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        pc.field("name") == "a",
+        pc.field("share") > 1.0,
+        pc.field("i8") > 1.5,
+        pc.field("i8") != 5,
+        (pc.field("i8") > 1) | (pc.field("u8") > 1),
+        ~(pc.field("i8") > 1),
+        (pc.field("i8") > 1) & (pc.field("name") > "a"),
+        pc.field("i8") > pc.scalar(pa.scalar(None, pa.int8())),
+        pc.field("i8").is_null(),
+        pc.field("i8") < pc.field("u8"),
+        pc.field("i8").isin([5, 127]),
+        pc.scalar(True),
+    ],
+    ids=str,
+)
+def test_other_filters_are_left_to_arrow(filter: pc.Expression) -> None:
+    assert intervals(expressions.comparisons(filter), MONEY.schema) is None
+    assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
+
+
+def test_a_filter_that_does_not_fit_is_arrows_error() -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        Condition(pc.field("missing") > 1).passed(MONEY)
