@@ -22,6 +22,7 @@ from lancefs.dataset import LanceDataset
 from lancefs.errors import LanceError
 from lancefs.expressions import columns_of, matching
 from lancefs.scan import BATCH_ROWS
+from lancefs.table.dictionaries import ENCODED
 
 if TYPE_CHECKING:
     from duckdb._sources import ArrowScanSource
@@ -46,14 +47,36 @@ class Rows:
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
-        columns = (readable_field(field) for field in self.dataset.schema)
+        columns = [readable_field(field) for field in self.dataset.schema]
+        columns = [
+            field.with_type(ENCODED) if field.name in self._encoded else field for field in columns
+        ]
         return pa.schema([_COUNTER_FIELD, *columns])
+
+    @cached_property
+    def _encoded(self) -> frozenset[str]:
+        """The columns that come dictionary-encoded, by which DuckDB groups quicker.
+
+        That must be known before anything is read. Of a remote table it would take a request.
+        """
+        if not self.dataset.is_local:
+            return frozenset()
+        try:
+            return frozenset(self.dataset.dictionary_columns)
+        except LanceError:  # who reads such a column says so; others need not know
+            return frozenset()
 
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not where its type changes on the way."""
         if column == COUNTER:
             return True
-        return bool(self.schema.field(column).type == self.dataset.schema.field(column).type)
+        known, stored = self.schema.field(column).type, self.dataset.schema.field(column).type
+        return column in self._encoded or bool(known == stored)
+
+    def plain_field(self, column: str) -> pa.Field:
+        """Return a column as filters see it: not encoded."""
+        field = self.schema.field(column)
+        return field.with_type(ENCODED.value_type) if column in self._encoded else field
 
     def known_count(self) -> int | None:
         """Return the number of rows, where the manifest tells it."""
@@ -81,7 +104,7 @@ class Rows:
         elif filter is None and (self.known_count() or 0) > 2 * BATCH_ROWS:
             batches = self._growing(wanted)
         else:
-            batches = self.dataset.scanner(columns=wanted, filter=filter).to_batches()
+            batches = self._scanned(wanted, filter=filter)
         return _stream(schema, _fitted(batches, schema))
 
     def _read_and_filter(
@@ -93,10 +116,18 @@ class Rows:
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in reader:
-                yield batch.filter(matching(filter, batch)).select(names)
+                yield batch.filter(matching(filter, self._plain(batch))).select(names)
 
         schema = pa.schema([self.schema.field(name) for name in names])
         return _stream(schema, batches())
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as filters see them: not encoded."""
+        arrays = [
+            array.dictionary_decode() if name in self._encoded else array
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
     def _counted(self) -> Iterator[pa.RecordBatch]:
         yield _nothing(self.dataset.count_rows())
@@ -105,9 +136,13 @@ class Rows:
         """Read all rows, few of them at first."""
         done = 0
         for rows in _FIRST_ROWS:
-            yield from self.dataset.scanner(columns=columns, limit=rows, offset=done).to_batches()
+            yield from self._scanned(columns, limit=rows, offset=done)
             done += rows
-        yield from self.dataset.scanner(columns=columns, offset=done).to_batches()
+        yield from self._scanned(columns, offset=done)
+
+    def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
+        encoded = [name for name in columns if name in self._encoded]
+        return self.dataset.to_batches(columns=columns, dictionary_columns=encoded, **options)
 
 
 class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
@@ -233,7 +268,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             columns = _columns_of(predicate)
             if not all(self._rows.can_filter(column) for column in columns):
                 raise Untranslatable(predicate)
-            fields = [self._rows.schema.field(column) for column in columns]
+            fields = [self._rows.plain_field(column) for column in columns]
             return to_arrow(predicate, pa.schema(fields))
 
     class TableSource(PyArrowTableSource):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from lancefs.errors import ColumnNotFound
 from lancefs.scanner import Columns, LanceScanner, Positions
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.dictionaries import ENCODED, dictionary_columns, is_encodable
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
@@ -101,6 +102,11 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return self._resolved.root.url()
 
     @property
+    def is_local(self) -> bool:
+        """Whether the table is on this machine, so that a read does not wait for a network."""
+        return self._resolved.store.is_local
+
+    @property
     def version(self) -> int:
         """The version of the table that this is."""
         return self._manifest.version
@@ -128,6 +134,20 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """
         fields = [shown_field(field) for field in self._columns]
         return pa.schema(fields, metadata=dict(self._manifest.schema_metadata) or None)
+
+    @cached_property
+    def dictionary_columns(self) -> list[str]:
+        """The columns of strings whose values the data files store once a page, in a dictionary.
+
+        The first fragment tells, by the metadata of its columns. A scan reads them encoded where
+        it is asked to, and consumers that take them so (such as DuckDB) group by them quicker.
+
+        Raises:
+            LanceError: The metadata cannot be read.
+        """
+        readers = self._fragment_readers[:1]
+        found = [one for reader in readers for one in dictionary_columns(reader, self._columns)]
+        return [field.name for field in found]
 
     @property
     def is_fresh(self) -> bool:
@@ -245,6 +265,7 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         with_row_id: bool = False,
         with_row_address: bool = False,
         blobs: Blobs = "descriptors",
+        dictionary_columns: Collection[str] = (),
         **_: Any,
     ) -> LanceScanner:
         """Say what to read; nothing is read yet.
@@ -263,6 +284,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
             with_row_address: Whether to add the column `_rowaddr`.
             blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`. Blobs
                 that are no part of the table are read only where `BaseRules` allow it.
+            dictionary_columns: Columns of strings that come dictionary-encoded. Where the data
+                files store them so (see `dictionary_columns`), no string is written out.
             **_: Hints of pyarrow's own scanner (such as `use_threads`), which have no meaning here.
 
         Raises:
@@ -271,7 +294,9 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
         if extra:
             columns = self._with(columns, extra)
-        return LanceScanner(self, columns, filter, batch_size, limit, offset, blobs)
+        return LanceScanner(
+            self, columns, filter, batch_size, limit, offset, blobs, dictionary_columns
+        )
 
     def to_batches(self, *args: Any, **kwargs: Any) -> Iterator[pa.RecordBatch]:
         """Read in batches; arguments as for `scanner`."""
@@ -336,7 +361,13 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return self.scanner(columns=[], filter=filter).count_rows()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        if requested_schema is None:
+            return self.to_reader().__arrow_c_stream__()
+        wanted = pa.Schema._import_from_c_capsule(requested_schema)
+        encodable = {field.name for field in self._columns if is_encodable(field)}
+        encoded = [one.name for one in wanted if one.type == ENCODED and one.name in encodable]
+        reader = self.to_reader(dictionary_columns=encoded)
+        return reader.__arrow_c_stream__(wanted.__arrow_c_schema__())
 
     # The rest of pyarrow's interface: a LanceDataset has no C++ dataset behind it, so that none of
     # the inherited methods may be reached.

@@ -31,6 +31,7 @@ from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.selection import filtered
+from lancefs.table import dictionaries
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.roaring import Offsets
 from lancefs.table.row_index import RowIndex
@@ -123,6 +124,7 @@ class Scan:
         index: Knows which rows rows are; without it, there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         is_kept: Whether the consumer keeps all batches; then they are as long as it is quickest.
+        encoded: The ids of string columns that come dictionary-encoded.
     """
 
     fragments: Sequence[FragmentReader]
@@ -135,7 +137,8 @@ class Scan:
     index: RowIndex | None = None
     blobs: Blobs = "descriptors"
     is_kept: bool = False
-    _schemas: dict[tuple[int, ...], pa.Schema] = attribute(
+    encoded: frozenset[int] = frozenset()
+    _schemas: dict[tuple[int | bool, ...], pa.Schema] = attribute(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -346,7 +349,10 @@ class Scan:
             assert kept is not None
             return self._none(self.filter_fields), kept, 0
         arrays = self._columns(step.fragment, self.filter_fields, ranges)
-        tested = self._batch(self.filter_fields, arrays, count_rows(ranges))
+        plain = arrays | {
+            id: array.dictionary_decode() for id, array in arrays.items() if id in self.encoded
+        }
+        tested = self._batch(self.filter_fields, plain, count_rows(ranges), encoded=False)
         passed = condition.passed(tested)
         if kept is None:
             kept = passed
@@ -367,32 +373,47 @@ class Scan:
         self, fragment: FragmentReader, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> dict[int, pa.Array]:
         stored = [field for field in fields if not is_row_metadata(field)]
-        read = zip(stored, fragment.read(stored, ranges, self.blobs), strict=True)
-        arrays = {field.id: present(array, field, self.blobs) for field, array in read}
+        if self.encoded:
+            read = dictionaries.read(fragment, stored, ranges, self.blobs, self.encoded)
+        else:
+            read = fragment.read(stored, ranges, self.blobs)
+        arrays = {
+            field.id: array if field.id in self.encoded else present(array, field, self.blobs)
+            for field, array in zip(stored, read, strict=True)
+        }
         for field in fields:
             if is_row_metadata(field):
                 assert self.index is not None
                 arrays[field.id] = self.index.metadata.read(field, fragment, ranges)
         return arrays
 
-    def _schema(self, fields: Sequence[Field]) -> pa.Schema:
-        ids = tuple(field.id for field in fields)
-        if ids not in self._schemas:
-            self._schemas[ids] = pa.schema([field.to_arrow(self.blobs) for field in fields])
-        return self._schemas[ids]
+    def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
+        key = (encoded, *(field.id for field in fields))
+        if key not in self._schemas:
+            self._schemas[key] = pa.schema([self._shown(field, encoded) for field in fields])
+        return self._schemas[key]
+
+    def _shown(self, field: Field, encoded: bool = True) -> pa.Field:
+        shown = field.to_arrow(self.blobs)
+        is_encoded = encoded and field.id in self.encoded
+        return shown.with_type(dictionaries.ENCODED) if is_encoded else shown
 
     def _none(self, fields: Sequence[Field]) -> dict[int, pa.Array]:
         # Unlike `pa.array([], …)`, this knows extension types inside of others.
-        return {field.id: pa.nulls(0, field.to_arrow(self.blobs).type) for field in fields}
+        return {field.id: pa.nulls(0, self._shown(field).type) for field in fields}
 
     def _batch(
-        self, fields: Sequence[Field], arrays: dict[int, pa.Array], rows: int
+        self,
+        fields: Sequence[Field],
+        arrays: Mapping[int, pa.Array],
+        rows: int,
+        encoded: bool = True,
     ) -> pa.RecordBatch:
         if not fields:  # only from a struct does Arrow make a batch of rows without columns
             empty = pa.Array.from_buffers(pa.struct([]), rows, [None])
             return pa.RecordBatch.from_struct_array(empty)
         columns = [arrays[field.id] for field in fields]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields, encoded))
 
 
 class _Readers:

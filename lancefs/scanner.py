@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -17,6 +17,7 @@ from lancefs import expressions
 from lancefs.conditions import Condition
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
+from lancefs.table.dictionaries import is_encodable
 from lancefs.table.row_metadata import ROW_ID
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class LanceScanner:
         limit: int | None = None,
         offset: int | None = None,
         blobs: Blobs = "descriptors",
+        dictionary_columns: Collection[str] = (),
     ) -> None:
         for name, value in (("batch_size", batch_size), ("limit", limit), ("offset", offset)):
             if value is not None and value < (name == "batch_size"):
@@ -57,6 +59,7 @@ class LanceScanner:
             offset=offset or 0,
             index=dataset._row_index,
             blobs=blobs,
+            encoded=self._encoded(dictionary_columns),
         )
 
     @property
@@ -166,6 +169,17 @@ class LanceScanner:
         if self._computed is not None:
             return self._fields_of(list(self._computed.values()))
         return tuple(self._dataset._field(name) for name in columns)
+
+    def _encoded(self, names: Collection[str]) -> frozenset[int]:
+        """Return the ids of columns that come dictionary-encoded."""
+        fields = [self._dataset._field(name) for name in names]
+        other = next((field for field in fields if not is_encodable(field)), None)
+        if other is not None:
+            raise ValueError(
+                f"dictionary_columns has {other.name!r}, which is {other.shown_type}; only columns "
+                "of strings come dictionary-encoded"
+            )
+        return frozenset(field.id for field in fields)
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
         fields = self._dataset._named_fields

@@ -32,7 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "expressions": set(),
     "conditions": {"datafile", "expressions"},
     "scan": _FORMAT | {"conditions", "expressions"},
-    "scanner": _FORMAT | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
+    "scanner": _FORMAT
+    | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only
     "dataset": _FORMAT | {"expressions", "scan", "scanner", "showing"},
     "opening": _FORMAT | {"dataset", "local"},

@@ -175,10 +175,13 @@ def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) ->
 def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) -> pa.Array:
     """Build a dictionary array, also of a page that is not dictionary-encoded."""
     if isinstance(block, Dictionary):
-        items = to_arrow(block.items, data_type.value_type, None)
-        mask = None if valid is None else ~valid
-        indices = pa.array(block.indices, mask=mask).cast(data_type.index_type)
-        return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered)
+        items, index_type = to_arrow(block.items, data_type.value_type, None), data_type.index_type
+        dtype = np.dtype(index_type.to_pandas_dtype())
+        if block.items.count - 1 > np.iinfo(dtype).max:
+            raise CorruptFile(f"a dictionary of {block.items.count} items, whose index is {dtype}")
+        buffers = [bitmap(valid), _buffer(block.indices.astype(dtype, copy=False))]
+        indices = pa.Array.from_buffers(index_type, block.count, buffers, _null_count(valid))
+        return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
     return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
 
 

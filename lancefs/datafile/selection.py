@@ -61,6 +61,11 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
         return array.filter(
             pa.BooleanArray.from_buffers(pa.bool_(), len(kept), [None, bitmap(kept)])
         )
+    if kind == "dictionary":
+        indices, is_ordered = _kept(array.indices, kept), array.type.ordered
+        return pa.DictionaryArray.from_arrays(
+            indices, array.dictionary, ordered=is_ordered, safe=False
+        )
     valid = valid_slots(array)
     validity = None if valid is None else bitmap(keep(valid, kept))
     count, nulls = int(np.count_nonzero(kept)), 0 if valid is None else -1
@@ -81,11 +86,13 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
 
 
 @lru_cache(maxsize=4096)
-def _kind(data_type: pa.DataType) -> Literal["fixed", "string", "struct", "other"]:
+def _kind(data_type: pa.DataType) -> Literal["fixed", "string", "struct", "dictionary", "other"]:
     """Tell which of our kernels suits a type, if any does."""
     is_extension = isinstance(data_type, pa.BaseExtensionType)
-    if is_extension or pa.types.is_null(data_type) or pa.types.is_dictionary(data_type):
+    if is_extension or pa.types.is_null(data_type):
         return "other"
+    if pa.types.is_dictionary(data_type):
+        return "dictionary"
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return "string"
     if pa.types.is_struct(data_type):

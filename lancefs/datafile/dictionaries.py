@@ -1,0 +1,39 @@
+"""Whether pages of strings have dictionaries, found out from their descriptions alone."""
+
+from __future__ import annotations
+
+from lancefs.datafile.fields import Field
+from lancefs.datafile.layouts.miniblock import MiniBlockPage
+from lancefs.datafile.reader import FieldReader
+from lancefs.datafile.structural import StructuralReader
+from lancefs.errors import locating
+from lancefs.storage import Steps
+
+# A dictionary goes along with every batch: with more items it may be larger than its batch.
+_MOST_ITEMS = 10_000
+
+
+def has_dictionaries(reader: FieldReader, field: Field) -> Steps[bool]:
+    """Tell whether all pages of a column have dictionaries, and small ones.
+
+    Args:
+        reader: Of the data file.
+        field: A column of strings.
+
+    Raises:
+        CorruptFile: The metadata of the column is damaged.
+        UnsupportedFeature: A page is of a kind that is not known.
+    """
+    if not isinstance(reader, StructuralReader) or field.id not in reader.columns:
+        return False
+    index = reader.columns[field.id]
+    yield from reader.container.load([index])
+    with locating(reader.container.file.url, f"column {index} ({field.name})"):
+        pages = range(len(reader.container.column(index).pages))
+        opened = [reader.page(index, page) for page in pages]
+        return bool(opened) and all(
+            isinstance(page, MiniBlockPage)
+            and page.described.has_dictionary
+            and page.layout.num_dictionary_items <= _MOST_ITEMS
+            for page in opened
+        )

@@ -1,0 +1,73 @@
+"""Columns that data files store with dictionaries reach DuckDB encoded; answers are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancefs
+from duckdb_adapter.source import Rows
+from lancefs.table.dictionaries import ENCODED
+
+ROWS = 50_000
+MODES = ["by air", "free on board", "by registered mail", "by rail", "", "by truck"]
+
+QUERIES = [
+    "SELECT mode, count(*), sum(id) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT maybe, mode, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT count(*), count(maybe), count(DISTINCT maybe) FROM {t}",
+    "SELECT id, maybe FROM {t} WHERE mode = 'by rail' AND maybe IS NULL ORDER BY id LIMIT 50",
+    "SELECT count(*) FROM {t} WHERE mode IN ('by air', '') AND id > 3000",
+    "SELECT count(*) FROM {t} WHERE mode LIKE 'by %' OR maybe IS NOT NULL",
+    "SELECT max(mode || '/' || maybe), min(maybe) FROM {t} WHERE half < 0.25",
+    "SELECT mode, half FROM {t} WHERE half > 0.9 AND mode > 'by r' ORDER BY id",
+    "SELECT a.mode, count(*) FROM {t} a JOIN {t} b USING (id) GROUP BY ALL ORDER BY ALL",
+    "SELECT DISTINCT typeof(mode), typeof(maybe) FROM {t}",
+    "SELECT mode FROM {t} ORDER BY id DESC LIMIT 3",
+]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of two fragments, with deleted rows."""
+    source = np.random.default_rng(5)
+    modes = pa.array(MODES)
+    rows = pa.table(
+        {
+            "id": np.arange(ROWS),
+            "mode": modes.take(pa.array(source.integers(0, len(MODES), ROWS))),
+            "maybe": modes.take(
+                pa.array(source.integers(0, 3, ROWS), mask=source.random(ROWS) < 0.2)
+            ),
+            "half": source.random(ROWS).astype(np.float16),
+        }
+    )
+    where = str(tmp_path_factory.mktemp("tables") / "t.lance")
+    lance.write_dataset(rows, where, max_rows_per_file=40_000)
+    lance.dataset(where).delete("id % 10 = 3")
+    return where
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_answers_are_those_of_plain_strings(con: Any, table: str, query: str) -> None:
+    rows = lance.dataset(table).to_table()
+    plain = rows.set_column(3, "half", rows["half"].cast(pa.float32()))
+    con.register("plain", plain)
+    assert Rows(lancefs.open(table)).schema.field("mode").type == ENCODED
+    found = con.sql(query.format(t=f"'{table}'")).fetchall()
+    assert found == con.sql(query.format(t="plain")).fetchall()
+
+
+def test_a_column_that_cannot_be_read_is_nobody_elses_trouble(con: Any, tmp_path: Path) -> None:
+    where = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"mode": MODES * 1000}), str(where))
+    (data_file,) = (where / "data").iterdir()
+    data_file.unlink()
+    assert con.sql(f"SELECT count(*) FROM '{where}'").fetchall() == [(len(MODES) * 1000,)]
+    with pytest.raises(Exception, match=data_file.name):
+        con.sql(f"SELECT max(mode) FROM '{where}'").fetchall()

@@ -1,0 +1,134 @@
+"""Columns of strings that come dictionary-encoded: the same values, in another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import lancefs
+from lancefs.dataset import LanceDataset
+from lancefs.table.dictionaries import ENCODED
+
+ROWS = 60_000
+MODES = ["by air", "free on board", "by registered mail", "by rail", "by ship", "by truck"]
+
+
+def _rows(first: int = 0, rows: int = ROWS) -> pa.Table:
+    source = np.random.default_rng(first)
+    modes = pa.array(MODES)
+    return pa.table(
+        {
+            "id": np.arange(first, first + rows),
+            "mode": modes.take(pa.array(source.integers(0, len(MODES), rows))),
+            "maybe": modes.take(
+                pa.array(source.integers(0, 3, rows), mask=source.random(rows) < 0.2)
+            ),
+            "text": pa.array([f"the text of row {one}" for one in range(first, first + rows)]),
+        }
+    )
+
+
+def _write(path: Path, version: str) -> str:
+    """Write a table of two fragments, with deleted rows and, where it can be, a column of nulls."""
+    where = str(path / f"{version}.lance")
+    lance.write_dataset(_rows(), where, data_storage_version=version)
+    lance.write_dataset(_rows(ROWS, 5_000), where, mode="append")
+    dataset = lance.dataset(where)
+    dataset.delete("id % 10 = 3 or id = 0")
+    if version != "legacy":  # there are none that no file holds
+        dataset.add_columns(pa.field("later", pa.string()))
+    return where
+
+
+@pytest.fixture(scope="module", params=["2.0", "2.1", "2.2", "legacy"])
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return lancefs.open(_write(tmp_path_factory.mktemp("tables"), request.param))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> LanceDataset:
+    """A table whose data files have dictionaries."""
+    return lancefs.open(_write(tmp_path_factory.mktemp("tables"), "2.1"))
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    columns = [
+        column.cast(pa.string()) if column.type == ENCODED else column for column in table.columns
+    ]
+    return pa.table(columns, names=table.schema.names)
+
+
+READS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "filter of an encoded column": {"filter": pc.field("mode") == "by rail"},
+    "filter that keeps little": {"filter": pc.field("id").isin(list(range(7, ROWS, 1000)))},
+    "filter and limit": {"filter": pc.field("maybe").is_null(), "limit": 100, "offset": 50},
+    "some of the columns": {"columns": ["maybe", "id"], "dictionary_columns": ["maybe"]},
+    "expressions": {"columns": {"mode": pc.field("mode"), "twice": pc.field("id") * 2}},
+    "short batches": {"batch_size": 100},
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_encoded_columns_have_the_values_of_plain_ones(dataset: LanceDataset, name: str) -> None:
+    strings = [one for one in ("mode", "maybe", "text", "later") if one in dataset.schema.names]
+    encoded = {"dictionary_columns": strings, **READS[name]}
+    plain = {key: value for key, value in READS[name].items() if key != "dictionary_columns"}
+    found, expected = dataset.to_table(**encoded), dataset.to_table(**plain)
+    found.validate(full=True)
+    for field in found.schema:
+        is_encoded = field.name in encoded["dictionary_columns"]
+        assert field.type == (ENCODED if is_encoded else expected.schema.field(field.name).type)
+    assert _plain(found).equals(expected.replace_schema_metadata(None))
+
+
+def test_rows_that_are_picked_come_encoded_too(dataset: LanceDataset) -> None:
+    rows = [50_000, 3, 3, 17, 55_000]
+    found = dataset.take(rows, dictionary_columns=["mode", "maybe"])
+    assert found.schema.field("mode").type == ENCODED
+    assert _plain(found).equals(dataset.take(rows).replace_schema_metadata(None))
+    assert dataset.head(0, dictionary_columns=["mode"]).schema.field("mode").type == ENCODED
+
+
+def test_columns_that_files_store_so_are_named(stored: LanceDataset, tmp_path: Path) -> None:
+    assert stored.dictionary_columns == ["mode", "maybe"]
+    assert lancefs.open(_write(tmp_path, "2.0")).dictionary_columns == []
+    empty = str(tmp_path / "empty.lance")
+    lance.write_dataset(_rows().schema.empty_table(), empty)
+    assert lancefs.open(empty).dictionary_columns == []
+
+
+def test_dictionaries_are_those_of_the_file(stored: LanceDataset) -> None:
+    first = next(stored.to_batches(columns=["mode"], dictionary_columns=["mode"]))
+    assert sorted(first.column(0).dictionary.to_pylist()) == sorted(MODES)
+
+
+def test_who_asks_for_a_stream_of_dictionaries_gets_it(stored: LanceDataset) -> None:
+    wanted = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("mode", ENCODED),
+            ("maybe", pa.dictionary(pa.int8(), pa.string())),
+            ("text", pa.large_string()),
+            ("later", pa.string()),
+        ]
+    )
+    capsule = stored.__arrow_c_stream__(wanted.__arrow_c_schema__())
+    found = pa.RecordBatchReader._import_from_c_capsule(capsule).read_all()
+    assert found.schema == wanted
+    expected = stored.to_table()
+    for name in wanted.names:
+        assert found.column(name).to_pylist() == expected.column(name).to_pylist()
+
+
+def test_other_columns_are_refused(stored: LanceDataset) -> None:
+    with pytest.raises(ValueError, match="dictionary_columns has 'id', which is int64"):
+        stored.to_table(dictionary_columns=["id"])
+    with pytest.raises(lancefs.LanceError, match="missing"):
+        stored.to_table(dictionary_columns=["missing"])
