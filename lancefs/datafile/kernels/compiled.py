@@ -331,7 +331,7 @@ def find_strings(
 
 
 def take(items: Array, indices: Array) -> Array:
-    """Look values of one width up; see `lookup.take`."""
+    """Look up values of one width; see `lookup.take`."""
     items, indices = _plain(items), _plain(indices)
     out = empty(len(indices), items.dtype)
     failed = _C.lancefs_take_fixed(
@@ -351,7 +351,7 @@ def take(items: Array, indices: Array) -> Array:
 def take_strings(
     offsets: Array, data: Bytes, indices: Array, valid: Mask | None
 ) -> tuple[Array, Bytes]:
-    """Look strings up; see `lookup.take_strings`."""
+    """Look up strings; see `lookup.take_strings`."""
     arguments = offsets, data, indices, valid
     if int(offsets.min()) < 0 or int(offsets.max()) > len(data):
         _refuse(lookup.take_strings, *arguments)
@@ -477,6 +477,6 @@ def _aligned(array: Array) -> Array:
 
 
 def _at(array: Array) -> int:
-    # Of the ways to ask for it the quickest by far, and pages have dozens of arrays.
+    # By far the fastest way to ask for it, and pages have dozens of arrays.
     address: int = pa.py_buffer(array).address
     return address
