@@ -58,10 +58,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
             fields.
         layout_cache: A directory of this machine to keep the layouts of `.arrow` files in, so that
             other processes need not find them out again.
-        base_paths: Where tables are now that base paths name, by where they were; the same as
-            `moved` of `base_rules`.
+        base_paths: Where tables are now that have moved, by the base paths that name them; the same
+            as `moved` of `base_rules`.
         **kwargs: Of fsspec, such as `skip_instance_cache`. With `listings_expiry_time`, listings of
-            what may change are remembered too, for so many seconds.
+            what may change are remembered too, for that many seconds.
     """
 
     protocol = "lance"
@@ -390,7 +390,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         path = self._strip_protocol(path)
         parts = [part for part in path.split("/") if part]
         if self._is_rooted and ".." in parts:
-            raise NoSuchPath(f"{path}: a path cannot lead out of what it begins in")
+            raise NoSuchPath(f"{path}: a path cannot lead out of the directory that it begins in")
         tops = range(0 if self._is_rooted else 1, len(parts) + 1)
         roots = {position: self._full(path, parts[:position]) for position in tops}
         known = [position for position, root in roots.items() if root in self._opened.tables]

@@ -41,8 +41,8 @@ def open(
             (MemWAL), on top of the newest version.
         storage_options: For fsspec, such as credentials.
         base_rules: How far base paths that the manifest names are followed.
-        base_paths: Where the tables are now that base paths name, by where they were: `moved` of
-            `base_rules`.
+        base_paths: Where tables are now that have moved, by the base paths that name them; the same
+            as `moved` of `base_rules`.
 
     Raises:
         NotALanceTable: There is no table.

@@ -25,7 +25,7 @@ def coalesce(ranges: Iterable[ByteRange], gap: int) -> list[ByteRange]:
 
 
 def split(start: int, end: int, most: int) -> list[ByteRange]:
-    """Cut a range into parts of at most so many bytes."""
+    """Cut a range into parts of at most `most` bytes."""
     return list(pairwise([*range(start, end, most), end]))
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 logger = logging.getLogger(__name__)
 
-# How often a request is made at most; and how long, in seconds, until none is made again: a store
-# that answers with timeouts has most often tried several times itself.
+# The most attempts at a request, and the seconds after which no further one is made: a store that
+# answers with timeouts has mostly tried several times itself.
 ATTEMPTS = 5
 PATIENCE = 60.0
 # The first pause, in seconds; each further one is twice as long.
@@ -68,7 +68,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def attempts(what: str) -> Iterator[bool]:
-    """Yield once for each time that something is tried, after a pause where it was tried before.
+    """Yield once for each attempt, after a pause if it is not the first.
 
     Args:
         what: What is tried, for the log.

@@ -216,8 +216,8 @@ class File:
         stamp: What tells its bytes from others at the same path; None where that is not known.
 
     Attributes:
-        tail: At least so many bytes of its end are read at once, for whoever knows that all of them
-            will be needed.
+        tail: How many bytes of its end are read at once, at least; for whoever knows that all of
+            them will be needed.
     """
 
     def __init__(self, store: Store, path: str, size: int | None, stamp: str | None = None) -> None:

@@ -267,7 +267,7 @@ def test_an_item_that_leads_elsewhere_is_damage(cloud: Cloud, path: str) -> None
 
 
 def test_what_dynamodb_refuses_is_said(cloud: Cloud) -> None:
-    with pytest.raises(ReadFailed, match=r"the table 'absent' of DynamoDB.*see to its name"):
+    with pytest.raises(ReadFailed, match=r"the table 'absent' of DynamoDB.*check its name"):
         cloud.open(URL.replace(COMMITS, "absent"))
     away = {**cloud.options, "dynamodb_endpoint": "http://127.0.0.1:9"}
     with pytest.raises(ReadFailed, match="Could not connect"):

@@ -26,7 +26,7 @@ from lancefs.table.batch_rows import GROUP_ROWS, row_groups
 
 JOURNAL = "_lancefs_export.json"
 _UNFINISHED = ".unfinished-"
-# A row group or a record batch has at least so many rows, or bytes, unless the rows end.
+# A row group or a record batch, unless it is the last, has at least this many rows, or bytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _read_journal(store: Store) -> dict[str, Any]:
             return dict(said)
     except (ValueError, AttributeError):
         pass  # said below, with what to do
-    raise Failure(f"{store.url(JOURNAL)} is damaged; --overwrite begins anew", UNREADABLE)
+    raise Failure(f"{store.url(JOURNAL)} is damaged; --overwrite starts over", UNREADABLE)
 
 
 def _write_journal(work: Export, files: Mapping[str, int], is_complete: bool = False) -> None:

@@ -74,7 +74,7 @@ def storage(function: _F) -> _F:
         multiple=True,
         metavar="KEY=VALUE",
         callback=lambda _ctx, _param, value: read_options(value),
-        help="For fsspec, such as anon=true; JSON where it reads as JSON. May be repeated.",
+        help="An fsspec option, such as anon=true; a value may be JSON. May be repeated.",
     )
     return option(function)
 
@@ -90,7 +90,7 @@ def table(function: _F) -> _F:
     wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
     wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     at_time = click.option(
-        "--as-of", metavar="TIME", help="The newest version from this time or before."
+        "--as-of", metavar="TIME", help="The newest version committed at or before this time."
     )
     argument = click.argument("table", metavar="TABLE[@REF]", shell_complete=complete_table)
     result: Any = argument(at_time(storage(wrapped)))
@@ -106,7 +106,7 @@ def output(function: _F) -> _F:
         type=NearestChoice(FORMATS),
         default="table",
         show_default=True,
-        help="How to print it; table is plain text where it does not go to a terminal.",
+        help="How to print it; table is plain text where the output is not a terminal.",
     )
     return option(function)
 
@@ -131,7 +131,7 @@ def columns(function: _F) -> _F:
         "-c",
         metavar="A,B",
         callback=lambda _ctx, _param, value: read_columns(value),
-        help="The columns, in this order; all by default. May name _rowid and the like.",
+        help="The columns, in this order; all by default. _rowid and the like may be named.",
     )
     return option(function)
 

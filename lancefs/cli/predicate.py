@@ -78,7 +78,7 @@ def parse_predicate(text: str, fields: Sequence[Field]) -> pc.Expression:
         fields: The columns of the table.
 
     Raises:
-        Failure: It is none; the message says where, and what was expected.
+        Failure: It is not one; the message says where, and what was expected.
         ColumnNotFound: It names a column that is not there.
     """
     parser = _Parser(text, fields)
@@ -277,7 +277,7 @@ def _as_type(literal: _Operand, data_type: pa.DataType | None, exact: bool = Fal
         is_numeric = pa.types.is_integer(data_type) or pa.types.is_floating(data_type)
         if is_number and is_numeric and not exact:
             return pa.scalar(value)  # 3.5 beside whole numbers: Arrow compares them as they are
-        raise Failure(f"--where: {literal.shown} is no value of the type {data_type}") from error
+        raise Failure(f"--where: {literal.shown} is not a value of the type {data_type}") from error
 
 
 def _as_decimal(value: Decimal, data_type: pa.DataType) -> pa.Scalar:

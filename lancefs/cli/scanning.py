@@ -30,10 +30,10 @@ def scanner(
         target: The version.
         columns: In this order; all that can be read by default.
         where: A condition, as `predicate` reads them.
-        limit: At most so many rows.
+        limit: At most this many rows.
 
     Raises:
-        Failure: The condition is none.
+        Failure: The condition cannot be read.
         ColumnNotFound: A column is not in the table.
     """
     if columns is None:

@@ -124,12 +124,12 @@ def parse_target(text: str, options: Mapping[str, Any], as_of: str | None = None
     """Read `table@ref`.
 
     Args:
-        text: A path or URL; behind an `@` a ref.
+        text: A path or URL; after an `@` a ref.
         options: For fsspec.
         as_of: A point in time in place of the ref; a branch may stand with it.
 
     Raises:
-        Failure: What stands for the ref is none.
+        Failure: What stands in place of a ref is not one.
     """
     url, ref = _split(text)
     wanted = Ref() if ref is None else _read_ref(ref, url)

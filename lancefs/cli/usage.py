@@ -30,7 +30,7 @@ _SAMPLE_ROWS = 16 * 1024
 _TOMBSTONE = -2
 # What says how a value is compressed, in the messages of both generations of encodings.
 _CHOICES = ("compression", "array_encoding")
-# Encodings that others stand around, and that alone say: not compressed.
+# Encodings that do not compress: they are shown only where there are no others.
 _PLAIN = ("flat", "variable", "binary", "nullable", "fixed_size_list", "list", "struct")
 
 

@@ -23,7 +23,7 @@ from lancefs.datafile.row_ranges import bounds_of, count_rows, rows_of, scaled
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-# Up to as many ranges it is quicker to cut one by one than to work out where all values are.
+# Up to this many ranges are cut faster one by one than by working out where all values are.
 _FEW_RANGES = 8
 
 
@@ -137,11 +137,11 @@ def lengths_of(block: Block) -> Ints:
         case Constant():
             return np.full(block.count, len(block.value or b""), np.int64)
         case _:
-            raise CorruptFile("values that are no byte strings, where the column is of such")
+            raise CorruptFile("values that are not byte strings, in a column of byte strings")
 
 
 def spread(block: Block, filled: Mask) -> Block:
-    """Put values into the slots that are filled, and something of no meaning into the others.
+    """Put values into the slots that are filled; what the other slots get means nothing.
 
     Args:
         block: As many values as there are filled slots.

@@ -51,7 +51,7 @@ class Recorded:
 
     @property
     def is_staged(self) -> bool:
-        """Whether it has not got its final name yet, as far as DynamoDB knows."""
+        """Whether it does not have its final name yet, as far as DynamoDB knows."""
         return self.name != self.stored
 
 
@@ -87,7 +87,7 @@ class Commits:
         except (BotoCoreError, ClientError) as error:
             raise ReadFailed(
                 f"the table {self._table!r} of DynamoDB, which knows the versions of {base!r}, "
-                f"cannot be read: {error}; see to its name, the region (AWS_DEFAULT_REGION, "
+                f"cannot be read: {error}; check its name, the region (AWS_DEFAULT_REGION, "
                 "client_kwargs['region_name']) and the permission dynamodb:Query"
             ) from None
         return [self._recorded(base, item) for item in items]
@@ -122,7 +122,7 @@ class Commits:
             "aws_session_token": self._s3.token,
         }
         options |= {name: value for name, value in keys.items() if value is not None}
-        if "region_name" not in options and "AWS_REGION" in os.environ:  # botocore passes it over
+        if "region_name" not in options and "AWS_REGION" in os.environ:  # botocore does not read it
             options["region_name"] = os.environ["AWS_REGION"]
         endpoint = self._endpoint or os.environ.get("DYNAMODB_ENDPOINT")
         return options if endpoint is None else {**options, "endpoint_url": endpoint}

@@ -106,16 +106,23 @@ def _parser() -> argparse.ArgumentParser:
     write.add_argument("source", help="the table")
     write.add_argument("destination", help="a directory on any store, the same on every worker")
     write.add_argument(
-        "--format", choices=FORMATS, default="parquet", help="of the files; parquet by default"
+        "--format",
+        choices=FORMATS,
+        default="parquet",
+        help="the format of the files; parquet by default",
     )
     write.add_argument("--partition-by", metavar="A,B", help="columns that become directories")
     write.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
     write.add_argument(
-        "--types", choices=TYPES, default="arrow", help="those of the table, or those of Spark"
+        "--types", choices=TYPES, default="arrow", help="the types of the table, or of Spark"
     )
     write.add_argument("--incremental", action="store_true", help="keep what has not changed")
     write.add_argument(
-        "--to-storage", type=_json_object, default={}, metavar="JSON", help="the destination's"
+        "--to-storage",
+        type=_json_object,
+        default={},
+        metavar="JSON",
+        help="fsspec options of the destination",
     )
     check = commands.add_parser("verify", help="decode everything, and compare with the manifest")
     check.add_argument("source", help="the table")
@@ -131,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
             help="fsspec options of the table",
         )
         command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
-        command.add_argument("-v", "--verbose", action="store_true", help="say it by fragment")
+        command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Which rows a version appended: what it has and the version before it had not."""
+"""Which rows a version appended: those that it has and the version before it lacked."""
 
 from __future__ import annotations
 

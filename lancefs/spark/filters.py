@@ -1,7 +1,7 @@
 """Filters: what Spark pushes into a scan, as Arrow expressions that keep exactly the same rows.
 
-A filter that cannot be said exactly is left to Spark. Rows are kept where a filter is true; so only
-that matters of null, but a negated filter must not be true of what was null before.
+A filter that cannot be said exactly is left to Spark. Rows are kept where a filter is true, so that
+false may stand for null; but not below a negation, which would make it true.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
     if columns is not None and ROW_OFFSET.name in columns:
         raise ValueError(
             f"{ROW_OFFSET.name} cannot be read in Spark, where a task sees a part of the table; "
-            f"what it knows of a row are {', '.join(TASK_ROW_METADATA)}"
+            f"it can read {', '.join(TASK_ROW_METADATA)}"
         )
     return ReadOptions(
         columns=columns,

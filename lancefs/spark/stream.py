@@ -222,8 +222,8 @@ def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> 
     ref, wanted = options.ref, options.stream
     if ref.version is not None or ref.tag is not None or ref.as_of is not None:
         raise ValueError(
-            "a stream reads the versions that come: of version, tag, branch and asOf it takes only "
-            "branch; where it starts is for startingVersion to say"
+            "a stream reads the versions that come: it takes branch, but not version, tag or asOf; "
+            "startingVersion says where it starts"
         )
     if wanted.max_versions is not None and ReadMaxFiles is None:
         raise ValueError("maxVersionsPerTrigger needs PySpark 4.2 or newer")

@@ -83,7 +83,7 @@ def spark_schema(schema: pa.Schema, nanoseconds: Nanoseconds = "error") -> spark
     fields, refused = [], []
     for field in schema:
         try:
-            if field.name in ROW_METADATA:  # never as large as half of what they could be
+            if field.name in ROW_METADATA:  # always below 2⁶³
                 data_type: spark.DataType = spark.LongType()
             else:
                 data_type = _spark_type(field, nanoseconds)
@@ -279,7 +279,7 @@ def _microseconds(array: pa.Array, field: pa.Field, nanoseconds: Nanoseconds) ->
     if nanoseconds == "error":
         raise _unfit(
             field,
-            "a value has nanoseconds, which Spark's type has not; read them as numbers with the "
+            "a value has nanoseconds, which Spark's type lacks; read them as numbers with the "
             "option nanoseconds = long, or without them with nanoseconds = truncate",
         )
     return pc.subtract(counts, pa.array(rest)).view(array.type)

@@ -56,7 +56,7 @@ _ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 # Rows of which the values are read at once.
 _STEP = 64 * 1024
-# To read so many rows in one piece takes about as long as to start on another piece.
+# Reading this many rows more takes about as long as starting on another piece.
 _GAP = 128
 _NONE: Offsets = np.empty(0, np.int64)
 
@@ -306,7 +306,7 @@ class _Comparison:
         return rows
 
     def _known_commits(self, versions: Offsets) -> Offsets:
-        """Leave those of the versions that lie between the two, and can be told of."""
+        """Replace versions that are not known to lie between the two by 0."""
         is_known = np.isin(versions, list(self.timeline.timestamps))
         return np.where(is_known, versions, 0)
 

@@ -101,7 +101,7 @@ def read_history(
         store: The directory of the table, or of the branch.
         root: The directory of the table.
         branch: The branch; None for the main one.
-        newest: Only so many of the newest versions.
+        newest: At most this many versions, the newest ones.
 
     Raises:
         NotALanceTable: There is no version at all.

@@ -238,7 +238,8 @@ def resolve(store: Store, ref: Ref | None = None) -> Resolved:
     try:
         return _resolve(store, Ref(version=tag.version, branch=tag.branch))
     except RefNotFound as error:
-        raise RefNotFound(f"the tag {tag.name!r} points to what is gone: {error}") from error
+        gone = f"the tag {tag.name!r} points to a version that is gone: {error}"
+        raise RefNotFound(gone) from error
 
 
 def _resolve(store: Store, ref: Ref) -> Resolved:

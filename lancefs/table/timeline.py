@@ -69,23 +69,23 @@ class Timeline:
         return {one.version: one.timestamp for one in [*self._between, self._until]}
 
     def since_when(self, fragment: Fragment, offsets: Offsets, is_there: bool) -> Offsets:
-        """Return since which version rows are there, or are not there, up to the last version.
+        """Return the version since which each row has been there, or gone, up to the last version.
 
         Args:
             fragment: The fragment, as a version has it that the rows are in.
             offsets: Of the rows.
-            is_there: What is so in the last version.
+            is_there: Whether they are there in the last version.
         """
         return self._since_when(
             len(offsets), lambda at: self._are_there(at, fragment, offsets) == is_there
         )
 
     def since_when_ids(self, ids: Ids, is_there: bool) -> Offsets:
-        """Return since which version rows of stable ids are there, or are not there.
+        """Return the version since which each row has been there, or gone, by their stable ids.
 
         Args:
             ids: Of the rows, each once.
-            is_there: What is so in the last version.
+            is_there: Whether they are there in the last version.
         """
         order = np.argsort(ids)
         wanted = ids[order]
@@ -99,7 +99,7 @@ class Timeline:
         return self._since_when(len(ids), test)
 
     def since_when_alike(self, fragment: Fragment, field_ids: Sequence[int]) -> int:
-        """Return since which version some fields of a fragment have the values of the last one.
+        """Return the version since which fields of a fragment have had their last values.
 
         Args:
             fragment: As the last version has it.

@@ -2,7 +2,7 @@
 
 A transaction stands in a section of the manifest file, or in a file of its own below
 `_transactions/` that the manifest names. Writers may leave out either, and clean-ups remove the
-files; a version is whole without.
+files; a version is complete without them.
 
 Format page: transactions (`docs/src/format/table/transaction.md`).
 """

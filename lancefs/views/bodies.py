@@ -1,6 +1,6 @@
 """The bytes of arrays as they stand in a file: the same for the same values, whatever lay around.
 
-Offsets count from 0, bits and bytes behind the last value are zero, and so are values under nulls.
+Offsets count from 0, bits and bytes after the last value are zero, and so are values under nulls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def encode(
     indices: Sequence[pa.Array] = (),
     into: Bytes | None = None,
 ) -> Bytes:
-    """Return the buffers of an array, one behind the other, each padded.
+    """Return the buffers of an array, one after the other, each padded.
 
     Args:
         array: The array.
@@ -45,7 +45,7 @@ def encode(
 
 
 def _rooms(body: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> Iterator[Bytes]:
-    """Yield where each buffer is written; what is behind it is cleared."""
+    """Yield where each buffer is written; what follows it is cleared."""
     for start, size, end in zip(starts, sizes, starts[1:], strict=False):
         body[start + size : end] = 0
         yield body[start : start + size]
@@ -113,6 +113,6 @@ def _write_bits(data: pa.Buffer, offset: int, count: int, into: Bytes) -> None:
 
 
 def _cut_bits(bits: Bytes, count: int) -> None:
-    """Clear the bits behind the last one."""
+    """Clear the bits after the last one."""
     if count % 8:
         bits[-1] &= (1 << count % 8) - 1

@@ -50,7 +50,7 @@ def name_of(since: Handle, until: Handle) -> str:
 
 
 def parse_name(name: str, branch: str | None) -> tuple[Ref, Ref] | None:
-    """Return the versions that a name without its ending means; None where it is none.
+    """Return the versions that a name without its ending means; None where it means none.
 
     Args:
         name: For instance `3..7`.

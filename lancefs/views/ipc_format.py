@@ -133,7 +133,7 @@ def _vector(items: npt.NDArray[Any]) -> bytes:
 
 
 def _framed(message: bytes, before: bytes = b"") -> bytes:
-    """Put the length before a message, and zeros behind it so that what follows is aligned.
+    """Put the length before a message, and zeros after it so that what follows is aligned.
 
     Args:
         message: The FlatBuffers table.

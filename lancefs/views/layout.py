@@ -15,7 +15,7 @@ from lancefs.views.shapes import Numbers, Shape
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An Arrow IPC file: its head, the batches one behind the other, its tail.
+    """An Arrow IPC file: its head, the batches one after the other, its tail.
 
     Attributes:
         shapes: Of the columns.

@@ -308,7 +308,7 @@ class _Part:
 
 
 def _groups(columns: Sequence[int], bounds: Sequence[int], most: int) -> list[list[int]]:
-    """Group columns, in order, that have at most so many bytes together, or are alone."""
+    """Group columns, in order, that have at most `most` bytes together, or are alone."""
     groups: list[list[int]] = []
     room = 0
     for column in columns:

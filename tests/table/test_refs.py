@@ -191,7 +191,7 @@ def test_a_ref_finds_its_version(table: Store, text: str, branch: str | None, ve
         ("prd", r"no tag 'prd'; the table has the tags 12, fast, gone, prod"),
         ("exp:latest", r"no branch 'exp'; the table has the branches exp/fast"),
         ("exp/fast:3", r"no version 3; the table has 1, 2"),
-        ("gone", r"tag 'gone' points to what is gone: .*no version 1"),
+        ("gone", r"tag 'gone' points to a version that is gone: .*no version 1"),
     ],
 )
 def test_a_ref_that_is_not_there_says_which_are(table: Store, text: str, message: str) -> None:

@@ -38,7 +38,7 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
     type=click.IntRange(0),
     default=20,
     show_default=True,
-    help="Rows in a table; other formats have all of them.",
+    help="At most this many rows in a table; other formats have all.",
 )
 @options.storage
 @options.output

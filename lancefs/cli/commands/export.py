@@ -33,7 +33,7 @@ _FORMATS = ("parquet", "arrow", "csv")
     "-f",
     "form",
     type=options.NearestChoice(_FORMATS),
-    help="By default told by the ending of DEST, or parquet.",
+    help="By default, what the ending of DEST says, or parquet.",
 )
 @options.columns
 @options.where

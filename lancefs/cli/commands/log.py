@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     """
 )
 @options.table
-@click.option("--newest", "-n", type=click.IntRange(min=1), help="Only so many versions.")
+@click.option("--newest", "-n", type=click.IntRange(min=1), help="At most this many versions.")
 @click.option("--reverse", is_flag=True, help="The oldest first.")
 @options.output
 def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:

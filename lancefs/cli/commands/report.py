@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     """
 )
 @options.table
-@click.option("--output", "-o", metavar="FILE", required=True, help="The page; - is the output.")
+@click.option(
+    "--output", "-o", metavar="FILE", required=True, help="The file to write; - is standard output."
+)
 def report(target: Target, output: str) -> None:
     """Write a page about a table: versions, fragments, storage, columns, indices, findings.
 

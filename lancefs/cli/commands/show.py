@@ -26,7 +26,7 @@ _MOST = 20  # fragments that are shown, unless --all asks for more
     """
 )
 @options.table
-@click.option("--all", "-a", "everything", is_flag=True, help="All fragments, not the first ones.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Show all fragments.")
 @options.table_or_json
 def show(target: Target, everything: bool, form: str) -> None:
     """Show what a version is made of: fragments, files, deletions, indices, flags, settings."""

@@ -32,11 +32,11 @@ _MOST = 12
 @click.option(
     "--depth", "-L", type=click.IntRange(1), default=2, show_default=True, help="How deep."
 )
-@click.option("--all", "-a", "everything", is_flag=True, help="Also where there are very many.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Show all entries.")
 @options.table_or_json
 @options.storage
 def tree(path: str, depth: int, everything: bool, options: dict[str, Any], form: str) -> None:
-    """Show the tree of files that a table is: versions, tags, branches, fragments, columns."""
+    """Show a table as a tree of files: versions, tags, branches, fragments, columns."""
     target = parse_target(path, options)
     names = target.store.names()
     if VERSIONS in names:

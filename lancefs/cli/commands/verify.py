@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     lancefs verify orders.lance@prod && echo fine
     lancefs verify orders.lance --format json | jq .problems
     """,
-    epilog="Ends with 0 where all is well, with 1 where something is wrong.",
+    epilog="Exits with 0 where all is well, with 1 where something is wrong.",
 )
 @options.table
 @options.table_or_json

@@ -57,7 +57,7 @@ class Chart:
 
 
 class _Canvas:
-    """An axes of the page's look, with texts that show when a pointer rests on a mark."""
+    """Axes with the look of the page, and with texts that show when a pointer rests on a mark."""
 
     def __init__(self, screen: str, height: float) -> None:
         from matplotlib.figure import Figure
@@ -249,7 +249,7 @@ def _draw_fragments(facts: Facts, screen: str) -> _Canvas:
 
 
 def _grouped(found: Sequence[Any], most: int) -> list[list[Any]]:
-    """Put neighbours together, so that there are at most so many bars."""
+    """Put neighbours together, so that there are few enough bars to be seen."""
     together = max(1, -(-len(found) // most))
     return [list(found[i : i + together]) for i in range(0, len(found), together)]
 

@@ -49,7 +49,7 @@ def _problems(facts: Facts) -> Iterator[Finding]:
     if notes:
         yield Finding(
             "hint",
-            f"{plural(len(notes), 'version')} cannot be told in full",
+            f"{plural(len(notes), 'version')} cannot be described in full",
             f"For instance version {notes[-1].version}: {notes[-1].note}.",
         )
 

@@ -41,7 +41,7 @@ def decode_blocks(encoding: FixedSizeList, buffer: Chunked, counts: Ints) -> Blo
 
 def decode_fixed(encoding: FixedSizeList, data: Bytes, count: int) -> Block:
     if count and len(data) % count:
-        raise CorruptFile(f"{len(data)} bytes are no {count} fixed-size lists of the same size")
+        raise CorruptFile(f"{len(data)} bytes are not {count} fixed-size lists of the same size")
     rows = data.reshape(count, -1) if count else data.reshape(0, 0)
     return _unzip(encoding, rows, count, lists=1)
 

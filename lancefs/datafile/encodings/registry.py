@@ -185,7 +185,7 @@ def split_parts(data: Bytes, sizes: int) -> list[Bytes]:
 
 
 def flat_bits(encoding: CompressiveEncoding, where: str) -> int:
-    """Return the bits a value of an encoding that must be flat.
+    """Return the bits of a value, for an encoding that must be flat.
 
     Raises:
         UnsupportedFeature: It is another one.

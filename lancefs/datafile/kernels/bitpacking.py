@@ -17,7 +17,7 @@ from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 BLOCK = 1024  # values in a packed block
-# Far more values than a page has; those of no bits take no bytes, which else would be the limit.
+# Far more values than a page has. Values of no bits take no bytes, so that nothing else is a limit.
 MOST = 1 << 31
 _ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 

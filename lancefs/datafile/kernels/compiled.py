@@ -220,7 +220,7 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 
 def take(items: Array, indices: Array) -> Array:
-    """Look values of one width up; see `lookup.take`."""
+    """Look up values of one width; see `lookup.take`."""
     items, indices = plain(items), plain(indices)
     out = empty(len(indices), items.dtype)
     failed = C.lancefs_take_fixed(

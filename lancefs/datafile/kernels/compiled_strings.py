@@ -119,7 +119,7 @@ def find_strings(
 def take_strings(
     offsets: Array, data: Bytes, indices: Array, valid: Mask | None
 ) -> tuple[Array, Bytes]:
-    """Look strings up; see `lookup.take_strings`."""
+    """Look up strings; see `lookup.take_strings`."""
     arguments = offsets, data, indices, valid
     if int(offsets.min()) < 0 or int(offsets.max()) > len(data):
         refuse(lookup.take_strings, *arguments)

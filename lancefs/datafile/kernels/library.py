@@ -85,7 +85,7 @@ def _load() -> tuple[ctypes.CDLL | None, KernelReport]:
             ) from error
         logging.getLogger("lancefs").warning(
             "lancefs decodes with NumPy, which takes several times as long as its compiled "
-            "kernels: %s. Set %s=numpy to read this no more.",
+            "kernels: %s. Set %s=numpy to silence this warning.",
             error,
             VARIABLE,
         )

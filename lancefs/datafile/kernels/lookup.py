@@ -12,7 +12,7 @@ from lancefs.storage import Bytes
 
 
 def take(items: Array, indices: Array) -> Array:
-    """Look values of one width up.
+    """Look up values of one width.
 
     Args:
         items: The values that there are.
@@ -28,7 +28,7 @@ def take(items: Array, indices: Array) -> Array:
 def take_strings(
     offsets: Array, data: Bytes, indices: Array, valid: Mask | None
 ) -> tuple[Array, Bytes]:
-    """Look strings up.
+    """Look up strings.
 
     Args:
         offsets: Of the strings that there are: string i is `data[offsets[i]:offsets[i + 1]]`.

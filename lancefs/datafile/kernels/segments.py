@@ -33,7 +33,7 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 
 def places_of(counts: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Tell where values of chunks are: in which chunk, and the how manieth value of it.
+    """Find values of chunks: the chunk that each is in, and its position among the chunk's values.
 
     Args:
         counts: Values in each chunk.

@@ -12,8 +12,8 @@ from lancefs.storage import Bytes
 def is_utf8(offsets: Array, data: Bytes) -> bool:
     """Tell whether all strings are UTF-8.
 
-    Joined they are looked at several times as fast as one by one; then no border may cut through a
-    character.
+    They are checked as one text, which is several times as fast; so no border between two strings
+    may cut through a character.
 
     Args:
         offsets: Ascending, and within the data: string i is `data[offsets[i]:offsets[i + 1]]`.

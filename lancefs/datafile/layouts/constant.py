@@ -28,7 +28,7 @@ from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, ConstantLayout
 from lancefs.storage import ByteRange, Bytes, Steps
 
-# More than compression can reach: a count beyond it is damage, and nothing to allocate for.
+# More than compression can reach: a count beyond it is damage, and no memory is allocated for it.
 _LEVELS_A_BYTE = 1 << 16
 
 

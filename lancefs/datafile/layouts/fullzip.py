@@ -1,7 +1,7 @@
 """The full-zip layout: large values, each with its levels right before it.
 
 Docs: format/file/encoding, "Full-zip page layout". An item is a control word (its levels), then the
-value. A value of variable width has its length before it, and none of both where it is null; an
+value. A value of variable width has its length before it; a null has neither length nor value; an
 invisible item is a control word alone. Rows of variable width or with lists are found through a
 second buffer that holds where each row starts (and, one entry more, where the last one ends).
 """
@@ -22,7 +22,7 @@ from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
 from lancefs.storage import ByteRange, Bytes, Steps
 
-# Below as many rows, finding their items one by one is quicker than all together.
+# Below this many rows, it is faster to find items one by one than all together.
 _FEW_ROWS = 64
 
 
@@ -105,7 +105,7 @@ class FullZipPage:
         return Leaf(block, rep, definition, self.layers, len(starts))
 
     def _items(self, data: Bytes, starts: Ints, ends: Ints) -> Ints:
-        """Return where the items of rows begin, each of which only the one before it tells.
+        """Return where the items of rows begin; where one does, only the one before it tells.
 
         Item k of all rows is found at once, for each k, until few rows go on.
         """

@@ -1,4 +1,4 @@
-"""Planar pages: how structure is stored and how values are stored are told apart (format 2.3).
+"""Planar pages: structure and values are each described on their own (format 2.3).
 
 With dense structure (levels) the combinations are the layouts of 2.2. Source of the facts: pages
 written by Lance 14, see protos/encodings_v2_3.proto.

@@ -58,7 +58,7 @@ class ConstantSlots:
         self.value = value
 
     def place(self, slots: int, valid: Mask) -> None:
-        """Nothing is to be known of slots that are all alike."""
+        """Do nothing: slots that are all alike have no places to find."""
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
         """Read the values of ranges of slots."""

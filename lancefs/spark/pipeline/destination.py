@@ -209,7 +209,7 @@ def parse_manifest(files: Files, data: bytes) -> Materialized:
     """Read a manifest.
 
     Raises:
-        CorruptFile: It is none.
+        CorruptFile: It is not one.
     """
     try:
         said = json.loads(data)

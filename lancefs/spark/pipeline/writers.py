@@ -18,7 +18,7 @@ from lancefs.spark.pipeline.destination import DATA, Part, Settings
 from lancefs.spark.pipeline.files import Files
 from lancefs.table.batch_rows import row_groups
 
-# A row group or record batch is at least so large, unless the rows end.
+# A row group or record batch is at least this large, unless it is the last.
 # Files that are open at once where rows go to many directories.
 _OPEN = 100
 _NULL = "__HIVE_DEFAULT_PARTITION__"
