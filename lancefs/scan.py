@@ -44,7 +44,7 @@ THREADS = min(4, os.cpu_count() or 1)
 # Small steps of a remote table that are under way at the same time.
 _WAITING = 32
 # Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
-STREAM_BYTES = 32 * 1024 * 1024
+STREAM_BYTES = 64 * 1024 * 1024
 _IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
 _TABLE_BYTES = 192 * 1024 * 1024
 _LONGEST_STEP = 1024 * 1024  # rows
