@@ -115,7 +115,7 @@ class StructuralReader:
             stored = self._stored(leaf.field)
             rows = ranges if scale == 1 else scaled(ranges, scale)
             wanted = by_page(column.first_rows, rows)
-            readers = [self.page(index, page) for page, _ in wanted]
+            readers = [self._page_reader(leaf.field, index, page) for page, _ in wanted]
             reads = [
                 _located(reader.read(local), page)
                 for reader, (page, local) in zip(readers, wanted, strict=True)
@@ -135,18 +135,17 @@ class StructuralReader:
             self._packed[field.id] = stored_field(self.container, field)
         return self._packed[field.id]
 
-    def page(self, column: int, page: int) -> PageReader:
-        """Return the reader of a page, kept with what it has read of where things are.
-
-        Args:
-            column: Its index; the metadata of the column must be loaded.
-            page: Which of its pages.
-        """
+    def _page_reader(self, field: Field, column: int, page: int) -> PageReader:
+        """Return the reader of a page, kept with what it has read of where things are."""
         key = (column, page)
         if key not in self._pages:
             with locating(place=f"page {page}"):
                 self._pages[key] = open_page(self.container.column(column).pages[page])
-        return self._pages[key]
+        if not field.is_outline:
+            return self._pages[key]
+        from lancefs.datafile.layouts.outlines import outlined
+
+        return outlined(self._pages[key], field.storage_type)
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table
