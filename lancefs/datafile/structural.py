@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import bitmap, to_arrow
+from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, Ints, Mask, RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
@@ -278,6 +278,8 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
     if offsets is None or not any(kind(data_type) for kind in kinds):
         raise CorruptFile(f"{field.name}: a list where {data_type} was expected")
     items = _assemble(field.children[0], leaves, int(offsets[-1]))
+    if pa.types.is_map(data_type):
+        check_entries(items)
     if offsets[-1] != len(items):
         raise CorruptFile(f"{field.name}: the lists do not cover their {len(items)} items")
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32
