@@ -23,6 +23,9 @@ from lancefs.datafile.outlines import outline_of, without_values
 from lancefs.datafile.v2_0 import outlines as arrays
 from lancefs.errors import LanceError
 from lancefs.filesystem import LanceFileSystem
+from lancefs.storage import Store
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import resolve
 
 FORMATS = ["legacy", "2.0", "2.1", "2.2", "2.3"]
 LENGTHS = [0, 1, 7, 40, 300, 5000]
@@ -217,6 +220,21 @@ def test_afar_the_size_takes_no_bytes_of_large_values(tmp_path: Path) -> None:
     struct = pa.StructArray.from_arrays([pa.array(images), pa.array(range(2000))], ["image", "id"])
     lance.write_dataset(pa.table({"struct": struct}), tmp_path / "t", data_storage_version="2.1")
     assert fetched_by(tmp_path / "t", lambda fs: fs.info("latest.arrow")) < 0.02
+
+
+def test_afar_values_are_found_by_what_was_read_for_their_outline(tmp_path: Path) -> None:
+    lists = pa.array([[i, i + 1] for i in range(50_000)])
+    lance.write_dataset(pa.table({"lists": lists}), tmp_path / "t", data_storage_version="2.1")
+    store = SlowFileSystem(0.0)
+    resolved = resolve(Store(store, str(tmp_path / "t")))
+    dataset = lancefs.LanceDataset(resolved, read_manifest(resolved.manifest))
+    (reader,), (field,) = dataset._fragment_readers, dataset.manifest.fields
+    outline = outline_of(field)
+    assert outline is not None
+    reader.read([outline], [(7, 9)])
+    before = len(store.requests)
+    assert reader.read([field], [(7, 9)])[0].to_pylist() == [[7, 8], [8, 9]]
+    assert len(store.requests) - before == 1  # the chunk, and no table of chunks
 
 
 def test_afar_nulls_of_2_0_take_a_bit_each(tmp_path: Path) -> None:
