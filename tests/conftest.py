@@ -28,12 +28,22 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the columns that are decoded during a test, once for each batch."""
+    """The names of the columns whose values are decoded during a test, once for each batch."""
+    return _noted(monkeypatch, outlines=False)
+
+
+@pytest.fixture
+def outlined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the columns of which outlines are read during a test, once for each batch."""
+    return _noted(monkeypatch, outlines=True)
+
+
+def _noted(monkeypatch: pytest.MonkeyPatch, outlines: bool) -> list[str]:
     seen: list[str] = []
     read = FragmentReader.read
 
     def noted(self: FragmentReader, fields: Any, *arguments: Any) -> list[pa.Array]:
-        seen.extend(field.name for field in fields)
+        seen.extend(field.name for field in fields if field.is_outline == outlines)
         return read(self, fields, *arguments)
 
     monkeypatch.setattr(FragmentReader, "read", noted)

@@ -43,6 +43,7 @@ POSITIONS = {
 # Public functions beside them, which others build on.
 SHARED = {
     "dictionary": {"look_up"},
+    "fixed_size_list": {"items_are_valid"},
     "flat": {"flat_values"},
     "general": {"decompress", "decompress_chunks"},
 }
@@ -107,14 +108,23 @@ def test_a_compressive_encoding_is_one_file() -> None:
 
 
 def test_an_array_encoding_is_one_file_with_one_entry() -> None:
-    shared = {"compression", "ends", "page", "reader", "registry", "widths"}
+    shared = {"compression", "ends", "outlines", "page", "reader", "registry", "widths"}
     assert sorted(arrays._MODULES.values()) == sorted(_files("v2_0", shared))
     for name in arrays._MODULES.values():
         assert "read" in _public(import_module(f"lancefs.datafile.v2_0.{name}"))
 
 
 def test_a_legacy_encoding_is_one_file_with_one_entry() -> None:
-    shared = {"column", "footer", "offsets", "page_table", "pages", "reader", "registry"}
+    shared = {
+        "column",
+        "footer",
+        "offsets",
+        "outlines",
+        "page_table",
+        "pages",
+        "reader",
+        "registry",
+    }
     names = {reader.__module__.rpartition(".")[2] for reader in legacy._READERS.values()}
     assert names == _files("legacy", shared)
     assert {reader.__name__ for reader in legacy._READERS.values()} == {"read"}

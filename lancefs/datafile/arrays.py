@@ -80,9 +80,21 @@ def with_children(
     array: pa.Array, data_type: pa.DataType, children: Sequence[pa.Array]
 ) -> pa.Array:
     """Return an array with other children, and the type that they make; it is no slice."""
+    if pa.types.is_map(data_type):
+        check_entries(children[0])
     flat = pa.types.is_struct(data_type) or pa.types.is_fixed_size_list(data_type)
     buffers = array.buffers()[: 1 if flat else 2]
     return pa.Array.from_buffers(data_type, len(array), buffers, children=list(children))
+
+
+def check_entries(entries: pa.StructArray) -> None:
+    """Check what Arrow ends the process for, if a map of these entries is made.
+
+    Raises:
+        CorruptFile: An entry or a key is null.
+    """
+    if entries.null_count or entries.field(0).null_count:
+        raise CorruptFile("a map has entries or keys that are null")
 
 
 def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.miniblock import MiniBlockPage
+from lancefs.datafile.layouts.registry import open_page
 from lancefs.datafile.reader import FieldReader
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import locating
@@ -29,8 +30,7 @@ def has_dictionaries(reader: FieldReader, field: Field) -> Steps[bool]:
     index = reader.columns[field.id]
     yield from reader.container.load([index])
     with locating(reader.container.file.url, f"column {index} ({field.name})"):
-        pages = range(len(reader.container.column(index).pages))
-        opened = [reader.page(index, page) for page in pages]
+        opened = [open_page(page) for page in reader.container.column(index).pages]
         return bool(opened) and all(
             isinstance(page, MiniBlockPage)
             and page.described.has_dictionary

@@ -84,6 +84,7 @@ class Field:
             that of the ids, None where the field is not part of it.
         encoding: Of a legacy data file.
         dictionary: Of a legacy data file.
+        is_outline: Whether its values are read as an outline of them (see `outlines`).
     """
 
     id: int
@@ -95,6 +96,7 @@ class Field:
     primary_key: int | None = None
     encoding: Encoding = Encoding.NONE
     dictionary: DictionaryLocation | None = None
+    is_outline: bool = False
 
     @property
     def is_leaf(self) -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import bitmap, to_arrow
+from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, Ints, Mask, RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
@@ -115,7 +115,7 @@ class StructuralReader:
             stored = self._stored(leaf.field)
             rows = ranges if scale == 1 else scaled(ranges, scale)
             wanted = by_page(column.first_rows, rows)
-            readers = [self.page(index, page) for page, _ in wanted]
+            readers = [self._page_reader(leaf.field, index, page) for page, _ in wanted]
             reads = [
                 _located(reader.read(local), page)
                 for reader, (page, local) in zip(readers, wanted, strict=True)
@@ -135,18 +135,17 @@ class StructuralReader:
             self._packed[field.id] = stored_field(self.container, field)
         return self._packed[field.id]
 
-    def page(self, column: int, page: int) -> PageReader:
-        """Return the reader of a page, kept with what it has read of where things are.
-
-        Args:
-            column: Its index; the metadata of the column must be loaded.
-            page: Which of its pages.
-        """
+    def _page_reader(self, field: Field, column: int, page: int) -> PageReader:
+        """Return the reader of a page, kept with what it has read of where things are."""
         key = (column, page)
         if key not in self._pages:
             with locating(place=f"page {page}"):
                 self._pages[key] = open_page(self.container.column(column).pages[page])
-        return self._pages[key]
+        if not field.is_outline:
+            return self._pages[key]
+        from lancefs.datafile.layouts.outlines import outlined
+
+        return outlined(self._pages[key], field.storage_type)
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table
@@ -279,6 +278,8 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
     if offsets is None or not any(kind(data_type) for kind in kinds):
         raise CorruptFile(f"{field.name}: a list where {data_type} was expected")
     items = _assemble(field.children[0], leaves, int(offsets[-1]))
+    if pa.types.is_map(data_type):
+        check_entries(items)
     if offsets[-1] != len(items):
         raise CorruptFile(f"{field.name}: the lists do not cover their {len(items)} items")
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Page
+from lancefs.datafile.encodings.fixed_size_list import items_are_valid
 from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.constant import ConstantPage
 from lancefs.datafile.layouts.fullzip import FullZipPage
@@ -24,7 +25,6 @@ from lancefs.datafile.structural import StructuralReader
 from lancefs.datafile.v2_0.reader import ArrayReader
 from lancefs.errors import locating
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
 from lancefs.storage import Steps
 
 _PLAIN_2_0 = ("flat", "bitpacked", "bitpacked_for_non_neg")
@@ -100,19 +100,7 @@ def _valid(page: Page) -> bool:
         return False
     if isinstance(reader, ConstantPage):
         return True
-    return _items_are_valid(reader.layout.value_compression)
-
-
-def _items_are_valid(encoding: CompressiveEncoding) -> bool:
-    """Whether the items of fixed-size lists, which have no levels, are all valid."""
-    while encoding.WhichOneof("compression") in ("fixed_size_list", "general"):
-        if encoding.WhichOneof("compression") == "general":
-            encoding = encoding.general.values
-            continue
-        if encoding.fixed_size_list.has_validity:
-            return False
-        encoding = encoding.fixed_size_list.values
-    return True
+    return items_are_valid(reader.layout.value_compression)
 
 
 def _valid_2_0(page: Page) -> bool:

@@ -100,7 +100,8 @@ class FragmentReader:
         """Read rows of several fields, deleted rows included.
 
         Args:
-            fields: Columns of the table, or parts of them; values come as their storage types.
+            fields: Columns of the table, parts or outlines of them; values come as their storage
+                types.
             ranges: Offsets of rows, ascending and disjoint.
             blobs: Whether blobs come as descriptors, or as their bytes.
 

@@ -88,6 +88,11 @@ class DataFile:
         return self.version == "0.1"
 
     @property
+    def has_nulls_apart(self) -> bool:
+        """Whether nulls lie apart from values, or there are none; later they share chunks."""
+        return self.version in ("0.1", "2.0")
+
+    @property
     def columns(self) -> dict[int, int]:
         """The column in the file of each field that has one; empty for the format 0.1."""
         pairs = zip(self.fields, self.column_indices, strict=not self.is_legacy)

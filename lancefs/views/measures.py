@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
-from lancefs.datafile.lengths import NULL
+from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile
 from lancefs.scan import THREADS
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.views.shapes import Numbers, Shape, measure, walk
-from lancefs.views.source import BATCH_ROWS, Batch, joins, lengths_together, read_together
+from lancefs.views.source import BATCH_ROWS, Batch, joins, read_together
 
 # Who may share, and the table, as in `view.Key`; the fragment; the column.
 CellKey: TypeAlias = tuple[str, str, str, Field]
@@ -142,8 +142,7 @@ class Measures:
             # Also of arrays that another view has read: it may have done so just now.
             if column in new or np.any(self.columns[column][batch] < 0):
                 assert array is not None
-                arrays_below = list(walk(array, hidden=True))
-                self.note(batch, column, measure(arrays_below, self.shapes[column]))
+                self._measure(batch, column, array)
                 if keep:
                     _READ.put(self._place(column, batch), array, array.nbytes)
         return [[found[batch, column] for column in columns] for batch in batches]
@@ -241,10 +240,21 @@ class Measures:
             self.in_threads(lambda task: self._find_out(*task), tasks)
 
     def _find_out(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        """Find out the measures of columns in batches of one fragment."""
-        left = self._without_lengths(batches, columns)
+        """Find out the measures of columns in batches of one fragment, by outlines where it can."""
+        outlines = {one: self._outline(batches[0], one) for one in columns}
+        told = {one: outline for one, outline in outlines.items() if outline is not None}
+        if told:
+            read = read_together([self.batches[batch] for batch in batches], list(told.values()))
+            for batch, arrays in zip(batches, read, strict=True):
+                for column, array in zip(told, arrays, strict=True):
+                    self._measure(batch, column, array)
+        left = [one for one in columns if one not in told]
         if left:
             self.read_together(batches, left)
+
+    def _measure(self, batch: int, column: int, array: pa.Array) -> None:
+        """Remember the measures of a column in a batch, which it or its outline tells."""
+        self.note(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Do something for each item, several at a time; more of them where that means waiting."""
@@ -289,27 +299,17 @@ class Measures:
             self.note(batch, column, np.zeros(self.shapes[column].measures, np.int64))
         return [column for column in columns if column not in done]
 
-    def _without_lengths(self, batches: Sequence[int], columns: Sequence[int]) -> list[int]:
-        """Note columns whose values need not be decoded to measure them; return the others.
+    def _outline(self, batch: int, column: int) -> Field | None:
+        """Return the outline that tells the measures of a column; None where its values must.
 
-        Nulls of a remote table are told by values that were read: they come with them, and who asks
-        for a message mostly asks for values next.
+        They also do where no lengths are to be known of a remote table, and nulls come with the
+        values: who asks for a message mostly asks for values next.
         """
-        is_remote = self.batches[batches[0]].is_remote
-        kinds = [["bytes"]] if is_remote else [["bytes"], ["fixed"]]
-        plain = [one for one in columns if [n.kind for n in self.shapes[one].nodes] in kinds]
-        fields = [self.fields[column] for column in plain]
-        known = set(plain)
-        told = lengths_together([self.batches[batch] for batch in batches], fields)
-        for batch, found in zip(batches, told, strict=True):
-            for column, lengths in zip(plain, found, strict=True):
-                if lengths is None or len(lengths) != self.batches[batch].rows:
-                    known.discard(column)
-                    continue
-                nulls = int(np.count_nonzero(lengths < 0))
-                sizes = [nulls, int(lengths.sum()) - nulls * NULL]
-                self.note(batch, column, np.array(sizes[: self.shapes[column].measures], np.int64))
-        return [column for column in columns if column not in known]
+        one = self.batches[batch]
+        waits = one.is_remote and not self.shapes[column].extents
+        if waits and not all(file.has_nulls_apart for file in one.fragment.fragment.files):
+            return None
+        return outline_of(self.fields[column])
 
 
 def _identity(reader: FragmentReader) -> str:

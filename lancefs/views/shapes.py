@@ -19,6 +19,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.outlines import LENGTHS
 
 Kind: TypeAlias = Literal["null", "fixed", "bytes", "list", "fixed_list", "struct", "dictionary"]
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -186,13 +189,15 @@ def measure(arrays: Sequence[pa.Array], shape: Shape) -> Numbers:
     """Return the measures of an array.
 
     Args:
-        arrays: It and those below it, as `walk` gives them.
+        arrays: It, or its outline, and those below it, as `walk` gives them.
         shape: Of its type.
     """
     found = np.zeros(shape.measures, np.int64)
     for index, (node, one) in enumerate(zip(shape.nodes, arrays, strict=True)):
         found[index] = one.null_count
-        if node.extent >= 0:
+        if one.type == LENGTHS and node.kind == "bytes":
+            found[node.extent] = pc.sum(one, min_count=0).as_py()
+        elif node.extent >= 0:
             offsets = offsets_of(one)
             found[node.extent] = offsets[-1] - offsets[0]
             if node.kind == "bytes" and one.null_count:  # nothing of what lies under nulls is shown

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Ints, RowRange
+from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.selection import filtered
 from lancefs.errors import CorruptFile
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.value_lengths import lengths_of
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, counted with
 # the deleted rows. Part of what the bytes of a view are: see `leaf.LAYOUT`.
@@ -108,7 +107,7 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
 
     Args:
         batches: At least one, ascending.
-        fields: The columns.
+        fields: The columns, or outlines of them.
 
     Returns:
         For each batch its columns, as readers see them.
@@ -123,32 +122,6 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
         rows = batch.end - batch.start
         found.append(batch.live([array.slice(first, rows) for array in arrays]))
         first += rows
-    return found
-
-
-def lengths_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[Ints | None]]:
-    """Tell the lengths of values of several batches of one fragment, as far as none is decoded.
-
-    Args:
-        batches: At least one, ascending.
-        fields: The columns.
-
-    Returns:
-        For each batch, for each column: the lengths of its values, below zero for nulls, 0 for
-        others of fixed width; None where the values must be read.
-
-    Raises:
-        LanceError: What tells the lengths cannot be read.
-    """
-    lengths = lengths_of(batches[0].fragment, fields, _ranges(batches))
-    found, first = [], 0
-    for batch in batches:
-        last = first + batch.end - batch.start
-        cut = [None if one is None else one[first:last] for one in lengths]
-        if batch.rows != batch.end - batch.start:
-            cut = [None if one is None else np.delete(one, batch.deleted()) for one in cut]
-        found.append(cut)
-        first = last
     return found
 
 

@@ -23,6 +23,7 @@ from agreement import oracle
 from agreement.columns import Column, Format, columns
 from agreement.operations import Operation, Writer, operations
 from agreement.oracle import Refused, ask
+from agreement.outlines import assert_outlines_tell
 from agreement.readers import assert_agree
 
 FORMATS = pytest.mark.parametrize(
@@ -122,6 +123,18 @@ def test_many_random_tables_read_alike_in_every_version(format_: Format) -> None
     _check_histories(format_, settings(EXAMPLES, max_examples=100))
 
 
+@FORMATS
+def test_outlines_of_random_tables_tell_what_values_do(format_: Format) -> None:
+    _check_outlines(format_, settings(FAST, max_examples=15))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@FORMATS
+def test_outlines_of_many_random_tables_tell_what_values_do(format_: Format) -> None:
+    _check_outlines(format_, settings(EXAMPLES, max_examples=300))
+
+
 def _check_columns(format_: Format, how: settings) -> None:
     @how
     @given(written_columns(format_))
@@ -158,6 +171,24 @@ def _check_histories(format_: Format, how: settings) -> None:
                     event(f"not read: {refused}"[:90])
 
     run()
+
+
+def _check_outlines(format_: Format, how: settings) -> None:
+    compared = []
+
+    @how
+    @given(histories(format_))
+    def run(history: History) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            rng = np.random.default_rng(history.seed)
+            writer = Writer(str(Path(directory) / "t.lance"), format_, rng)
+            _create(writer, history, enable_stable_row_ids=history.stable_row_ids)
+            _change(writer, history)
+            versions = [known["version"] for known in oracle.open_table(writer.uri).versions()]
+            compared.extend(assert_outlines_tell(writer.uri, one, rng) for one in versions)
+
+    run()
+    assert sum(compared) > 100
 
 
 def _create(writer: Writer, drawn: Columns | History, **options: Any) -> pa.Table:

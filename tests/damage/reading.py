@@ -6,12 +6,16 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 import lancefs
+from lancefs.datafile.fields import Field
+from lancefs.datafile.outlines import outline_of
 from lancefs.errors import LanceError
+from lancefs.views.source import Batch, batches_of, read_together
 
 SECONDS = 10.0
 # Memory that does not depend on the table: footers and metadata read ahead, messages, threads.
@@ -54,19 +58,23 @@ def judge(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
             too much time.
     """
     started = time.monotonic()
-    try:
-        outcome = _read(uri, sound, rng)
-    except LanceError as error:
-        _check_cause(error)
-        outcome = type(error).__name__
-    except Unacceptable:
-        raise
-    except Exception as error:
-        raise Unacceptable(f"{type(error).__name__}: {error}") from error
+    outcome = _outcome(lambda: _read(uri, sound, rng))
     seconds = time.monotonic() - started
     if seconds > SECONDS:
         raise Unacceptable(f"{outcome}, but after {seconds:.1f} s")
     return outcome
+
+
+def _outcome(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except LanceError as error:
+        _check_cause(error)
+        return type(error).__name__
+    except Unacceptable:
+        raise
+    except Exception as error:
+        raise Unacceptable(f"{type(error).__name__}: {error}") from error
 
 
 def judge_memory(judge_it: Callable[[], str], size: int) -> str:
@@ -95,6 +103,7 @@ def _read(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
     dataset = lancefs.open(uri)
     rows = dataset.count_rows()
     if sound is not None:
+        _check_outlines(dataset)
         _check_table(dataset.to_table(), sound.rows)
         rows = sound.rows
     else:
@@ -103,6 +112,23 @@ def _read(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
         wanted = rng.integers(0, rows, 5)
         _check_table(dataset.take(wanted), len(wanted))
     _check_table(dataset.head(3), min(3, rows) if sound is not None else None)
+    return "rows"
+
+
+def _check_outlines(dataset: lancefs.LanceDataset) -> None:
+    """Read what views are laid out by: of each column alone, as the others may be sound."""
+    outlines = [outline_of(field) for field in dataset.manifest.fields]
+    for batch in batches_of(dataset._fragment_readers):
+        for outline in outlines:
+            if outline is not None:
+                _outcome(partial(_read_outline, batch, outline))
+
+
+def _read_outline(batch: Batch, outline: Field) -> str:
+    ((array,),) = read_together([batch], [outline])
+    array.validate(full=True)
+    if len(array) != batch.rows:
+        raise Unacceptable(f"an outline of {len(array)} rows, there are {batch.rows}")
     return "rows"
 
 

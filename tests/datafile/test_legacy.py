@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from outlining import assert_tells
 from support import local_store
 
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.legacy.reader import LegacyReader
+from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile, LanceError, MissingFile, UnsupportedFeature
 from lancefs.proto import schema_pb2 as pb
 from lancefs.proto import table_pb2
@@ -87,9 +89,14 @@ def read(
     reader: LegacyReader, field: Field, ranges: Sequence[tuple[int, int]] | None = None
 ) -> Any:
     whole = [(0, reader.num_rows)]
-    array = run([(reader.file, reader.read(field, whole if ranges is None else ranges))])[0]
+    ranges = whole if ranges is None else ranges
+    (array,) = run([(reader.file, reader.read(field, ranges))])
     array.validate(full=True)
     assert array.type == field.storage_type
+    outline = outline_of(field)
+    if outline is not None:
+        (told,) = run([(reader.file, reader.read(outline, ranges))])
+        assert_tells(told, array)
     return array.to_pylist()
 
 
@@ -249,8 +256,11 @@ def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:
         writer.page(0, batch, np.arange(rows, dtype="<i8"), rows)
         writer.strings(1, batch, [b"word"] * rows)
     reader = open_bytes(tmp_path, writer.finish())
-    for nth, limit in [(0, 80), (1, 88 + 40)]:
-        steps = reader.read(column(writer, nth), [(rows - 5, rows + 5)])
+    fields = [column(writer, nth) for nth in (0, 1)]
+    outlines = [outline_of(field) for field in fields]
+    for field, limit in zip([*fields, *outlines], [80, 88 + 40, 0, 88], strict=True):
+        assert field is not None
+        steps = reader.read(field, [(rows - 5, rows + 5)])
         asked, data = [], None
         while True:
             try:
@@ -363,8 +373,11 @@ def test_pages_that_make_no_sense_are_corrupt(
 ) -> None:
     writer = integers()
     writer.table[0, 0] = cell
-    with pytest.raises(CorruptFile, match=message):
-        read(open_bytes(tmp_path, writer.finish()), column(writer))
+    reader = open_bytes(tmp_path, writer.finish())
+    for field in (column(writer), outline_of(column(writer))):
+        assert field is not None
+        with pytest.raises(CorruptFile, match=message):
+            read(reader, field)
 
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1], [-1, 0, 1], [0, 1, 9]])

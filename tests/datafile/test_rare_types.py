@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -15,7 +16,8 @@ import lancefs
 from lancefs.datafile.blocks import Constant
 from lancefs.datafile.container import Encoding, Page
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.errors import UnsupportedFeature
+from lancefs.datafile.outlines import outline_of
+from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import REPDEF_NULLABLE_ITEM, FullZipLayout
 
 NEW = ("2.1", "2.2", "2.3")
@@ -144,3 +146,21 @@ def test_wide_values_that_are_all_null_have_no_bytes_in_the_pages_of_pylance_2()
     leaf = stopped.value.value
     assert leaf.definition.tolist() == [1, 1, 1]
     assert leaf.values == Constant(None, 3)
+
+
+@pytest.mark.parametrize("holes", [[("k", 1), None], [("k", 1), (None, 2)]])
+def test_maps_without_keys_are_corrupt(holes: list[tuple[str | None, int]], tmp_path: Path) -> None:
+    """Arrow ends the process for them."""
+    entry = pa.struct([("key", pa.string()), ("value", pa.int64())])
+    rows = pa.array([holes, []], pa.list_(entry))
+    dataset = written(pa.table({"x": rows}), tmp_path / "t", "2.2")
+    (lists,) = dataset.manifest.fields
+    (entries,) = lists.children
+    members = replace(entries.children[0], nullable=False), entries.children[1]
+    entries = replace(entries, nullable=False, children=members)
+    maps = replace(lists, logical_type="map", children=(entries,))
+    (reader,) = dataset._fragment_readers
+    for field in (maps, outline_of(maps)):
+        assert field is not None
+        with pytest.raises(CorruptFile, match="entries or keys that are null"):
+            reader.read([field], [(0, 2)])

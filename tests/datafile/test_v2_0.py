@@ -30,11 +30,13 @@ from files_v2_0 import (
 from google.protobuf.empty_pb2 import Empty
 from hypothesis import given
 from hypothesis import strategies as st
+from outlining import assert_tells
 from support import corpus_case, needs_corpus
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field, fields_from_proto
+from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_0.reader import ArrayReader
 from lancefs.errors import CorruptFile, LanceError, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
@@ -47,12 +49,22 @@ def read(
     ranges: Sequence[RowRange],
     columns: dict[int, int] | None = None,
 ) -> pa.Array:
-    """Read a field; without `columns`, its id and those below it are the columns."""
+    """Read a field; without `columns`, its id and those below it are the columns.
+
+    Its outline must tell the same.
+    """
     ids = {part.id: part.id for part in what.walk()}
     reader = ArrayReader(container, ids if columns is None else columns)
     (array,) = run([(container.file, reader.read(what, ranges))])
     array.validate(full=True)
     assert array.type == what.storage_type
+    outline = outline_of(what)
+    # In tables, metadata tell which structs are packed, so that none of them has an outline.
+    is_packed = not ids.keys() <= reader.columns.keys()
+    if outline is not None and not is_packed:
+        reader = ArrayReader(container, reader.columns)  # which has read nothing yet
+        (told,) = run([(container.file, reader.read(outline, ranges))])
+        assert_tells(told, array)
     return array
 
 
@@ -375,6 +387,63 @@ def test_the_number_of_rows_is_that_of_the_file_not_of_a_column(tmp_path: Path) 
     items = ColumnOf([PageOf(5, no_nulls(flat(8)), [bytes(5)])])
     container = write_file(tmp_path / "t.lance", [items], rows=2)
     assert ArrayReader(container, {0: 0}).num_rows == 2
+
+
+# --- outlines ---
+
+
+def outline_asks(container: Container, what: Field) -> list[int]:
+    """Read the outline of all 1000 rows, and return how many bytes were asked for at a time."""
+    outline = outline_of(what)
+    assert outline is not None
+    return [end - start for start, end in bytes_asked(container, outline, [(0, 1000)])]
+
+
+def test_an_outline_of_numbers_reads_which_are_null(tmp_path: Path) -> None:
+    pages = [PageOf(1000, some_nulls(flat(1), flat(64, 1)), [bytes(125), bytes(8000)])]
+    container = write_file(tmp_path / "t.lance", [ColumnOf(pages)])
+    assert outline_asks(container, Field(0, "c", "int64")) == [125]
+
+
+def test_an_outline_of_strings_reads_where_they_end(tmp_path: Path) -> None:
+    ends = bytes_of(range(20, 20_020, 20))
+    pages = [PageOf(1000, binary(1 << 40), [ends, bytes(20_000)])]
+    container = write_file(tmp_path / "t.lance", [ColumnOf(pages)])
+    assert outline_asks(container, Field(0, "c", "string")) == [8000]
+
+
+def test_an_outline_of_lists_reads_where_they_end(tmp_path: Path) -> None:
+    columns = [
+        ColumnOf([PageOf(1000, lists(10_000), [bytes_of(range(10, 10_010, 10))])]),
+        ColumnOf([PageOf(10_000, no_nulls(flat(64)), [bytes(80_000)])]),
+    ]
+    container = write_file(tmp_path / "t.lance", columns)
+    what = Field(0, "c", "list", children=(Field(1, "item", "int64"),))
+    assert outline_asks(container, what) == [8000]
+
+
+@pytest.mark.parametrize(
+    ("logical_type", "encoding", "message"),
+    [
+        ("string", binary(1 << 40), "32 bytes of values are expected, the buffer has 31"),
+        (
+            "binary",
+            pb.ArrayEncoding(fixed_size_binary=pb.FixedSizeBinary(bytes=flat(8, 1), byte_width=8)),
+            "32 bytes of values are expected, the buffer has 31",
+        ),
+        ("int32", flat(64, 2), "4 bytes of values are expected, the buffer has 3"),
+        ("string", flat(64, 0), "values that are not byte strings"),
+    ],
+)
+def test_an_outline_of_values_that_are_not_there_is_refused(
+    tmp_path: Path, logical_type: str, encoding: pb.ArrayEncoding, message: str
+) -> None:
+    buffers = [bytes_of([8, 16, 24, 32]), bytes(31), bytes(3)]
+    container = write_file(tmp_path / "t.lance", [ColumnOf([PageOf(4, encoding, buffers)])])
+    outline = outline_of(Field(0, "c", logical_type))
+    assert outline is not None
+    with pytest.raises(CorruptFile, match=message):
+        run([(container.file, ArrayReader(container, {0: 0}).read(outline, [(0, 4)]))])
 
 
 # --- what is refused ---

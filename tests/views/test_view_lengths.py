@@ -1,8 +1,8 @@
-"""Lengths and nulls that are told without values: those of the values, in every format."""
+"""Lengths and nulls that are told by outlines: those of the values, in every format."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +13,43 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from leaks import forget_views
+from store_doubles import CountingFileSystem, SlowFileSystem
 
 import lancefs
-from lancefs.datafile.lengths import NULL
+from lancefs.datafile.blocks import Block, Constant, Dictionary
+from lancefs.datafile.layouts import outlines as layouts
+from lancefs.datafile.outlines import outline_of, without_values
+from lancefs.datafile.v2_0 import outlines as arrays
 from lancefs.errors import LanceError
 from lancefs.filesystem import LanceFileSystem
-from lancefs.table.value_lengths import lengths_of
+from lancefs.storage import Store
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import resolve
 
 FORMATS = ["legacy", "2.0", "2.1", "2.2", "2.3"]
 LENGTHS = [0, 1, 7, 40, 300, 5000]
+ROWS = 20_000
 
 
 def told(path: str, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """The lengths of each column in some rows of the only fragment."""
+    """The outline of each column in some rows of the only fragment."""
     dataset = lancefs.open(path)
     (reader,) = dataset._fragment_readers
-    fields = dataset.manifest.fields
-    found = lengths_of(reader, fields, ranges)
-    return {field.name: one for field, one in zip(fields, found, strict=True)}
+    outlines = [outline_of(field) for field in dataset.manifest.fields]
+    found = reader.read([one for one in outlines if one is not None], ranges)
+    return dict(zip(dataset.schema.names, found, strict=True))
 
 
-def expected(column: pa.ChunkedArray) -> list[int]:
+def expected(column: pa.ChunkedArray) -> list[int | None]:
     """What the values of a column say."""
     is_text = pa.types.is_large_unicode(column.type) or pa.types.is_string(column.type)
     if is_text or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         lengths = pc.binary_length(column)
     else:
         lengths = pc.if_else(column.is_valid(), 0, None)
-    return [NULL if one is None else one for one in lengths.to_pylist()]
-
-
-def longest(column: pa.ChunkedArray) -> int:
-    """The bytes of the longest value."""
-    return pc.max(pc.binary_length(column)).as_py() or 0
+    found: list[int | None] = lengths.to_pylist()
+    return found
 
 
 @st.composite
@@ -78,16 +82,171 @@ def test_lengths_are_those_of_the_values(
 ) -> None:
     path = str(tmp_path_factory.mktemp("lengths") / "t.lance")
     lance.write_dataset(table, path, data_storage_version=data_format)
+    table = lancefs.open(path).to_table()  # files of 0.1 do not have all nulls
     borders = sorted(cut for cut in cuts if cut < table.num_rows)
     ranges = list(zip(borders[::2], borders[1::2], strict=False)) or [(0, table.num_rows)]
     rows = pa.array(np.concatenate([np.arange(*one) for one in ranges]))
     for name, lengths in told(path, ranges).items():
-        if data_format in ("legacy", "2.0"):
-            assert lengths is None
-        elif data_format != "2.3" and (name == "n" or longest(table[name]) < 100):
-            assert lengths is not None  # of long values, those that are compressed are not told
-        if lengths is not None:
-            assert lengths.tolist() == expected(table[name].take(rows))
+        assert lengths.to_pylist() == expected(table[name].take(rows))
+
+
+def nested(data_format: str, rows: int = ROWS) -> pa.Table:
+    """Columns of all that nests, with nulls at every level that a format has them at."""
+    rng = np.random.default_rng(21)
+    holes = rng.random(rows * 2) < 0.2
+    words = [f"word number {i % 977} " + "x" * (i % 23) for i in range(rows * 2)]
+    some = pa.array(words, mask=holes)
+    numbers = pa.array(range(rows * 2), mask=holes)
+    ends = np.minimum(np.cumsum(np.append(0, rng.integers(0, 4, rows))), rows * 2)
+    ends = pa.array(ends.astype(np.int32))
+    pairs = pa.array(np.repeat(np.arange(0, rows + 1, 2, np.int32), 2)[1:])  # of every second row
+    floats = pa.array(rng.standard_normal(rows * 40).astype(np.float32))
+    vectors = pa.FixedSizeListArray.from_arrays(floats, 40)
+    big = pa.array([b"0123456789" * (30 + i % 9) for i in range(rows)])
+    made = {
+        "id": pa.array(range(rows)),
+        "texts": pa.ListArray.from_arrays(ends, some),
+        "numbers": pa.LargeListArray.from_arrays(ends.cast(pa.int64()), numbers),
+        "struct": pa.StructArray.from_arrays([some[:rows], numbers[:rows]], ["text", "number"]),
+        "vector": vectors,
+        "big": big,
+    }
+    if data_format == "legacy":  # which has no nulls but empty strings
+        return pa.table(made)
+    absent = pa.array(holes[:rows])
+    kept = pa.array(np.arange(rows), mask=holes[:rows])
+    lists = pa.ListArray.from_arrays(ends, some, mask=absent)
+    inner = pa.StructArray.from_arrays([lists, some[:rows]], ["inner", "text"])
+    made["null_texts"] = lists
+    made["deep"] = pa.ListArray.from_arrays(pairs, inner)
+    made["null_vector"] = vectors.take(kept)
+    if data_format != "2.0":
+        members = [some[:rows], big, big.take(kept)]
+        made["null_struct"] = pa.StructArray.from_arrays(members, list("abc"), mask=absent)
+        made["null_big"] = big.take(kept)
+        made["bigs"] = pa.ListArray.from_arrays(pairs, big)
+    if data_format in ("2.2", "2.3"):
+        made["map"] = pa.MapArray.from_arrays(ends, pa.array(words), some)
+    return pa.table(made)
+
+
+@pytest.fixture(params=FORMATS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A table of nested columns with deleted rows, in which some rows lack some columns."""
+    data_format, path = request.param, str(tmp_path / "t.lance")
+    rows = nested(data_format)
+    dataset = lance.write_dataset(
+        rows, path, data_storage_version=data_format, max_rows_per_file=ROWS // 2
+    )
+    dataset.delete("id % 10 = 3")
+    if data_format != "legacy":
+        dataset.add_columns({"added": "concat('row ', cast(id as string))"})
+        lance.write_dataset(rows.drop_columns(["struct"]).slice(0, 100), path, mode="append")
+    return path
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The values that are decoded for an outline, and let go; dictionaries tell lengths."""
+    seen: list[Any] = []
+
+    def noted(block: Block, data_type: pa.DataType) -> Block:
+        if not isinstance(block, Dictionary | Constant):
+            seen.append(block)
+        return without_values(block, data_type)
+
+    monkeypatch.setattr(layouts, "without_values", noted)
+    monkeypatch.setattr(arrays, "without_values", noted)
+    return seen
+
+
+def test_the_size_of_nested_columns_is_known_without_a_value(
+    table: str, decoded: list[str], dropped: list[Any]
+) -> None:
+    fs = LanceFileSystem(fo=table)
+    size = fs.info("latest.arrow")["size"]
+    assert decoded == []
+    assert dropped == [] or lance.dataset(table).data_storage_version == "2.3"
+    whole = fs.cat("latest.arrow")
+    assert len(whole) == size
+    assert pa.ipc.open_file(whole).read_all().equals(lancefs.open(table).to_table())
+
+
+def test_the_message_of_a_batch_needs_no_value_of_other_columns(
+    table: str, decoded: list[str]
+) -> None:
+    fs = LanceFileSystem(fo=table)
+    with fs.open("latest.arrow") as file:
+        options = pa.ipc.IpcReadOptions(included_fields=[0])
+        batch = pa.ipc.open_file(file, options=options).get_batch(0)
+    assert batch.equals(lancefs.open(table).to_table(columns=["id"]).to_batches()[0][: len(batch)])
+    assert set(decoded) <= {"id"}
+
+
+def test_views_from_afar_are_those_of_here(table: str) -> None:
+    here = LanceFileSystem(fo=table).cat("latest.arrow")
+    forget_views()
+    assert LanceFileSystem(fo=table, fs=SlowFileSystem(0.0)).cat("latest.arrow") == here
+
+
+def fetched_by(path: Path, what: Callable[[LanceFileSystem], None]) -> float:
+    """Do something with the views of a table in a store; return the share that is fetched of it."""
+    store = CountingFileSystem()
+    store.put_tree(path, "/t.lance")
+    forget_views()
+    what(LanceFileSystem(fo="/t.lance", fs=store))
+    stored = sum(file.stat().st_size for file in (path / "data").iterdir())
+    return store.bytes_read() / stored
+
+
+@pytest.mark.parametrize("data_format", ["legacy", "2.0"])
+def test_afar_the_size_takes_no_bytes_of_strings(data_format: str, tmp_path: Path) -> None:
+    rows = 100_000
+    texts = pa.array([f"a text that is rather long, number {i}" for i in range(rows)])
+    made = {
+        "texts": pa.ListArray.from_arrays(pa.array(range(0, rows + 1, 4), pa.int32()), texts),
+        "struct": pa.StructArray.from_arrays([texts[: rows // 4]], ["text"]),
+    }
+    lance.write_dataset(pa.table(made), tmp_path / "t", data_storage_version=data_format)
+    share = fetched_by(tmp_path / "t", lambda fs: fs.info("latest.arrow"))
+    assert 0.1 < share < 0.3  # 8 bytes of each string
+
+
+def test_afar_the_size_takes_no_bytes_of_large_values(tmp_path: Path) -> None:
+    images = [bytes([i % 256]) * (5000 + i) for i in range(2000)]
+    struct = pa.StructArray.from_arrays([pa.array(images), pa.array(range(2000))], ["image", "id"])
+    lance.write_dataset(pa.table({"struct": struct}), tmp_path / "t", data_storage_version="2.1")
+    assert fetched_by(tmp_path / "t", lambda fs: fs.info("latest.arrow")) < 0.02
+
+
+def test_afar_values_are_found_by_what_was_read_for_their_outline(tmp_path: Path) -> None:
+    lists = pa.array([[i, i + 1] for i in range(50_000)])
+    lance.write_dataset(pa.table({"lists": lists}), tmp_path / "t", data_storage_version="2.1")
+    store = SlowFileSystem(0.0)
+    resolved = resolve(Store(store, str(tmp_path / "t")))
+    dataset = lancefs.LanceDataset(resolved, read_manifest(resolved.manifest))
+    (reader,), (field,) = dataset._fragment_readers, dataset.manifest.fields
+    outline = outline_of(field)
+    assert outline is not None
+    reader.read([outline], [(7, 9)])
+    before = len(store.requests)
+    assert reader.read([field], [(7, 9)])[0].to_pylist() == [[7, 8], [8, 9]]
+    assert len(store.requests) - before == 1  # the chunk, and no table of chunks
+
+
+def test_afar_nulls_of_2_0_take_a_bit_each(tmp_path: Path) -> None:
+    holes = np.random.default_rng(2).random((8, 50_000)) < 0.1
+    made = {f"n{i}": pa.array(range(50_000), mask=mask) for i, mask in enumerate(holes)}
+    table = pa.table({"id": range(50_000), **made})
+    lance.write_dataset(table, tmp_path / "t", data_storage_version="2.0")
+
+    def read_one(fs: LanceFileSystem) -> None:
+        with fs.open("latest.arrow") as file:
+            options = pa.ipc.IpcReadOptions(included_fields=[0])
+            rows = pa.ipc.open_file(file, options=options).read_all()
+        assert rows.column("id").equals(table["id"])
+
+    assert 1 / 9 < fetched_by(tmp_path / "t", read_one) < 1 / 6
 
 
 def test_a_nullable_table_of_text_is_laid_out_without_a_value(
@@ -122,48 +281,57 @@ def test_a_nullable_table_of_text_is_laid_out_without_a_value(
 
 
 @pytest.mark.skipif(not hasattr(pa, "json_"), reason="this pyarrow has no JSON")
-def test_json_is_as_long_as_its_text(tmp_path: Path) -> None:
+def test_json_is_as_long_as_its_text(tmp_path: Path, decoded: list[str]) -> None:
     texts = [f'{{"a": {i}, "b": "{"x" * (i % 900)}"}}' for i in range(2000)]
-    table = pa.table({"j": pa.array(texts, pa.json_())})
+    json = pa.array(texts, pa.json_())
+    lists = pa.array([[text] * 2 for text in texts], pa.list_(pa.string()))
+    table = pa.table({"j": json, "lists": lists})
     path = str(tmp_path / "j.lance")
     lance.write_dataset(table, path, data_storage_version="2.2")
     fs = LanceFileSystem(fo=path)
     size = fs.info("latest.arrow")["size"]
+    assert decoded == ["j"]  # nothing but the values tells how long the text is
     whole = fs.cat("latest.arrow")
     assert len(whole) == size
     assert pa.ipc.open_file(whole).read_all().equals(lancefs.open(path).to_table())
 
 
-def test_damage_is_refused_and_never_gives_a_wrong_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_damage_is_refused_and_never_gives_a_wrong_size(data_format: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(9)
     rows = 3000
     words = pa.array([f"some words {i}" for i in range(rows)])
+    holes = rng.random(rows) < 0.1
     table = pa.table(
         {
-            "fsst": words.take(pa.array(rng.integers(0, rows, rows), mask=rng.random(rows) < 0.1)),
+            "fsst": words.take(pa.array(rng.integers(0, rows, rows), mask=holes)),
             "few": pa.array(["a", "bbbb", None]).take(pa.array(rng.integers(0, 3, rows))),
+            "lists": pa.ListArray.from_arrays(
+                pa.array(np.minimum(np.arange(rows + 1) // 2 * 3, rows), pa.int32()), words
+            ),
         }
     )
     path = str(tmp_path / "t.lance")
-    lance.write_dataset(table, path, data_storage_version="2.1")
+    lance.write_dataset(table, path, data_storage_version=data_format)
     (file,) = (tmp_path / "t.lance" / "data").iterdir()
     sound = file.read_bytes()
     file.chmod(0o644)
     refused = 0
-    for place in rng.integers(0, len(sound), 400).tolist():
+    for place in rng.integers(0, len(sound), 300).tolist():
         data = bytearray(sound)
         data[place] ^= int(rng.integers(1, 256))
         file.write_bytes(data)
+        forget_views()
+        fs = LanceFileSystem(fo=path, skip_instance_cache=True)
+        try:
+            size = fs.info("latest.arrow")["size"]
+        except LanceError:
+            refused += 1
+            continue
         try:
             values = lancefs.open(path).to_table()
         except LanceError:
-            values = None
-        try:
-            found = told(path, [(0, rows)])
-        except LanceError:
-            refused += 1
-            assert values is None
             continue
-        for name in table.column_names if values is not None else ():
-            assert found[name].tolist() == expected(values[name])
+        assert len(fs.cat("latest.arrow")) == size
+        assert pa.ipc.open_file(fs.cat("latest.arrow")).read_all().equals(values)
     assert refused > 10

@@ -46,6 +46,22 @@ def decode_fixed(encoding: FixedSizeList, data: Bytes, count: int) -> Block:
     return _unzip(encoding, rows, count, lists=1)
 
 
+def items_are_valid(encoding: CompressiveEncoding) -> bool:
+    """Tell whether the items of fixed-size lists, which have no levels, are all valid.
+
+    Args:
+        encoding: Of the lists; that of other values has no items, and none that are null.
+    """
+    while encoding.WhichOneof("compression") in ("fixed_size_list", "general"):
+        if encoding.WhichOneof("compression") == "general":
+            encoding = encoding.general.values
+            continue
+        if encoding.fixed_size_list.has_validity:
+            return False
+        encoding = encoding.fixed_size_list.values
+    return True
+
+
 def _unzip(encoding: FixedSizeList, rows: Bytes, count: int, lists: int) -> Block:
     """Split rows of shape (count, bytes) into the validity of this layer and what follows.
 

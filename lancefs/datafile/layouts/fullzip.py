@@ -59,8 +59,7 @@ class FullZipPage:
             buffers = yield [_shifted(base, limit, span) for span in spans]
             return self._decode_table(_joined(buffers), rows).check()
         bounds = yield from self.row_bounds(ranges)
-        spans = [(int(rows_[0]), int(rows_[-1])) for rows_ in bounds]
-        buffers = yield [_shifted(base, limit, span) for span in spans]
+        buffers = yield [(base + int(rows_[0]), base + int(rows_[-1])) for rows_ in bounds]
         shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))
         moved = [rows_ - rows_[0] + shift for rows_, shift in zip(bounds, shifts[:-1], strict=True)]
         none = np.empty(0, np.int64)
@@ -80,6 +79,9 @@ class FullZipPage:
         bounds = [data.view(f"<u{width}").astype(np.int64) for data in buffers]
         if any(np.any(np.diff(rows) < 0) for rows in bounds):
             raise CorruptFile("the row index of a full-zip page descends")
+        base, limit = self.page.buffers[0]
+        if any(rows[0] < 0 or rows[-1] > limit - base for rows in bounds):
+            raise CorruptFile(f"rows lie outside of a page buffer of {limit - base} bytes")
         return bounds
 
     def _decode_table(self, data: Bytes, rows: int) -> Leaf:
@@ -87,8 +89,7 @@ class FullZipPage:
         table = data.reshape(rows, self.word + self.width)
         words = np.ascontiguousarray(table[:, : self.word]).reshape(-1)
         rep, definition = self._levels(words, rows)
-        values = np.ascontiguousarray(table[:, self.word :]).reshape(-1)
-        return Leaf(self._decode_fixed(values, rows), rep, definition, self.layers, rows)
+        return Leaf(self.in_table(table), rep, definition, self.layers, rows)
 
     def _decode_rows(self, data: Bytes, starts: Ints, ends: Ints) -> Leaf:
         """Decode rows, each at `data[starts[i]:ends[i]]`."""
@@ -96,13 +97,30 @@ class FullZipPage:
         words = gather(data, items, items + self.word)
         rep, definition = self._levels(words, len(items))
         shown = items if definition is None else items[definition <= self.visible]
-        begin = shown + self.word
-        if self.is_fixed:
-            values = gather(data, begin, begin + self.width)
-            block = self._decode_fixed(values, len(shown))
-        else:
-            block = self._decode_variable(data, begin, self._lengths(data, items, definition))
+        lengths = None if self.is_fixed else self._lengths(data, items, definition)
+        block = self.at_places(data, shown + self.word, lengths)
         return Leaf(block, rep, definition, self.layers, len(starts))
+
+    def in_table(self, table: Bytes) -> Block:
+        """Decode values that are all equally wide.
+
+        Args:
+            table: Of shape (values, bytes), each with its levels before it.
+        """
+        values = np.ascontiguousarray(table[:, self.word :]).reshape(-1)
+        return self._decode_fixed(values, len(table))
+
+    def at_places(self, data: Bytes, begin: Ints, lengths: Ints | None) -> Block:
+        """Decode values that lie apart.
+
+        Args:
+            data: The bytes that they are in.
+            begin: Where each begins; those of variable width begin with their length.
+            lengths: Of values of variable width, −1 for one that is null; None for others.
+        """
+        if lengths is not None:
+            return self._decode_variable(data, begin, lengths)
+        return self._decode_fixed(gather(data, begin, begin + self.width), len(begin))
 
     def _items(self, data: Bytes, starts: Ints, ends: Ints) -> Ints:
         """Return where the items of rows begin; where one does, only the one before it tells.

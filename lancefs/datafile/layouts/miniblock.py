@@ -8,7 +8,8 @@ padded to 8 bytes from the start of the chunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,6 +58,45 @@ class _Index:
             more = 0 if self.continues is None else self.continues[following]
             reach[with_rows[:-1]] = following + more
         return reach
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was read of a page to find rows in it; all readers of the page share it."""
+
+    index: _Index | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The values of some chunks, which were read and not decoded yet.
+
+    Attributes:
+        encoding: What the page says about them.
+        buffers: Of the chunks, as many as the encoding has.
+        counts: Values in each chunk.
+        dictionary: What the values point into; None where they stand for themselves.
+        wanted: Positions among the values of all chunks, ascending, each once; None for all.
+    """
+
+    encoding: CompressiveEncoding
+    buffers: Sequence[Chunked]
+    counts: Ints
+    dictionary: Block | None
+    wanted: Ints | None
+
+    @property
+    def count(self) -> int:
+        """How many values are wanted."""
+        return int(self.counts.sum()) if self.wanted is None else len(self.wanted)
+
+    def decode(self) -> Block:
+        """Return the values."""
+        if self.wanted is None:
+            values = registry.decode_chunks(self.encoding, self.buffers, self.counts)
+        else:
+            values = registry.decode_at(self.encoding, self.buffers, self.counts, self.wanted)
+        return values if self.dictionary is None else look_up(values, self.dictionary)
 
 
 class MiniBlock:
@@ -111,22 +151,33 @@ class MiniBlockPage:
             raise CorruptFile(
                 f"a mini-block page of {len(page.buffers)} buffers; it needs {needed}"
             )
-        self._index: _Index | None = None
+        self._found = _Found()
+        self._make: Callable[[Chunks], Block] = Chunks.decode
+
+    def making(self, make: Callable[[Chunks], Block]) -> MiniBlockPage:
+        """Return a reader of the same rows that makes something else of their values.
+
+        Args:
+            make: What it makes of the values of chunks: as many as are wanted of them.
+        """
+        other = copy(self)
+        other._make = make
+        return other
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
         """Read rows, ascending and disjoint, within the page."""
         chunks = self.page.buffers[1]
-        if self._index is None:
+        if self._found.index is None:
             whole = len(ranges) == 1 and ranges[0] == (0, self.page.rows)
             index_ranges = self._index_ranges()
             got = yield [*index_ranges, chunks] if whole else index_ranges
             if whole and not self.has_rep:
                 return self._decode_whole(got).check()
-            self._index = self._parse_index(got)
+            self._found.index = self._parse_index(got)
             if whole:
-                every = slice(None)
-                return self._decode(self._index, every, got[-1], self._index.starts).check()
-        index = self._index
+                found, every = self._found.index, slice(None)
+                return self._decode(found, every, got[-1], found.starts).check()
+        index = self._found.index
         if len(ranges) == 1:
             return (yield from self._read_range(index, *ranges[0]))
         if not self.has_rep:
@@ -179,7 +230,8 @@ class MiniBlockPage:
         if self.has_def:
             definition = _levels(layout.def_compression, buffers.pop(0), levels)
         dictionary = self._dictionary(got[1]) if described.has_dictionary else None
-        values = self.values(buffers, counts, dictionary)
+        chunks = Chunks(layout.value_compression, buffers, counts, dictionary, None)
+        values = self._make(chunks)
         return Leaf(values, None, definition, self.layers, described.items)
 
     def _dictionary(self, data: Bytes) -> Block:
@@ -250,24 +302,10 @@ class MiniBlockPage:
         else:
             definition = None if definition is None else definition[wanted]
             rows = len(wanted)
-        values = self.values(buffers, counts, index.dictionary, wanted)
+        encoding = self.layout.value_compression
+        values = self._make(Chunks(encoding, buffers, counts, index.dictionary, wanted))
         leaf = Leaf(values, rep, definition, self.layers, rows)
         return self._without_continuations(leaf, index, chosen, levels)
-
-    def values(
-        self,
-        buffers: list[Chunked],
-        counts: Ints,
-        dictionary: Block | None,
-        wanted: Ints | None = None,
-    ) -> Block:
-        """Decode the values of chunks, or the wanted ones; a reader that needs less does less."""
-        encoding = self.layout.value_compression
-        if wanted is None:
-            values = registry.decode_chunks(encoding, buffers, counts)
-        else:
-            values = registry.decode_at(encoding, buffers, counts, wanted)
-        return values if dictionary is None else look_up(values, dictionary)
 
     def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
         """Read the headers of all chunks: their numbers of levels, and where their buffers are."""

@@ -33,6 +33,16 @@ def _read_block(pages: Pages, pieces: Pieces, data_type: pa.DataType) -> Steps[B
     return FixedSizeList(size, items, None, pieces.count)
 
 
+def check(pages: Pages, pieces: Pieces, data_type: pa.DataType) -> None:
+    """Check that pieces which are not read are in the file; raises as `read_values` does."""
+    if not pa.types.is_fixed_size_list(data_type):
+        pages.bytes_of(pieces, _bit_width(data_type))
+    else:
+        pages.check(pieces)
+        size = data_type.list_size
+        check(pages.scaled(size), pieces.scaled(size), data_type.value_type)
+
+
 def read_values(pages: Pages, pieces: Pieces, bits: int) -> Steps[FixedWidth]:
     """Read pieces of pages of values.
 

@@ -86,6 +86,10 @@ class LegacyReader:
                 self._dictionaries.get(field.id),
             )
             encoding = self.footer.fields[field.id].encoding
+            if field.is_outline:
+                from lancefs.datafile.legacy import outlines
+
+                return (yield from outlines.read(encoding, column, pieces))
             return (yield from read_column(encoding, column, pieces))
 
     def _read_struct(

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import to_arrow
-from lancefs.datafile.blocks import VariableWidth, offsets_of
+from lancefs.datafile.blocks import FixedWidth, Mask, VariableWidth, offsets_of
 from lancefs.datafile.legacy.column import Column
-from lancefs.datafile.legacy.offsets import read_spans
+from lancefs.datafile.legacy.offsets import Spans, read_spans
 from lancefs.datafile.legacy.pages import Pieces
 from lancefs.datafile.legacy.plain import joined
 from lancefs.errors import CorruptFile
@@ -21,10 +21,25 @@ from lancefs.storage import Steps
 
 def read(column: Column, pieces: Pieces) -> Steps[pa.Array]:
     """Read pieces of a field of byte strings."""
+    spans = yield from _spans(column, pieces)
+    buffers = yield list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
+    block = VariableWidth(offsets_of(spans.lengths), joined(buffers))
+    return to_arrow(block, column.data_type, _valid(column, spans))
+
+
+def read_lengths(column: Column, pieces: Pieces) -> Steps[pa.Array]:
+    """Read how long the byte strings of an outline are."""
+    spans = yield from _spans(column, pieces)
+    return to_arrow(FixedWidth(64, spans.lengths), column.data_type, _valid(column, spans))
+
+
+def _spans(column: Column, pieces: Pieces) -> Steps[Spans]:
     column.pages.check(pieces)
     spans = yield from read_spans(column.pages.extended(), pieces, 64)
     if np.any(spans.ends > column.pages.limit):
         raise CorruptFile(f"a value ends at byte {spans.ends.max()}, beyond the file")
-    buffers = yield list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
-    block = VariableWidth(offsets_of(spans.lengths), joined(buffers))
-    return to_arrow(block, column.data_type, spans.lengths > 0 if column.nullable else None)
+    return spans
+
+
+def _valid(column: Column, spans: Spans) -> Mask | None:
+    return spans.lengths > 0 if column.nullable else None

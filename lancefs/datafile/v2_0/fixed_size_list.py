@@ -13,9 +13,14 @@ from lancefs.proto.encodings_v2_0_pb2 import FixedSizeList
 from lancefs.storage import Steps
 
 
-def read(encoding: FixedSizeList, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[Slots]:
+def read(
+    encoding: FixedSizeList,
+    page: ArrayPage,
+    ranges: Sequence[RowRange],
+    read_items: registry.Read = registry.read,
+) -> Steps[Slots]:
     dimension = checked_dimension(encoding)
-    items = yield from registry.read(encoding.items, page, scaled(ranges, dimension))
+    items = yield from read_items(encoding.items, page, scaled(ranges, dimension))
     lists = FixedSizeListBlock(dimension, items.values, items.valid, count_rows(ranges))
     return Slots(lists)
 

@@ -14,15 +14,22 @@ from lancefs.proto.encodings_v2_0_pb2 import Nullable
 from lancefs.storage import Steps, together
 
 
-def read(encoding: Nullable, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[Slots]:
+def read(
+    encoding: Nullable,
+    page: ArrayPage,
+    ranges: Sequence[RowRange],
+    read_values: registry.Read = registry.read,
+) -> Steps[Slots]:
     match encoding.WhichOneof("nullability"):
         case "no_nulls":
-            return (yield from registry.read(encoding.no_nulls.values, page, ranges))
+            return (yield from read_values(encoding.no_nulls.values, page, ranges))
         case "all_nulls":
             return Slots(Constant(None, count_rows(ranges)))
         case "some_nulls":
-            both = (encoding.some_nulls.validity, encoding.some_nulls.values)
-            parts = [registry.read(part, page, ranges) for part in both]
+            parts = [
+                registry.read(encoding.some_nulls.validity, page, ranges),
+                read_values(encoding.some_nulls.values, page, ranges),
+            ]
             validity, values = yield from together(parts)
             return Slots(values.values, _mask(validity, values.valid))
         case _:

@@ -8,6 +8,7 @@ rows there are. Reading lists therefore takes two rounds: their offsets, then th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from lancefs.datafile.arrays import bitmap, to_arrow
-from lancefs.datafile.blocks import RowRange, VariableWidth
+from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.container import Column, Container, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
@@ -138,11 +139,11 @@ class ArrayReader:
         with locating(place=f"column {index} ({field.name})"):
             _check_column(column)
             if _holds_lists(column):
-                slots = yield from self._read_listed_strings(index, ranges)
+                slots = yield from self._read_listed_strings(index, field.is_outline, ranges)
                 return to_arrow(slots.values, data_type, slots.valid)
-            zero_based = pa.types.is_dictionary(data_type)
+            read = _outlines_of(data_type) if field.is_outline else registry.read
             reads = [
-                self._read_page(index, page, rows, zero_based, data_type)
+                self._read_page(index, page, rows, data_type, read)
                 for page, rows in by_page(column.first_rows, ranges)
             ]
             return join_arrays((yield from together(reads)), data_type)
@@ -152,12 +153,12 @@ class ArrayReader:
         column: int,
         page: int,
         rows: Sequence[RowRange],
-        zero_based: bool,
         data_type: pa.DataType,
+        read: registry.Read,
     ) -> Steps[pa.Array]:
         with locating(place=f"page {page}"):
-            opened = self._page(column, page, zero_based)
-            slots = yield from registry.read(opened.encoding, opened, rows)
+            opened = self._page(column, page, pa.types.is_dictionary(data_type))
+            slots = yield from read(opened.encoding, opened, rows)
             return to_arrow(slots.values, data_type, slots.valid)
 
     def _read_extents(self, column: int, ranges: Sequence[RowRange]) -> Steps[Extents]:
@@ -197,13 +198,17 @@ class ArrayReader:
             self._first_items[column] = list(accumulate(counts, initial=0))
         return self._first_items[column]
 
-    def _read_listed_strings(self, column: int, ranges: Sequence[RowRange]) -> Steps[Slots]:
+    def _read_listed_strings(
+        self, column: int, is_outline: bool, ranges: Sequence[RowRange]
+    ) -> Steps[Slots]:
         """Read strings stored as lists of bytes, the bytes in the next column.
 
         Only previews of the format were written so.
         """
-        yield from self.container.load([column + 1])
         extents = yield from self._read_extents(column, ranges)
+        if is_outline:
+            return Slots(FixedWidth(64, np.diff(extents.offsets)), extents.valid)
+        yield from self.container.load([column + 1])
         wanted = by_page(self.container.column(column + 1).first_rows, extents.ranges)
         pages = [(self._page(column + 1, page), rows) for page, rows in wanted]
         parts = [read_bytes(page.encoding, page, rows) for page, rows in pages]
@@ -227,6 +232,12 @@ class ArrayReader:
         )
         self._latest[column] = (page, opened)
         return opened
+
+
+def _outlines_of(data_type: pa.DataType) -> registry.Read:
+    from lancefs.datafile.v2_0 import outlines
+
+    return partial(outlines.read, data_type=data_type)
 
 
 def _parse_page(page: Page) -> pb.ArrayEncoding:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import cast
+from typing import TypeAlias, cast
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.v2_0.page import ArrayPage, Slots
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
 from lancefs.storage import Steps
+
+# Reads rows of an array, as `read` does.
+Read: TypeAlias = Callable[[ArrayEncoding, ArrayPage, Sequence[RowRange]], Steps[Slots]]
 
 # The field of `ArrayEncoding` that is set -> the module that decodes it. Lists and structs span
 # several columns: `reader` puts them together.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from lancefs.datafile.v2_0.page import ArrayPage
 from lancefs.datafile.v2_0.registry import name_of
-from lancefs.errors import UnsupportedFeature
+from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
 
 
@@ -34,3 +35,28 @@ def flat_bits(encoding: ArrayEncoding, where: str) -> int:
     if values.WhichOneof("array_encoding") != "flat":
         raise UnsupportedFeature(f"encoding {name_of(values)} for {where}; only flat is known")
     return int(values.flat.bits_per_value)
+
+
+def has_room(encoding: ArrayEncoding, page: ArrayPage, size: int) -> bool:
+    """Tell whether values that are not read are in the file.
+
+    Args:
+        encoding: Of the values, which are never null.
+        page: The page.
+        size: The bytes that they take at least.
+
+    Returns:
+        False where that cannot be told before they are read: they are compressed, or not flat.
+
+    Raises:
+        CorruptFile: Their buffer has fewer bytes.
+        UnsupportedFeature: There may be nulls.
+    """
+    values = without_nulls(encoding, "values that are not read")
+    scheme = values.flat.compression.scheme if values.flat.HasField("compression") else ""
+    if values.WhichOneof("array_encoding") != "flat" or scheme not in ("", "none"):
+        return False
+    start, end = page.locate(values.flat.buffer)
+    if size > end - start:
+        raise CorruptFile(f"{size} bytes of values are expected, the buffer has {end - start}")
+    return True
