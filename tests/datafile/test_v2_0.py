@@ -106,6 +106,11 @@ def test_booleans_and_validity_take_a_bit_each(tmp_path: Path) -> None:
     assert rows == [True, None, True, True, False, False, False, False, False, None, True]
 
 
+def test_bits_are_not_compressed_whatever_the_page_says(tmp_path: Path) -> None:
+    encoding = no_nulls(flat(1, scheme="zstd"))  # as Lance 0.14 wrote
+    assert read_page(tmp_path, "bool", encoding, b"\x05", rows=3) == [True, False, True]
+
+
 def test_a_page_of_nulls_has_no_buffers(tmp_path: Path) -> None:
     for logical_type in ("int32", "string", "null", "fixed_size_list:float:2", "bool"):
         assert read_page(tmp_path, logical_type, all_nulls(), rows=3) == [None] * 3
