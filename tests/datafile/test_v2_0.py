@@ -443,6 +443,16 @@ def test_what_lists_get_wrong_is_said(tmp_path: Path) -> None:
         read_lists([1, 1 << 63], 3)
 
 
+def test_the_format_before_2_0_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    write_file(path, [ColumnOf([PageOf(1, no_nulls(flat(8)), [b"\1"])])])
+    data = path.read_bytes()
+    end = int.from_bytes(data[-24:-16], "little") + 16  # of the table of one global buffer
+    path.write_bytes(data[:end] + bytes(8) + data[-40:])  # its footer has a number more
+    with pytest.raises(UnsupportedFeature, match=r"Lance 0\.10"):
+        open_container(path)
+
+
 def test_types_that_no_writer_put_into_the_format_are_refused(tmp_path: Path) -> None:
     container = write_file(tmp_path / "t.lance", [ColumnOf([])])
     members = (Field(2, "k", "int8", nullable=False), Field(3, "v", "int8"))
