@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -122,6 +122,16 @@ def frame(message: table_pb2.Manifest, before: bytes = b"") -> bytes:
     data = message.SerializeToString()
     footer = struct.pack("<QHH4s", len(before), 0, 2, b"LANC")
     return before + struct.pack("<I", len(data)) + data + footer
+
+
+def rewrite_manifest(table: Path, change: Callable[[table_pb2.Manifest], object]) -> None:
+    """Change the newest manifest of a table, in place."""
+    file = sorted((table / "_versions").iterdir())[0]
+    data = file.read_bytes()
+    position = int.from_bytes(data[-16:-8], "little")
+    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    change(message)
+    file.write_bytes(frame(message, data[:position]))
 
 
 def modules_after(program: str) -> set[str]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import CorpusRef, corpus_case, corpus_refs, frame, needs_corpus
+from support import CorpusRef, corpus_case, corpus_refs, needs_corpus, rewrite_manifest
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -183,16 +183,6 @@ def test_a_filter_on_ids_opens_only_the_files_of_their_rows(table: str) -> None:
     assert not opened
 
 
-def rewrite(path: Path, change: Any) -> None:
-    """Change the newest manifest of a table, in place."""
-    file = sorted((path / "_versions").iterdir())[0]
-    data = file.read_bytes()
-    position = int.from_bytes(data[-16:-8], "little")
-    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
-    change(message)
-    file.write_bytes(frame(message, data[:position]))
-
-
 def small(path: Path, columns: Sequence[str] = ("id",)) -> Path:
     """Write a table with stable ids, of 6 rows in two fragments."""
     table = pa.table({name: pa.array(range(6), pa.uint64()) for name in columns})
@@ -212,7 +202,7 @@ def test_sequences_in_files_of_their_own_are_read(tmp_path: Path) -> None:
                 table_pb2.ExternalFile(path=name, offset=6, size=len(data))
             )
 
-    rewrite(path, move_out)
+    rewrite_manifest(path, move_out)
     assert lancefs.open(path).to_table(columns=["_rowid"])["_rowid"].to_pylist() == [*range(6)]
     assert lancefs.open(path).take(row_ids=[4])["id"].to_pylist() == [4]
 
@@ -229,7 +219,7 @@ def test_sequences_in_hidden_columns_are_read(tmp_path: Path) -> None:
             fragment.created_at_version_column.SetInParent()
             fragment.files[0].fields[1:] = [-3, -4]
 
-    rewrite(path, hide)
+    rewrite_manifest(path, hide)
     table = lancefs.open(path).to_table(columns=ALL[:1] + ALL[2:3])
     assert table.to_pydict() == {
         "_rowid": [*range(6)],
@@ -240,7 +230,7 @@ def test_sequences_in_hidden_columns_are_read(tmp_path: Path) -> None:
 
 def test_a_hidden_column_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = small(tmp_path / "t.lance")
-    rewrite(path, lambda message: message.fragments[1].row_id_column.SetInParent())
+    rewrite_manifest(path, lambda message: message.fragments[1].row_id_column.SetInParent())
     with pytest.raises(CorruptFile, match="fragment 1: _rowid"):
         lancefs.open(path).to_table(columns=["_rowid"])
 
@@ -253,7 +243,7 @@ def test_a_sequence_of_another_length_is_refused(tmp_path: Path) -> None:
         sequence.segments.add().range.end = 2
         message.fragments[1].inline_row_ids = sequence.SerializeToString()
 
-    rewrite(path, shorten)
+    rewrite_manifest(path, shorten)
     with pytest.raises(CorruptFile, match=r"fragment 1, _rowid: 2 row ids .* has 3 rows"):
         lancefs.open(path).to_table(columns=["_rowid"])
     assert lancefs.open(path).to_table()["id"].to_pylist() == [*range(6)]
@@ -265,14 +255,14 @@ def test_an_id_of_two_rows_is_refused_when_it_is_looked_up(tmp_path: Path) -> No
     def repeat(message: table_pb2.Manifest) -> None:
         message.fragments[1].inline_row_ids = message.fragments[0].inline_row_ids
 
-    rewrite(path, repeat)
+    rewrite_manifest(path, repeat)
     with pytest.raises(CorruptFile, match="stable id 1, in fragments 0, 1"):
         lancefs.open(path).take(row_ids=[1])
 
 
 def test_a_fragment_without_ids_is_refused_where_ids_are_stable(tmp_path: Path) -> None:
     path = small(tmp_path / "t.lance")
-    rewrite(path, lambda message: message.fragments[1].ClearField("inline_row_ids"))
+    rewrite_manifest(path, lambda message: message.fragments[1].ClearField("inline_row_ids"))
     with pytest.raises(CorruptFile, match="fragment 1 has no row ids"):
         lancefs.open(path).to_table(columns=["_rowid"])
 

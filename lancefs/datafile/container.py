@@ -151,6 +151,9 @@ class Container:
         if version[0] != 2:
             raise UnsupportedFeature(f"data file version {major}.{minor}")
         tables = [(columns_at, columns_at + 16 * columns), (buffers_at, buffers_at + 16 * buffers)]
+        if version == (2, 0) and tables[1][1] == size - _FOOTER.size - 8:
+            # Its footer has a number more, and its metadata are other messages.
+            raise UnsupportedFeature("the format that Lance 0.10 tried out before 2.0")
         if any(end > size for _, end in tables):
             raise CorruptFile("the tables of columns and buffers reach beyond the end of the file")
         columns_table, buffers_table = self._read(tables)

@@ -65,7 +65,8 @@ class DataFile:
             own; empty for the format 0.1, where a column goes by the field's id.
         major: Of the file's version, as recorded.
         minor: Of the file's version, as recorded.
-        size: In bytes; None where the writer did not say.
+        size: In bytes; None where the writer did not say, and for the format 0.1: releases from
+            0.27 to 7 say of such files how long they were before their last parts were written.
         base_id: The base path that the file lies below; None for the table's own directory.
     """
 
@@ -316,16 +317,18 @@ def _fragment(message: table_pb2.DataFragment, shared: _Shared) -> Fragment:
 
 def _data_file(message: table_pb2.DataFile, shared: _Shared) -> DataFile:
     fields, columns = tuple(message.fields), tuple(message.column_indices)
+    version = (message.file_major_version, message.file_minor_version)
+    is_legacy = _FILE_VERSIONS.get(version) == "0.1"
     file = DataFile(
         path=message.path,
         fields=shared.setdefault(fields, fields),
         column_indices=shared.setdefault(columns, columns),
         major=message.file_major_version,
         minor=message.file_minor_version,
-        size=message.file_size_bytes or None,
+        size=None if is_legacy else message.file_size_bytes or None,
         base_id=message.base_id if message.HasField("base_id") else None,
     )
-    if len(fields) != len(columns) and not file.is_legacy:
+    if len(fields) != len(columns) and not is_legacy:
         raise CorruptFile(
             f"data file {message.path!r} has {len(fields)} fields in {len(columns)} columns"
         )

@@ -118,6 +118,11 @@ def test_booleans_and_validity_take_a_bit_each(tmp_path: Path) -> None:
     assert rows == [True, None, True, True, False, False, False, False, False, None, True]
 
 
+def test_bits_are_not_compressed_whatever_the_page_says(tmp_path: Path) -> None:
+    encoding = no_nulls(flat(1, scheme="zstd"))  # as Lance 0.14 wrote
+    assert read_page(tmp_path, "bool", encoding, b"\x05", rows=3) == [True, False, True]
+
+
 def test_a_page_of_nulls_has_no_buffers(tmp_path: Path) -> None:
     for logical_type in ("int32", "string", "null", "fixed_size_list:float:2", "bool"):
         assert read_page(tmp_path, logical_type, all_nulls(), rows=3) == [None] * 3
@@ -505,6 +510,16 @@ def test_what_lists_get_wrong_is_said(tmp_path: Path) -> None:
         read_lists([1, 5], 5)
     with pytest.raises(CorruptFile, match="beyond 2⁶³"):
         read_lists([1, 1 << 63], 3)
+
+
+def test_the_format_before_2_0_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    write_file(path, [ColumnOf([PageOf(1, no_nulls(flat(8)), [b"\1"])])])
+    data = path.read_bytes()
+    end = int.from_bytes(data[-24:-16], "little") + 16  # of the table of one global buffer
+    path.write_bytes(data[:end] + bytes(8) + data[-40:])  # its footer has a number more
+    with pytest.raises(UnsupportedFeature, match=r"Lance 0\.10"):
+        open_container(path)
 
 
 def test_types_that_no_writer_put_into_the_format_are_refused(tmp_path: Path) -> None:

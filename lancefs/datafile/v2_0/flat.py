@@ -1,6 +1,7 @@
 """Flat: values as they are, one after the other; booleans and validity take a bit each.
 
-A buffer may be compressed as a whole. An uncompressed one is read in part, and not copied.
+A buffer may be compressed as a whole. An uncompressed one is read in part, and not copied. Bits
+never were compressed, although Lance 0.14 said so of those of booleans.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def read(encoding: Flat, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[S
         raise UnsupportedFeature(f"flat values of {bits} bits; only whole bytes are known")
     spans = [(start * bits // 8, -(-end * bits // 8)) for start, end in ranges]
     span = page.locate(encoding.buffer)
-    scheme = encoding.compression.scheme if encoding.HasField("compression") else ""
+    scheme = encoding.compression.scheme if bits > 1 else ""
     pieces = yield from read_spans(page, span, spans, scheme)
     if bits == 1:
         return Slots(FixedWidth(1, _bits(pieces, ranges)))
