@@ -112,7 +112,8 @@ def _items_are_valid(encoding: CompressiveEncoding) -> bool:
         if encoding.fixed_size_list.has_validity:
             return False
         encoding = encoding.fixed_size_list.values
-    return True
+    # A constant without a value stands for nulls.
+    return not encoding.HasField("constant") or encoding.constant.HasField("value")
 
 
 def _valid_2_0(page: Page) -> bool:
