@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
-from lancefs.datafile.blocks import Block, Constant, Ints, Mask, RowRange
+from lancefs.datafile.blocks import Block, Constant, FixedSizeList, Ints, Mask, RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
@@ -163,8 +163,8 @@ def _join(leaf: _Leaf, pages: Sequence[PageRows], data_type: pa.DataType) -> _Le
     values, layers = [], []
     for page in pages:
         innermost, *outer = page.unravel()
-        _check_values(page.values, leaf.field, innermost)
-        values.append(to_arrow(page.values, data_type, innermost.validity))
+        block = _checked_values(page.values, leaf.field, data_type, innermost)
+        values.append(to_arrow(block, data_type, innermost.validity))
         if len(outer) < len(leaf.around):
             raise CorruptFile(
                 f"{len(outer)} layers for {len(leaf.around)} fields around the values"
@@ -177,13 +177,24 @@ def _join(leaf: _Leaf, pages: Sequence[PageRows], data_type: pa.DataType) -> _Le
     return _LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
 
 
-def _check_values(values: Block, field: Field, layer: Unravelled) -> None:
-    """Check that a page without values has only nulls; a struct without members needs none."""
+def _checked_values(
+    values: Block, field: Field, data_type: pa.DataType, layer: Unravelled
+) -> Block:
+    """Return the values of a page; where it has none, see that its slots need none.
+
+    Null slots and structs without members need none. Releases from 2 to 10 or so of pylance also
+    left out the items of fixed-size lists, where all of them were null but not the lists.
+    """
     if not (isinstance(values, Constant) and values.value is None and layer.count):
-        return
-    is_empty_struct = field.logical_type == "struct" and not field.children
-    if not is_empty_struct and (layer.validity is None or layer.validity.any()):
+        return values
+    if layer.validity is not None and not layer.validity.any():
+        return values
+    if pa.types.is_fixed_size_list(data_type):
+        items = Constant(None, values.count * data_type.list_size)
+        return FixedSizeList(data_type.list_size, items, None, values.count)
+    if field.logical_type != "struct" or field.children:
         raise CorruptFile("a page without values has slots that are not null")
+    return values
 
 
 def _by_field(leaf: _Leaf, layers: Sequence[Unravelled]) -> dict[int, Unravelled]:

@@ -11,14 +11,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from files_v2 import ColumnOf, PageOf, write_file
 
 import lancefs
 from lancefs.datafile.blocks import Constant
 from lancefs.datafile.container import Encoding, Page
+from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.fullzip import FullZipPage
 from lancefs.datafile.outlines import outline_of
+from lancefs.datafile.structural import StructuralReader
+from lancefs.datafile.validity import known_without_nulls
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.proto.encodings_v2_1_pb2 import REPDEF_NULLABLE_ITEM, FullZipLayout
+from lancefs.proto.encodings_v2_1_pb2 import (
+    REPDEF_ALL_VALID_ITEM,
+    REPDEF_NULLABLE_ITEM,
+    FullZipLayout,
+    PageLayout,
+)
+from lancefs.storage import run
 
 NEW = ("2.1", "2.2", "2.3")
 
@@ -164,3 +174,27 @@ def test_maps_without_keys_are_corrupt(holes: list[tuple[str | None, int]], tmp_
         assert field is not None
         with pytest.raises(CorruptFile, match="entries or keys that are null"):
             reader.read([field], [(0, 2)])
+
+
+def test_fixed_size_lists_of_nulls_have_no_bytes_in_the_pages_of_pylance_2(tmp_path: Path) -> None:
+    layout = FullZipLayout(bits_def=1, num_items=3, num_visible_items=3, bits_per_value=0)
+    layout.value_compression.constant.SetInParent()
+    layout.layers.append(REPDEF_NULLABLE_ITEM)
+    page = PageOf(3, PageLayout(full_zip_layout=layout), [b"\0\1\0"])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    vectors = Field(0, "v", "fixed_size_list:float:2")
+    (array,) = run([(reader.container.file, reader.read(vectors, [(0, 3)]))])
+    assert array.to_pylist() == [[None, None], None, [None, None]]
+
+
+def test_lists_of_nulls_are_not_taken_for_valid_throughout(tmp_path: Path) -> None:
+    layout = FullZipLayout(num_items=2, num_visible_items=2, bits_per_value=0)
+    layout.value_compression.constant.SetInParent()
+    layout.layers.append(REPDEF_ALL_VALID_ITEM)
+    page = PageOf(2, PageLayout(full_zip_layout=layout), [b""])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    vectors = Field(0, "v", "fixed_size_list:float:2", nullable=False)
+    steps = [reader.read(vectors, [(0, 2)]), known_without_nulls(reader, vectors, [(0, 2)])]
+    array, is_valid = run([(reader.container.file, step) for step in steps])
+    assert array.to_pylist() == [[None, None], [None, None]]
+    assert not is_valid

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from files_v2_0 import (
+from files_v2 import (
     COLUMN_BUFFER,
     FILE_BUFFER,
     ColumnOf,

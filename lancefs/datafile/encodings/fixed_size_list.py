@@ -59,7 +59,8 @@ def items_are_valid(encoding: CompressiveEncoding) -> bool:
         if encoding.fixed_size_list.has_validity:
             return False
         encoding = encoding.fixed_size_list.values
-    return True
+    # A constant without a value stands for nulls.
+    return not encoding.HasField("constant") or encoding.constant.HasField("value")
 
 
 def _unzip(encoding: FixedSizeList, rows: Bytes, count: int, lists: int) -> Block:

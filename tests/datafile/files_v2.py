@@ -1,4 +1,4 @@
-"""Writes data files 2.0 for tests: pages with the encodings and bytes that a test gives them."""
+"""Writes data files 2.x for tests: pages with the encodings and bytes that a test gives them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from support import local_store
 from lancefs.datafile.container import Container
 from lancefs.proto import container_pb2, schema_pb2
 from lancefs.proto import encodings_v2_0_pb2 as pb
+from lancefs.proto.encodings_v2_1_pb2 import PageLayout
 
 PAGE_BUFFER, COLUMN_BUFFER, FILE_BUFFER = range(3)
 
@@ -25,7 +26,7 @@ class PageOf:
     """A page to write: its rows, how they are encoded, and its buffers."""
 
     rows: int
-    encoding: pb.ArrayEncoding
+    encoding: pb.ArrayEncoding | PageLayout
     buffers: Sequence[bytes] = ()
 
 
@@ -41,31 +42,34 @@ class ColumnOf:
 def write_file(
     path: Path, columns: Sequence[ColumnOf], rows: int = 0, shared: Sequence[bytes] = ()
 ) -> Container:
-    """Write a data file 2.0; `shared` are buffers of the file beside its schema."""
+    """Write a data file; `shared` are buffers of the file beside its schema.
+
+    It is of the format 2.1 where a page has a `PageLayout`, else of 2.0.
+    """
     data = bytearray()
+    is_new = any(isinstance(page.encoding, PageLayout) for one in columns for page in one.pages)
 
     def put(payload: bytes) -> tuple[int, int]:
         data.extend(bytes(-len(data) % 64))
         data.extend(payload)
         return len(data) - len(payload), len(payload)
 
-    def described(name: str, message: Message) -> container_pb2.Encoding:
+    def described(message: Message) -> container_pb2.Encoding:
+        package = "lance.encodings21" if isinstance(message, PageLayout) else "lance.encodings"
         any_message = AnyMessage(
-            type_url=f"/lance.encodings.{name}", value=message.SerializeToString()
+            type_url=f"/{package}.{message.DESCRIPTOR.name}", value=message.SerializeToString()
         )
         direct = container_pb2.DirectEncoding(encoding=any_message.SerializeToString())
         return container_pb2.Encoding(direct=direct)
 
     metadata = []
     for column in columns:
-        message = container_pb2.ColumnMetadata(
-            encoding=described("ColumnEncoding", column.encoding)
-        )
+        message = container_pb2.ColumnMetadata(encoding=described(column.encoding))
         for page in column.pages:
             placed = [put(buffer) for buffer in page.buffers]
             message.pages.add(
                 length=page.rows,
-                encoding=described("ArrayEncoding", page.encoding),
+                encoding=described(page.encoding),
                 buffer_offsets=[position for position, _ in placed],
                 buffer_sizes=[size for _, size in placed],
             )
@@ -78,8 +82,8 @@ def write_file(
     placed = [put(message) for message in metadata]
     columns_at, _ = put(b"".join(struct.pack("<QQ", *place) for place in placed))
     globals_at, _ = put(b"".join(struct.pack("<QQ", *place) for place in globals_))
-    counts = (len(globals_), len(columns), 0, 3, b"LANC")
-    put(struct.pack("<QQQIIHH4s", placed[0][0], columns_at, globals_at, *counts))
+    end = (len(globals_), len(columns), *((2, 1) if is_new else (0, 3)), b"LANC")
+    put(struct.pack("<QQQIIHH4s", placed[0][0], columns_at, globals_at, *end))
     path.write_bytes(data)
     return open_container(path)
 
