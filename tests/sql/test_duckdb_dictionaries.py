@@ -71,3 +71,12 @@ def test_a_column_that_cannot_be_read_is_nobody_elses_trouble(con: Any, tmp_path
     assert con.sql(f"SELECT count(*) FROM '{where}'").fetchall() == [(len(MODES) * 1000,)]
     with pytest.raises(Exception, match=data_file.name):
         con.sql(f"SELECT max(mode) FROM '{where}'").fetchall()
+
+
+def test_wide_tables_are_not_asked_for_dictionaries(con: Any, tmp_path: Path) -> None:
+    where = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({f"c{n}": MODES * 500 for n in range(300)}), where)
+    dataset = lancefs.open(where)
+    assert Rows(dataset).schema.field("c0").type == pa.string()
+    found = con.sql(f"SELECT c7, count(*) FROM '{where}' GROUP BY ALL ORDER BY ALL").fetchall()
+    assert found == [(mode, 500) for mode in sorted(MODES)]
