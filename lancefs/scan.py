@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from lancefs import expressions
 from lancefs.conditions import Condition
+from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
@@ -409,9 +410,8 @@ class Scan:
         rows: int,
         encoded: bool = True,
     ) -> pa.RecordBatch:
-        if not fields:  # only from a struct does Arrow make a batch of rows without columns
-            empty = pa.Array.from_buffers(pa.struct([]), rows, [None])
-            return pa.RecordBatch.from_struct_array(empty)
+        if not fields:
+            return without_columns(rows)
         columns = [arrays[field.id] for field in fields]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields, encoded))
 

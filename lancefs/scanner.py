@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lancefs import expressions
 from lancefs.conditions import Condition
+from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
 from lancefs.table.dictionaries import is_encodable
@@ -122,13 +123,13 @@ class LanceScanner:
         """
         wanted = np.asarray(indices, dtype=np.int64)
         if self._scan.filter is not None or self._scan.limit is not None or self._scan.offset:
-            return self.to_table().take(pa.array(wanted))
+            return _taken(self.to_table(), wanted)
         total = self._dataset.count_rows()
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
             raise IndexError(f"row {beyond} of {self._dataset.uri}, which has {total} rows")
         rows, position = np.unique(wanted, return_inverse=True)
-        return self._gathered(self._scan.pick(rows)).take(pa.array(position))
+        return _taken(self._gathered(self._scan.pick(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their ids; what the scanner says of rows has no meaning here.
@@ -151,7 +152,7 @@ class LanceScanner:
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
         batches = (self._scan.at(one.reader, one.offsets) for one in found)
-        return self._gathered(batches).take(pa.array(order[position]))
+        return _taken(self._gathered(batches), order[position])
 
     def _gathered(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Put batches of the scan together, with expressions worked out."""
@@ -190,6 +191,14 @@ class LanceScanner:
         assert self._computed is not None
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
+
+
+def _taken(table: pa.Table, positions: Positions) -> pa.Table:
+    """Return rows of a table by their positions."""
+    if table.num_columns:
+        return table.take(pa.array(positions))
+    # What Arrow takes of a table without columns has no rows.
+    return pa.Table.from_batches([without_columns(len(positions))], table.schema)
 
 
 def _expressions(columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:

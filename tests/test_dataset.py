@@ -216,6 +216,8 @@ def test_take_by_position(dataset: LanceDataset, rows: pa.Table) -> None:
     assert_same_table(dataset.take(wanted), rows.take(wanted))
     assert dataset.take([5, 5, 2], columns=["id"])["id"].to_pylist() == [6, 6, 2]
     assert dataset.take([]).num_rows == 0
+    assert dataset.take([5, 5, 2], columns=[]).num_rows == 3
+    assert dataset.take([1, 0], columns=[], filter=pc.field("id") > 2).num_rows == 2
     for bad in ([8550], [-1]):
         with pytest.raises(IndexError, match=f"row {bad[0]} of .* which has 8550 rows"):
             dataset.take(bad)

@@ -66,6 +66,11 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+def without_columns(rows: int) -> pa.RecordBatch:
+    """Return rows that have no columns, which Arrow makes from a struct only."""
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
+
+
 def children_of(array: pa.Array) -> list[pa.Array]:
     """Return what lies below a struct, a list of any kind or a map; the array is no slice."""
     if pa.types.is_struct(array.type):
