@@ -49,9 +49,9 @@ class Rows:
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
-        columns = [readable_field(field) for field in self.dataset.schema]
         columns = [
-            field.with_type(ENCODED) if field.name in self._encoded else field for field in columns
+            field.with_type(ENCODED) if field.name in self._encoded else readable_field(field)
+            for field in self.dataset.schema
         ]
         return pa.schema([_COUNTER_FIELD, *columns])
 
@@ -73,8 +73,7 @@ class Rows:
         """Whether filters may speak of a column: not where its type changes on the way."""
         if column == COUNTER:
             return True
-        known, stored = self.schema.field(column).type, self.dataset.schema.field(column).type
-        return column in self._encoded or bool(known == stored)
+        return bool(self.plain_field(column).type == self.dataset.schema.field(column).type)
 
     def plain_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""

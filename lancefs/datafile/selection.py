@@ -67,10 +67,10 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
             indices, array.dictionary, ordered=is_ordered, safe=False
         )
     valid = valid_slots(array)
-    validity = None if valid is None else bitmap(keep(valid, kept))
-    count, nulls = int(np.count_nonzero(kept)), 0 if valid is None else -1
+    validity, nulls = (None, 0) if valid is None else (bitmap(keep(valid, kept)), -1)
     first, last = array.offset, array.offset + len(array)
     if kind == "struct":
+        count = int(np.count_nonzero(kept))
         children = [_kept(array.field(index), kept) for index in range(array.type.num_fields)]
         return pa.Array.from_buffers(array.type, count, [validity], nulls, children=children)
     if kind == "string":
@@ -78,11 +78,11 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
         bounds = np.frombuffer(offsets, np.int32)[first : last + 1]
         bounds, text = keep_strings(bounds, np.frombuffer(data or b"", np.uint8), kept)
         buffers = [validity, pa.py_buffer(bounds), pa.py_buffer(text)]
-        return pa.Array.from_buffers(array.type, count, buffers, nulls)
+        return pa.Array.from_buffers(array.type, len(bounds) - 1, buffers, nulls)
     width = array.type.bit_width // 8
-    values = np.frombuffer(array.buffers()[1], dtype_of(width), last)[first:]
-    buffers = [validity, pa.py_buffer(keep(values, kept))]
-    return pa.Array.from_buffers(array.type, count, buffers, nulls)
+    values = keep(np.frombuffer(array.buffers()[1], dtype_of(width), last)[first:], kept)
+    buffers = [validity, pa.py_buffer(values)]
+    return pa.Array.from_buffers(array.type, len(values), buffers, nulls)
 
 
 @lru_cache(maxsize=4096)
