@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
+from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Field
 from lancefs.scan import THREADS
 from lancefs.views.source import Batch, joins, read_together
@@ -31,9 +32,8 @@ def read_batches(
     """
 
     def read(group: Sequence[Batch]) -> list[pa.RecordBatch]:
-        if not fields:  # only from a struct does Arrow make a batch of rows without columns
-            empty = [pa.Array.from_buffers(pa.struct([]), one.rows, [None]) for one in group]
-            rows = [pa.RecordBatch.from_struct_array(one) for one in empty]
+        if not fields:
+            rows = [without_columns(one.rows) for one in group]
             return [one.replace_schema_metadata(schema.metadata) for one in rows]
         return [
             pa.RecordBatch.from_arrays(arrays, schema=schema)

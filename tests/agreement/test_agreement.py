@@ -7,6 +7,8 @@ profile runs the same examples each time; the slow one draws new ones, and more.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,14 +161,10 @@ def _check_histories(format_: Format, how: settings) -> None:
     @how
     @given(histories(format_))
     def run(history: History) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            rng = np.random.default_rng(history.seed)
-            writer = Writer(str(Path(directory) / "t.lance"), format_, rng)
-            _create(writer, history, enable_stable_row_ids=history.stable_row_ids)
-            _change(writer, history)
-            for known in oracle.open_table(writer.uri).versions():
+        with _written(format_, history) as (uri, versions, rng):
+            for version in versions:
                 try:
-                    assert_agree(writer.uri, known["version"], rng)
+                    assert_agree(uri, version, rng)
                 except Refused as refused:
                     event(f"not read: {refused}"[:90])
 
@@ -179,16 +177,25 @@ def _check_outlines(format_: Format, how: settings) -> None:
     @how
     @given(histories(format_))
     def run(history: History) -> None:
-        with tempfile.TemporaryDirectory() as directory:
-            rng = np.random.default_rng(history.seed)
-            writer = Writer(str(Path(directory) / "t.lance"), format_, rng)
-            _create(writer, history, enable_stable_row_ids=history.stable_row_ids)
-            _change(writer, history)
-            versions = [known["version"] for known in oracle.open_table(writer.uri).versions()]
-            compared.extend(assert_outlines_tell(writer.uri, one, rng) for one in versions)
+        with _written(format_, history) as (uri, versions, rng):
+            compared.extend(assert_outlines_tell(uri, one, rng) for one in versions)
 
     run()
     assert sum(compared) > 100
+
+
+@contextmanager
+def _written(
+    format_: Format, history: History
+) -> Iterator[tuple[str, list[int], np.random.Generator]]:
+    """Let pylance write a table and change it; give where it is, its versions, and its source."""
+    with tempfile.TemporaryDirectory() as directory:
+        rng = np.random.default_rng(history.seed)
+        writer = Writer(str(Path(directory) / "t.lance"), format_, rng)
+        _create(writer, history, enable_stable_row_ids=history.stable_row_ids)
+        _change(writer, history)
+        versions = [known["version"] for known in oracle.open_table(writer.uri).versions()]
+        yield writer.uri, versions, rng
 
 
 def _create(writer: Writer, drawn: Columns | History, **options: Any) -> pa.Table:
