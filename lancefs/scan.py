@@ -12,14 +12,10 @@ their ids or addresses are looked up, and steps without such rows left out.
 
 from __future__ import annotations
 
-import os
-from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +26,13 @@ from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.pages import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.selection import filtered
+from lancefs.steps import THREADS, Pace, Read, Readers, Step
 from lancefs.table import dictionaries
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun, in_runs
 from lancefs.table.roaring import Offsets
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, is_row_metadata
@@ -41,14 +40,12 @@ from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, is_row_metadata
 BATCH_ROWS = 64 * 1024
 # A batch with the bytes of blobs has fewer: each of them may be megabytes.
 BLOB_BATCH_ROWS = 256
-THREADS = min(4, os.cpu_count() or 1)
 # Small steps of a remote table that are under way at the same time.
 _WAITING = 32
 # Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
 STREAM_BYTES = 64 * 1024 * 1024
 _IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
 _TABLE_BYTES = 192 * 1024 * 1024
-_LONGEST_STEP = 1024 * 1024  # rows
 # A step with no more than this is read without a thread.
 _TINY_ROWS = 8 * 1024
 _TINY_BYTES = 1024 * 1024
@@ -58,56 +55,6 @@ _MAPPED_BYTES = 16 * 1024 * 1024
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
 _ROWS_A_RUN = 32
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Some rows of a fragment, by their offsets in the data files."""
-
-    fragment: FragmentReader
-    start: int
-    end: int
-    within: Sequence[RowRange] | None = None  # where the rows lie that may be wanted
-
-    @property
-    def rows(self) -> int:
-        """Its rows, deleted ones included."""
-        return self.end - self.start
-
-    @property
-    def all(self) -> list[RowRange]:
-        """All rows of the step."""
-        return [(self.start, self.end)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What was read of a step."""
-
-    step: _Step
-    batch: pa.RecordBatch
-    kept: Mask | None  # which rows of the step are in the batch; None for all
-    size: int  # bytes of all that was decoded, also of rows that are not in the batch
-
-
-class _Pace:
-    """How long steps are: so long that they have a number of bytes, as far as is known yet.
-
-    Args:
-        batch_rows: Rows of the first step; others have a multiple of it.
-        budget: Bytes.
-    """
-
-    def __init__(self, batch_rows: int, budget: int) -> None:
-        self.rows = self._unit = batch_rows
-        self._budget = budget
-
-    def learn(self, read: _Read) -> None:
-        """Choose the length of the steps to come by what the last ones had."""
-        if read.step.rows:
-            longest = int(self._budget * read.step.rows / max(read.size, 1))
-            wanted = min(longest, _LONGEST_STEP, 4 * self.rows)
-            self.rows = max(wanted // self._unit, 1) * self._unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +108,7 @@ class Scan:
             yield from self.pick(np.arange(self.offset, self.offset + left))
             return
         fragments, first, skip = self._from_offset()
-        pace = _Pace(self.batch_rows, _TABLE_BYTES if self.is_kept else STREAM_BYTES // _IN_MEMORY)
+        pace = Pace(self.batch_rows, _TABLE_BYTES if self.is_kept else STREAM_BYTES // _IN_MEMORY)
         steps = self._steps(fragments, first, pace)
         if left == 0:
             return
@@ -229,20 +176,32 @@ class Scan:
             skip -= fragment.num_rows
         return (), 0, 0
 
-    def _steps(
-        self, fragments: Iterable[FragmentReader], first: int, pace: _Pace
-    ) -> Iterator[_Step]:
+    def _steps(self, fragments: Iterable[FragmentReader], first: int, pace: Pace) -> Iterator[Step]:
         """Yield steps, from an offset in the first of the fragments on."""
-        candidates = self._candidates()
-        for fragment in fragments:
-            within = None if candidates is None else candidates.get(fragment.fragment.id, [])
+        for fragment, within in self._sources(fragments):
             total = 0 if within == [] else fragment.physical_rows
             while first < total:
-                step = _Step(fragment, first, min(first + pace.rows, total), within)
+                step = Step(fragment, first, min(first + pace.rows, total), within)
                 first = step.end
-                if within is None or _touches(step, within):
+                if within is None or step.touches(within):
                     yield step
             first = 0
+
+    def _sources(
+        self, fragments: Iterable[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
+        """Yield what to read, and where in it rows lie that may be wanted; None: anywhere.
+
+        Small fragments are read together, but for the first one: it may be all that is wanted.
+        """
+        candidates = self._candidates()
+        if candidates is None:
+            left = iter(fragments)
+            together = in_runs(left, self.batch_rows)
+            yield from ((one, None) for one in chain(islice(left, 1), together))
+            return
+        for fragment in fragments:
+            yield fragment, candidates.get(fragment.fragment.id, [])
 
     def _candidates(self) -> Mapping[int, Sequence[RowRange]] | None:
         """Return where rows lie that the filter may keep, by fragment id; None: anywhere."""
@@ -259,7 +218,7 @@ class Scan:
                     return find(values)
         return None
 
-    def _ahead(self, steps: Iterator[_Step], pace: _Pace) -> Iterator[_Read]:
+    def _ahead(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers.
 
         The first step is read alone, and at once: it may be all that is wanted.
@@ -272,10 +231,11 @@ class Scan:
         pace.learn(read)
         yield read
         threads = THREADS if first.fragment.is_local else _WAITING
-        with _Readers(self._read, threads) as readers:
+        with Readers(self._read, threads) as readers:
             for step in steps:
                 # Reading so little is mostly Python's own work, which threads only slow down.
                 few = step.rows <= _TINY_ROWS and read.size <= _TINY_BYTES
+                few = few or isinstance(step.fragment, FragmentRun)
                 is_tiny = few and step.fragment.is_local
                 readers.submit(step, is_tiny)
                 if len(readers) <= THREADS or (
@@ -293,7 +253,7 @@ class Scan:
             while len(readers):
                 yield readers.next()
 
-    def _cut(self, reads: Iterable[_Read]) -> Iterator[pa.RecordBatch]:
+    def _cut(self, reads: Iterable[Read]) -> Iterator[pa.RecordBatch]:
         """Cut steps into batches, which then are the same however long steps are.
 
         What a filter leaves of a step stays together where it is no more than a batch.
@@ -315,9 +275,9 @@ class Scan:
                     yield batch.slice(start, end - start)
                 start = end
 
-    def _read(self, step: _Step) -> _Read:
+    def _read(self, step: Step) -> Read:
         """Read one step, without deleted and filtered rows."""
-        kept = _wanted(step)
+        kept = step.wanted()
         arrays: dict[int, pa.Array] = {}
         size = 0
         if self.filter is not None:
@@ -333,10 +293,10 @@ class Scan:
             others = _filtered(others, kept)
         arrays |= others
         rows = step.rows if kept is None else int(np.count_nonzero(kept))
-        return _Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
+        return Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
 
     def _tested(
-        self, step: _Step, condition: Condition, kept: Mask | None
+        self, step: Step, condition: Condition, kept: Mask | None
     ) -> tuple[dict[int, pa.Array], Mask, int]:
         """Read what the filter reads, of rows that may be wanted.
 
@@ -364,14 +324,17 @@ class Scan:
         return arrays if passed.all() else _filtered(arrays, passed), kept, _size(arrays)
 
     def _others(
-        self, step: _Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
+        self, step: Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
     ) -> dict[int, pa.Array]:
         """Read the columns to return that the filter did not need."""
         fields = [field for field in self.fields if field.id not in known]
         return self._columns(step.fragment, fields, ranges) if ranges else self._none(fields)
 
     def _columns(
-        self, fragment: FragmentReader, fields: Sequence[Field], ranges: Sequence[RowRange]
+        self,
+        fragment: FragmentReader | FragmentRun,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
     ) -> dict[int, pa.Array]:
         stored = [field for field in fields if not is_row_metadata(field)]
         if self.encoded:
@@ -385,7 +348,9 @@ class Scan:
         for field in fields:
             if is_row_metadata(field):
                 assert self.index is not None
-                arrays[field.id] = self.index.metadata.read(field, fragment, ranges)
+                metadata = self.index.metadata
+                found = [metadata.read(field, *part) for part in fragment.parts(ranges)]
+                arrays[field.id] = join_arrays(found, field.storage_type)
         return arrays
 
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
@@ -414,69 +379,6 @@ class Scan:
             return without_columns(rows)
         columns = [arrays[field.id] for field in fields]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields, encoded))
-
-
-class _Readers:
-    """Threads that read steps, whose results come in the order of the steps.
-
-    Args:
-        read: Reads a step.
-        threads: How many steps are read at the same time, at most.
-    """
-
-    def __init__(self, read: Callable[[_Step], _Read], threads: int) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._read = read
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lancefs-scan")
-        self._pending: deque[tuple[_Step, Callable[[], _Read]]] = deque()
-        self.rows = 0  # of the steps that are pending
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def __enter__(self) -> _Readers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def submit(self, step: _Step, is_tiny: bool) -> None:
-        """Have a step read: in a thread, or when its turn comes."""
-        self.rows += step.rows
-        result: Callable[[], _Read] = partial(self._read, step)
-        if not is_tiny:
-            with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
-                result = self._pool.submit(self._read, step).result
-        self._pending.append((step, result))
-
-    def next(self) -> _Read:
-        """Return the result for the earliest of the steps."""
-        step, result = self._pending.popleft()
-        self.rows -= step.rows
-        return result()
-
-
-def _touches(step: _Step, ranges: Sequence[RowRange]) -> bool:
-    """Whether some of the ranges, ascending and disjoint, overlap a step."""
-    first = bisect_right(ranges, step.start, key=lambda one: one[1])
-    return first < len(ranges) and ranges[first][0] < step.end
-
-
-def _wanted(step: _Step) -> Mask | None:
-    """Return which rows of a step may be wanted and are not deleted; None where all are."""
-    deleted = step.fragment.deleted
-    first, last = np.searchsorted(deleted, (step.start, step.end))
-    if first == last and step.within is None:
-        return None
-    wanted = np.full(step.end - step.start, step.within is None)
-    if step.within is not None:
-        low = bisect_right(step.within, step.start, key=lambda one: one[1])
-        high = bisect_left(step.within, step.end, key=lambda one: one[0])
-        for start, end in step.within[low:high]:
-            wanted[max(0, start - step.start) : end - step.start] = True
-    wanted[deleted[first:last] - step.start] = False
-    return wanted
 
 
 def _is_sparse(kept: Mask) -> bool:

@@ -19,6 +19,7 @@ import lancefs
 from lancefs.dataset import LanceDataset
 from lancefs.errors import ColumnNotFound, RefNotFound
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun
 
 ROWS = 10_000
 
@@ -59,17 +60,23 @@ def rows(table: tuple[str, pa.Table]) -> pa.Table:
 
 
 class Reads:
-    """Watches what is asked of fragments."""
+    """Watches what is asked of fragments, alone or joined."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[list[str], int]] = []
-        original = FragmentReader.read
+        for kind in (FragmentReader, FragmentRun):
+            self._watch(kind, monkeypatch)
+
+    def _watch(
+        self, kind: type[FragmentReader | FragmentRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        original = kind.read
 
         def read(self_: FragmentReader, fields, ranges, *blobs):  # type: ignore[no-untyped-def]
             self.calls.append(([f.name for f in fields], sum(b - a for a, b in ranges)))
             return original(self_, fields, ranges, *blobs)
 
-        monkeypatch.setattr(FragmentReader, "read", read)
+        monkeypatch.setattr(kind, "read", read)
 
 
 def test_a_version_is_what_was_committed(table: tuple[str, pa.Table]) -> None:

@@ -15,7 +15,7 @@ from support import REPOSITORY, modules_after
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
 _FORMAT = {"errors", "proto", "storage", "datafile", "table"}
-_READING = _FORMAT | {"dataset", "expressions", "scan", "scanner"}
+_READING = _FORMAT | {"dataset", "expressions", "scan", "scanner", "steps"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "table": {"errors", "proto", "storage", "datafile"},
     "expressions": set(),
     "conditions": {"datafile", "expressions"},
-    "scan": _FORMAT | {"conditions", "expressions"},
+    "steps": _FORMAT,
+    "scan": _FORMAT | {"conditions", "expressions", "steps"},
     "scanner": _FORMAT
     | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only

@@ -199,8 +199,11 @@ def _buffers(offsets: Sequence[int], sizes: Sequence[int], size: int) -> tuple[B
         raise CorruptFile(f"{len(offsets)} buffer offsets and {len(sizes)} buffer sizes")
     if not len(offsets):
         return ()
-    pairs = zip(offsets, sizes, strict=True)
-    return tuple([_range(offset, length, size) for offset, length in pairs])
+    ranges = [(start, start + length) for start, length in zip(offsets, sizes, strict=True)]
+    if max([end for _, end in ranges]) > size:
+        for start, end in ranges:
+            _range(start, end - start, size)
+    return tuple(ranges)
 
 
 def _parse_encoding(encoding: pb.Encoding) -> Encoding:

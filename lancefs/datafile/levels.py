@@ -77,6 +77,45 @@ def visible_levels(layers: Sequence[Layer]) -> int:
     return total
 
 
+def check_levels(
+    layers: Sequence[Layer], rep: Level | None, definition: Level | None, values: int, rows: int
+) -> None:
+    """Check that the levels of rows fit their layers and values.
+
+    Args:
+        layers: What the levels mean.
+        rep: One repetition level an item; None where all are 0.
+        definition: The same of definition levels.
+        values: How many values there are.
+        rows: How many rows there are.
+
+    Raises:
+        CorruptFile: They do not.
+    """
+    if not layers:
+        raise CorruptFile("a page has no layers")
+    lists = sum(layer.is_list for layer in layers)
+    highest = sum(layer.levels for layer in layers)
+    if rep is not None and (lists == 0 or int(rep.max(initial=0)) > lists):
+        raise CorruptFile(f"a repetition level above the page's {lists} list layers")
+    if definition is not None and int(definition.max(initial=0)) > highest:
+        raise CorruptFile(f"a definition level above {highest}, the highest of the page")
+    if rep is not None and definition is not None and len(rep) != len(definition):
+        raise CorruptFile(f"{len(rep)} repetition levels, {len(definition)} definition levels")
+    visible, told = values, values
+    if definition is not None:
+        told = len(definition)
+        visible = int(np.count_nonzero(definition <= visible_levels(layers)))
+    elif rep is not None:
+        visible = len(rep)
+    if visible != values:
+        raise CorruptFile(f"{values} values where the levels tell of {visible}")
+    if rep is not None:
+        told = int(np.count_nonzero(rep == lists))
+    if told != rows:
+        raise CorruptFile(f"the levels tell of {told} rows, expected {rows}")
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """Some rows of a leaf column: its values and its levels.
@@ -97,25 +136,7 @@ class Leaf:
         Raises:
             CorruptFile: They do not.
         """
-        if not self.layers:
-            raise CorruptFile("a page has no layers")
-        if self.rep is None and self.definition is None:
-            if self.values.count != self.rows:
-                raise CorruptFile(f"{self.values.count} values, expected {self.rows} rows")
-            return self
-        lists = sum(layer.is_list for layer in self.layers)
-        if (self.rep is not None) and (lists == 0 or int(self.rep.max(initial=0)) > lists):
-            raise CorruptFile(f"a repetition level above the page's {lists} list layers")
-        highest = sum(layer.levels for layer in self.layers)
-        if self.definition is not None and int(self.definition.max(initial=0)) > highest:
-            raise CorruptFile(f"a definition level above {highest}, the highest of the page")
-        if None not in (counts := self._level_counts()) and counts[0] != counts[1]:
-            raise CorruptFile(f"{counts[0]} repetition levels, {counts[1]} definition levels")
-        visible = self._visible_count()
-        if visible is not None and visible != self.values.count:
-            raise CorruptFile(f"{self.values.count} values where the levels tell of {visible}")
-        if self._row_count() != self.rows:
-            raise CorruptFile(f"the levels tell of {self._row_count()} rows, expected {self.rows}")
+        check_levels(self.layers, self.rep, self.definition, self.values.count, self.rows)
         return self
 
     def select(self, ranges: Sequence[RowRange]) -> Leaf:
@@ -150,10 +171,6 @@ class Leaf:
             for layer in self.layers
         ]
 
-    def _level_counts(self) -> tuple[int | None, int | None]:
-        rep, definition = self.rep, self.definition
-        return None if rep is None else len(rep), None if definition is None else len(definition)
-
     def _item_ranges(self, ranges: Sequence[RowRange]) -> Sequence[RowRange]:
         assert self.rep is not None
         top = sum(layer.is_list for layer in self.layers)
@@ -165,17 +182,6 @@ class Leaf:
             return items
         seen = np.concatenate(([0], np.cumsum(self.definition <= visible_levels(self.layers))))
         return RowRanges(seen[bounds_of(items)])
-
-    def _visible_count(self) -> int | None:
-        if self.definition is not None:
-            return int(np.count_nonzero(self.definition <= visible_levels(self.layers)))
-        return None if self.rep is None else len(self.rep)
-
-    def _row_count(self) -> int:
-        if self.rep is not None:
-            top = sum(layer.is_list for layer in self.layers)
-            return int(np.count_nonzero(self.rep == top))
-        return len(self.definition) if self.definition is not None else self.values.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lancefs.datafile.assembly import assemble, leaves_of
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
+from lancefs.datafile.pages import join_arrays
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import UnsupportedFeature, locating
-from lancefs.storage import File, Steps
+from lancefs.storage import File, Steps, run
 
 NEWEST = (2, 3)
 
@@ -71,3 +73,31 @@ def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> F
 
         return ArrayReader(container, columns)
     return StructuralReader(container, columns)
+
+
+def read_together(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+) -> list[pa.Array]:
+    """Read rows of several files, each field as one array.
+
+    Args:
+        files: Each file, its reader, and rows of it, ascending and disjoint.
+        fields: The fields, pruned to what each of the files holds.
+
+    Raises:
+        CorruptFile: A file is damaged.
+        UnsupportedFeature: A file uses something that this release does not read.
+    """
+    leaves = leaves_of(fields)
+    steps = [
+        (file, reader.fetch(leaves, ranges))
+        for file, reader, ranges in files
+        if isinstance(reader, StructuralReader)
+    ]
+    if len(steps) == len(files):
+        return assemble(fields, run(steps))
+    apart = run([(file, reader.read_all(fields, ranges)) for file, reader, ranges in files])
+    return [
+        join_arrays(arrays, field.storage_type)
+        for field, arrays in zip(fields, zip(*apart, strict=True), strict=True)
+    ]

@@ -17,6 +17,7 @@ from lancefs.datafile.structural import StructuralReader
 from lancefs.datafile.types import EXTENSION_NAME
 from lancefs.storage import run
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 # The logical type of `ENCODED`. Data files from 2.1 on decode a page of strings into it.
@@ -50,7 +51,7 @@ def dictionary_columns(reader: FragmentReader, fields: Sequence[Field]) -> list[
 
 
 def read(
-    reader: FragmentReader,
+    reader: FragmentReader | FragmentRun,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     blobs: Blobs,
@@ -59,15 +60,16 @@ def read(
     """Read rows of several fields, some of them dictionary-encoded; see `FragmentReader.read`.
 
     Args:
-        reader: Of the fragment.
+        reader: Of the fragment, or of several.
         fields: Columns of the table, or parts of them.
         ranges: Offsets of rows, ascending and disjoint.
         blobs: Whether blobs come as descriptors, or as their bytes.
         encoded: The ids of columns that come as `ENCODED`, whatever their pages are.
     """
+    parts = [part for part, _ in reader.parts(ranges)]
     asked = [
         replace(field, logical_type=_LOGICAL_TYPE)
-        if field.id in encoded and _decodes_so(reader, field)
+        if field.id in encoded and all(_decodes_so(part, field) for part in parts)
         else field
         for field in fields
     ]

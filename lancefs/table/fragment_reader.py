@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lancefs.table.overlays import Patch
 
 # What a data file gave for a field: the field as far as the file holds it, and its values.
-_Piece = tuple[Field, pa.Array]
+Piece = tuple[Field, pa.Array]
 
 
 class FragmentReader:
@@ -110,15 +110,9 @@ class FragmentReader:
             CorruptFile: A data file is damaged, or does not hold what the manifest says.
             UnsupportedFeature: A data file uses something that this release does not read.
         """
-        files = [(data_file, _ids(data_file)) for data_file in self.fragment.files]
-        parts = [
-            (position, data_file, pruned)
-            for position, field in enumerate(fields)
-            for data_file, ids in files
-            if (pruned := field.prune(ids)) is not None
-        ]
-        read = self._read([(data_file, held, ranges) for _, data_file, held in parts], blobs)
-        pieces: list[list[_Piece]] = [[] for _ in fields]
+        files, parts = self.fragment.files, pieces_of(fields, self.fragment)
+        read = self._read([(files[number], held, ranges) for _, number, held in parts], blobs)
+        pieces: list[list[Piece]] = [[] for _ in fields]
         for (position, _, _), piece in zip(parts, read, strict=True):
             pieces[position].append(piece)
         rows = count_rows(ranges)
@@ -135,6 +129,10 @@ class FragmentReader:
             list(patches(self.fragment.overlays, f, ranges, self.physical_rows)) for f in fields
         ]
         return self._overlaid(shown, arrays, found, blobs)
+
+    def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
+        """Return ranges of rows as those of each fragment, which is this one."""
+        return [(self, ranges)]
 
     def release(self) -> None:
         """Give back the memory that bytes of local files take which were read; see `File`."""
@@ -168,7 +166,7 @@ class FragmentReader:
 
     def _read(
         self, wanted: Sequence[tuple[DataFile, Field, Sequence[RowRange]]], blobs: Blobs
-    ) -> list[_Piece]:
+    ) -> list[Piece]:
         """Read fields of data files, all in one round of requests; then the bytes of blobs."""
         arrays = self._arrays(wanted)
         pieces = [(held, array) for (_, held, _), array in zip(wanted, arrays, strict=True)]
@@ -222,6 +220,21 @@ class FragmentReader:
             return self._readers[data_file]
 
 
+def pieces_of(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:
+    """Return which file of a fragment holds what of fields.
+
+    Returns:
+        Positions among the fields and among the files, and the field as far as the file holds it.
+    """
+    files = [_ids(data_file) for data_file in fragment.files]
+    return [
+        (position, number, pruned)
+        for position, field in enumerate(fields)
+        for number, ids in enumerate(files)
+        if (pruned := field.prune(ids)) is not None
+    ]
+
+
 def _ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
     """The fields that have data in a file."""
     return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
@@ -236,7 +249,7 @@ def _shown(fields: Sequence[Field], blobs: Blobs) -> list[Field]:
     return [as_bytes(field) for field in fields]
 
 
-def merge(field: Field, pieces: Sequence[_Piece], rows: int) -> pa.Array:
+def merge(field: Field, pieces: Sequence[Piece], rows: int) -> pa.Array:
     """Put a field together from what data files hold of it.
 
     Args:

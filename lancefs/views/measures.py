@@ -20,7 +20,7 @@ from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile
-from lancefs.scan import THREADS
+from lancefs.steps import THREADS
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.views.shapes import Numbers, Shape, measure, walk

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Field
-from lancefs.scan import THREADS
+from lancefs.steps import THREADS
 from lancefs.views.source import Batch, joins, read_together
 
 # What batches that wait for a slow reader may take together. One that is larger waits alone.

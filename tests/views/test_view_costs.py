@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,10 @@ def test_one_column_costs_its_pages_and_those_with_nulls(
     fs.info(PATH)
     pages, size = stored(lancefs.open(wide), {"n05", "holes"})
     opened: list[object] = []
-    real = structural.open_page
-    monkeypatch.setattr(structural, "open_page", lambda page: opened.append(page) or real(page))
+    for name in ("open_page", "layout_of"):  # of a page that is found in, and of one that is not
+        real = getattr(structural, name)
+        watched = partial(lambda real, page: opened.append(page) or real(page), real)
+        monkeypatch.setattr(structural, name, watched)
     before = counting.bytes_read("/data/")
     with fs.open(PATH) as file:
         pd.read_feather(file, columns=["n05"])

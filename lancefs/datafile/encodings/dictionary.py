@@ -5,6 +5,10 @@ As a sequence (format 2.3) its buffer begins with the sizes of both parts, u64 e
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.blocks import Dictionary as DictionaryBlock
 from lancefs.datafile.encodings import registry
@@ -23,20 +27,49 @@ def decode_sequence(encoding: DictionaryMessage, data: Bytes, count: int) -> Int
     indices = registry.decode_sequence(encoding.indices, parts[0], count)
     items = registry.decode_sequence(encoding.items, parts[1], int(encoding.num_dictionary_items))
     if count and int(indices.max()) >= len(items):
-        raise CorruptFile(f"index {int(indices.max())} into a dictionary of {len(items)} items")
+        raise _beyond(int(indices.max()), len(items))
     return items[indices]
 
 
-def look_up(indices: Block, items: Block) -> DictionaryBlock:
-    """Join indices with the dictionary that they point into.
+@dataclass(frozen=True, slots=True)
+class Dictionaries:
+    """What the values of pages point into, each page having a dictionary of its own.
+
+    Attributes:
+        items: Of all dictionaries, one after the other.
+        sizes: Items of each dictionary; None where there is only one.
+        counts: Values that point into each, in order; None where there is only one.
+    """
+
+    items: Block
+    sizes: Ints | None = None
+    counts: Ints | None = None
+
+
+def look_up(indices: Block, dictionaries: Dictionaries) -> DictionaryBlock:
+    """Join indices with the dictionaries that they point into.
 
     Raises:
-        CorruptFile: An index is beyond the dictionary.
+        CorruptFile: An index is beyond its dictionary.
     """
     if not isinstance(indices, FixedWidth) or indices.bits not in (8, 16, 32, 64):
         raise CorruptFile("the indices into a dictionary are not integers")
-    if indices.count and int(indices.values.max()) >= items.count:
-        raise CorruptFile(
-            f"index {int(indices.values.max())} into a dictionary of {items.count} items"
-        )
-    return DictionaryBlock(indices.values, items)
+    items, sizes, counts = dictionaries.items, dictionaries.sizes, dictionaries.counts
+    if sizes is None or counts is None:
+        if indices.count and int(indices.values.max()) >= items.count:
+            raise _beyond(int(indices.values.max()), items.count)
+        return DictionaryBlock(indices.values, items)
+    if indices.count != int(counts.sum()):
+        raise CorruptFile(f"{indices.count} indices, expected {int(counts.sum())}")
+    pointing = counts > 0
+    starts = (np.cumsum(counts) - counts)[pointing]
+    largest = np.maximum.reduceat(indices.values, starts) if len(starts) else counts[:0]
+    wrong = np.flatnonzero(largest >= sizes[pointing])
+    if len(wrong):
+        raise _beyond(int(largest[wrong[0]]), int(sizes[pointing][wrong[0]]))
+    shifts = (np.cumsum(sizes) - sizes).astype(np.uint32)
+    return DictionaryBlock(indices.values.astype(np.uint32) + np.repeat(shifts, counts), items)
+
+
+def _beyond(index: int, items: int) -> CorruptFile:
+    return CorruptFile(f"index {index} into a dictionary of {items} items")

@@ -15,7 +15,7 @@ from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked, expect_buffers, flat_bits
 from lancefs.datafile.kernels import find_strings, join_chunks
-from lancefs.datafile.kernels.strings import LARGEST, chunk_lengths
+from lancefs.datafile.kernels.strings import chunk_lengths, narrowed
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Variable
@@ -75,9 +75,21 @@ def _decode_apart(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) 
 
 def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     _offset_width(encoding)
-    if len(counts) != 1:
-        raise UnsupportedFeature("several blocks of variable-width values")
-    data, count = buffer.data[buffer.starts[0] : buffer.ends[0]], int(counts[0])
+    bounds = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
+    blocks = [
+        _block(buffer.data[start:end], count)
+        for (start, end), count in zip(bounds, counts.tolist(), strict=True)
+    ]
+    if len(blocks) == 1:
+        return blocks[0]
+    # The offsets of a block begin where its first string does, which need not be its first byte.
+    texts = [block.data[block.offsets[0] : block.offsets[-1]] for block in blocks]
+    lengths = np.concatenate([np.diff(block.offsets) for block in blocks])
+    return VariableWidth(narrowed(offsets_of(lengths)), np.concatenate(texts))
+
+
+def _block(data: Bytes, count: int) -> VariableWidth:
+    """Read the strings of a block that stands alone."""
     width, start, end = _block_header(data)
     if (count + 1) * width > end - start or end > len(data):
         room = (end - start) // width
@@ -85,9 +97,7 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     offsets = data[start : start + (count + 1) * width].view(f"<u{width}").astype(np.int64)
     if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data) - end:
         raise CorruptFile("the offsets of a block of strings descend or leave the block")
-    if len(data) <= LARGEST:
-        offsets = offsets.astype(np.int32)  # as kernels take them
-    return VariableWidth(offsets, data[end:])
+    return VariableWidth(narrowed(offsets), data[end:])
 
 
 def decode_variable(encoding: Variable, values: VariableWidth) -> Block:

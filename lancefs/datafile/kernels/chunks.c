@@ -32,32 +32,54 @@ static int read_header(const uint8_t *data, int64_t start, int64_t length, int64
     return 0;
 }
 
-API int64_t lancefs_open_chunks(const uint8_t *table, int64_t chunks, int width,
-                                const uint8_t *data, int64_t size, int64_t items,
-                                const int64_t *widths, int64_t buffers, int64_t *counts,
-                                int64_t *levels, int64_t *begins, int64_t *ends);
-
-/* The table has `chunks` entries of `width` bytes. */
-int64_t lancefs_open_chunks(const uint8_t *table, int64_t chunks, int width,
-                            const uint8_t *data, int64_t size, int64_t items,
-                            const int64_t *widths, int64_t buffers, int64_t *counts,
-                            int64_t *levels, int64_t *begins, int64_t *ends) {
-    const int64_t header = header_size(widths, buffers);
-    int64_t start = 0;
-    for (int64_t chunk = 0; chunk < chunks; chunk++) {
-        const int64_t word = (int64_t)load(table + chunk * width, width);
+/* Reads the `entries` entries of a page whose chunks are `data[start:limit]`; like `read_header`, it
+ * tells the first of their buffers at `begins` and `ends`. */
+static int open_page(const uint8_t *table, int64_t entries, int width, const uint8_t *data,
+                     int64_t start, int64_t limit, int64_t items, int64_t header,
+                     const int64_t *widths, int64_t buffers, int64_t chunks, int64_t *counts,
+                     int64_t *levels, int64_t *begins, int64_t *ends) {
+    for (int64_t i = 0; i < entries; i++) {
+        const int64_t word = (int64_t)load(table + i * width, width);
         const int64_t length = ((word >> 4) + 1) * ALIGN;
-        const int64_t count = chunk == chunks - 1 ? items : (int64_t)1 << (word & 15);
-        if (count > items || length > size - start || length < header)
+        const int64_t count = i == entries - 1 ? items : (int64_t)1 << (word & 15);
+        if (count > items || length > limit - start || length < header)
             return DAMAGED;
-        if (read_header(data, start, length, header, widths, buffers, chunks, levels + chunk,
-                        begins + chunk, ends + chunk))
+        if (read_header(data, start, length, header, widths, buffers, chunks, levels + i,
+                        begins + i, ends + i))
             return DAMAGED;
-        counts[chunk] = count;
+        counts[i] = count;
         items -= count;
         start += length;
     }
     return 0;
+}
+
+API int64_t lancefs_open_chunks(const uint8_t *tables, int64_t tables_size, int width,
+                                const uint8_t *data, int64_t size, const int64_t *pages,
+                                int64_t count, const int64_t *widths, int64_t buffers,
+                                int64_t *counts, int64_t *levels, int64_t *begins, int64_t *ends);
+
+/* `pages` has the bytes of the table, those of the chunks, and the values of each page. There is
+ * room for as many chunks as the tables have entries. */
+int64_t lancefs_open_chunks(const uint8_t *tables, int64_t tables_size, int width,
+                            const uint8_t *data, int64_t size, const int64_t *pages, int64_t count,
+                            const int64_t *widths, int64_t buffers, int64_t *counts,
+                            int64_t *levels, int64_t *begins, int64_t *ends) {
+    const int64_t header = header_size(widths, buffers), chunks = tables_size / width;
+    int64_t first = 0, start = 0;
+    for (int64_t page = 0; page < count; page++) {
+        const int64_t entries = pages[3 * page] / width, bytes = pages[3 * page + 1];
+        if (pages[3 * page] % width || entries < 1 || entries > chunks - first ||
+            bytes < 0 || bytes > size - start)
+            return DAMAGED;
+        if (open_page(tables + first * width, entries, width, data, start, start + bytes,
+                      pages[3 * page + 2], header, widths, buffers, chunks, counts + first,
+                      levels + first, begins + first, ends + first))
+            return DAMAGED;
+        first += entries;
+        start += bytes;
+    }
+    return first == chunks ? 0 : DAMAGED;
 }
 
 API int64_t lancefs_find_buffers(const uint8_t *data, int64_t size, const int64_t *starts,

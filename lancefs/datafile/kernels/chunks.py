@@ -44,25 +44,34 @@ def read_table(table: Bytes, size: int, items: int, width: int) -> tuple[Ints, I
 
 
 def open_chunks(
-    table: Bytes, data: Bytes, items: int, width: int, widths: Sequence[int]
+    tables: Bytes, data: Bytes, pages: Ints, width: int, widths: Sequence[int]
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Read the table of all chunks of a page, and their headers.
+    """Read the tables of all chunks of pages, and their headers.
 
     Args:
-        table: As for `read_table`, like items and width.
-        data: The buffer that holds the chunks.
-        items: Values of the page.
+        tables: The tables of the pages, as `read_table` takes them, one after the other.
+        data: The buffers that hold their chunks, one after the other.
+        pages: For each page the bytes of its table, those of its chunks, and its values; of shape
+            (pages, 3).
         width: Bytes of an entry.
         widths: As for `find_buffers`.
 
     Returns:
-        The values in each chunk; then what `find_buffers` returns.
+        The values in each chunk of all pages; then what `find_buffers` returns of them.
 
     Raises:
         CorruptFile: As those two do.
     """
-    counts, bounds = read_table(table, len(data), items, width)
-    return counts, *find_buffers(data, bounds[:-1], np.diff(bounds), widths)
+    counts, starts, sizes = [], [], []
+    table, begin = 0, 0
+    for entries, size, items in pages.tolist():
+        found, bounds = read_table(tables[table : table + entries], size, items, width)
+        counts.append(found)
+        starts.append(bounds[:-1] + begin)
+        sizes.append(np.diff(bounds))
+        table, begin = table + entries, begin + size
+    headers = find_buffers(data, np.concatenate(starts), np.concatenate(sizes), widths)
+    return np.concatenate(counts), *headers
 
 
 def find_buffers(

@@ -55,22 +55,22 @@ def find_buffers(
 
 
 def open_chunks(
-    table: Bytes, data: Bytes, items: int, width: int, widths: Sequence[int]
+    tables: Bytes, data: Bytes, pages: Ints, width: int, widths: Sequence[int]
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """Read the table of all chunks of a page, and their headers; see `chunks.open_chunks`."""
-    entries, left = divmod(len(table), width)
-    if left or not entries:
-        refuse(chunks.open_chunks, table, data, items, width, widths)
-    table, data, wide, buffers = plain(table), plain(data), small(tuple(widths)), len(widths)
-    found = np.empty((2 * buffers + 2, entries), np.int64)
-    begin, row = at(found), 8 * entries
+    """Read the tables of all chunks of pages, and their headers; see `chunks.open_chunks`."""
+    arguments = tables, data, pages, width, widths
+    tables, data, pages = plain(tables), plain(data), ints(pages)
+    wide, chunks_, buffers = small(tuple(widths)), len(tables) // width, len(widths)
+    found = np.empty((2 * buffers + 2, chunks_), np.int64)
+    begin, row = at(found), 8 * chunks_
     failed = C.lancefs_open_chunks(
-        at(table),
-        entries,
+        at(tables),
+        len(tables),
         width,
         at(data),
         len(data),
-        items,
+        at(pages),
+        len(pages),
         at(wide),
         buffers,
         begin,
@@ -79,7 +79,7 @@ def open_chunks(
         begin + (2 + buffers) * row,
     )
     if failed:
-        refuse(chunks.open_chunks, table, data, items, width, widths)
+        refuse(chunks.open_chunks, *arguments)
     return found[0], found[1], found[2 : buffers + 2], found[buffers + 2 :]
 
 

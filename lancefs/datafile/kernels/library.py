@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-INTERFACE = 8  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 9  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -24,7 +24,7 @@ _CODES: dict[str, Any] = {"p": _Pointer, "q": _Size, "i": _Int}
 # The parameters of each function: pointers, 64-bit sizes, and ints. All return a 64-bit number.
 _PARAMETERS = {
     "interface": "",
-    "open_chunks": "pqipqqpqpppp",
+    "open_chunks": "pqipqpqpqpppp",
     "find_buffers": "pqppqpqppp",
     "unpack": "pqpppqipq",
     "unpack_at": "pqpppqpqip",

@@ -1,9 +1,6 @@
-"""The mini-block layout: small values in chunks of a few kilobytes.
+"""The mini-block layout: small values in chunks of a few kilobytes, found by their rows.
 
-Docs: format/file/encoding, "Mini-block page layout". The buffers of a page are the chunk table, the
-chunks, then a dictionary and a repetition index where there are such. A chunk has a header (number
-of levels, sizes of its buffers), then repetition levels, definition levels and value buffers, each
-padded to 8 bytes from the start of the chunk.
+Docs: format/file/encoding, "Mini-block page layout". What a page consists of says `layouts.chunks`.
 """
 
 from __future__ import annotations
@@ -15,18 +12,18 @@ from functools import cached_property
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
 from lancefs.datafile.buffers import in_place
 from lancefs.datafile.container import Page
-from lancefs.datafile.encodings import registry
-from lancefs.datafile.encodings.dictionary import look_up
+from lancefs.datafile.encodings.dictionary import Dictionaries
 from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
-from lancefs.datafile.kernels import find_buffers, open_chunks
+from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import read_table
-from lancefs.datafile.levels import Leaf, Level, parse_layers
+from lancefs.datafile.layouts.chunks import Chunks, MiniBlock
+from lancefs.datafile.layouts.whole import decode, fetch_whole
+from lancefs.datafile.levels import Leaf
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
 from lancefs.errors import CorruptFile
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import ByteRange, Bytes, Steps
 
 # More byte ranges than this are joined where no more bytes than this lie between them.
@@ -45,7 +42,7 @@ class _Index:
     counts: Ints  # values in each chunk
     first_row: Ints  # first row that starts in each chunk; then the rows of the page
     continues: Mask | None  # whether a chunk begins in the middle of a row; None where none does
-    dictionary: Block | None
+    dictionary: Dictionaries | None
 
     @cached_property
     def reach(self) -> Ints:
@@ -67,69 +64,6 @@ class _Found:
     index: _Index | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
-    """The values of some chunks, which were read and not decoded yet.
-
-    Attributes:
-        encoding: What the page says about them.
-        buffers: Of the chunks, as many as the encoding has.
-        counts: Values in each chunk.
-        dictionary: What the values point into; None where they stand for themselves.
-        wanted: Positions among the values of all chunks, ascending, each once; None for all.
-    """
-
-    encoding: CompressiveEncoding
-    buffers: Sequence[Chunked]
-    counts: Ints
-    dictionary: Block | None
-    wanted: Ints | None
-
-    @property
-    def count(self) -> int:
-        """How many values are wanted."""
-        return int(self.counts.sum()) if self.wanted is None else len(self.wanted)
-
-    def decode(self) -> Block:
-        """Return the values."""
-        if self.wanted is None:
-            values = registry.decode_chunks(self.encoding, self.buffers, self.counts)
-        else:
-            values = registry.decode_at(self.encoding, self.buffers, self.counts, self.wanted)
-        return values if self.dictionary is None else look_up(values, self.dictionary)
-
-
-class MiniBlock:
-    """What a description says of its page; pages that are described alike share one.
-
-    Args:
-        layout: The description.
-
-    Raises:
-        CorruptFile: It contradicts itself.
-    """
-
-    def __init__(self, layout: MiniBlockLayout) -> None:
-        self.layout = layout
-        self.layers = parse_layers(layout.layers)
-        self.top = sum(layer.is_list for layer in self.layers)
-        self.has_rep = layout.HasField("rep_compression")
-        self.has_def = layout.HasField("def_compression")
-        self.has_dictionary = layout.HasField("dictionary")
-        self.items = int(layout.num_items)
-        self.buffers = int(layout.num_buffers)
-        self.width = 4 if layout.has_large_chunk else 2  # of an entry of the chunk table
-        if self.has_rep and (not self.top or not layout.repetition_index_depth):
-            raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
-        if self.items >= 1 << 48:
-            raise CorruptFile(f"a page of {self.items} items")
-        if self.buffers > 64:
-            raise CorruptFile(f"{self.buffers} value buffers a chunk")
-        # Bytes of the size of each buffer, in the header of a chunk.
-        levels = self.has_rep + self.has_def
-        self.size_widths = (*[2] * levels, *[self.width] * self.buffers)
-
-
 class MiniBlockPage:
     """Reads rows of one mini-block page; keeps its chunk table once that was read.
 
@@ -145,12 +79,7 @@ class MiniBlockPage:
         self.layers = described.layers
         self.top = described.top
         self.has_rep = described.has_rep
-        self.has_def = described.has_def
-        needed = 2 + described.has_dictionary + self.has_rep
-        if len(page.buffers) < needed:
-            raise CorruptFile(
-                f"a mini-block page of {len(page.buffers)} buffers; it needs {needed}"
-            )
+        described.check_buffers(page)
         self._found = _Found()
         self._make: Callable[[Chunks], Block] = Chunks.decode
 
@@ -166,17 +95,10 @@ class MiniBlockPage:
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
         """Read rows, ascending and disjoint, within the page."""
-        chunks = self.page.buffers[1]
+        if len(ranges) == 1 and ranges[0] == (0, self.page.rows):
+            return decode((yield from fetch_whole([(self.page, self.described)], self._make)))
         if self._found.index is None:
-            whole = len(ranges) == 1 and ranges[0] == (0, self.page.rows)
-            index_ranges = self._index_ranges()
-            got = yield [*index_ranges, chunks] if whole else index_ranges
-            if whole and not self.has_rep:
-                return self._decode_whole(got).check()
-            self._found.index = self._parse_index(got)
-            if whole:
-                found, every = self._found.index, slice(None)
-                return self._decode(found, every, got[-1], found.starts).check()
+            self._found.index = self._parse_index((yield self._index_ranges()))
         index = self._found.index
         if len(ranges) == 1:
             return (yield from self._read_range(index, *ranges[0]))
@@ -218,26 +140,6 @@ class MiniBlockPage:
         before = int(index.first_row[first])
         return leaf.select([(start - before, end - before)])
 
-    def _decode_whole(self, got: Sequence[Bytes]) -> Leaf:
-        """Decode all rows of a page without lists, for which no row is to be found."""
-        described, layout, data = self.described, self.layout, got[-1]
-        self._check_rows(described.items)
-        counts, levels, begins, ends = open_chunks(
-            got[0], data, described.items, described.width, described.size_widths
-        )
-        buffers = [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
-        definition = None
-        if self.has_def:
-            definition = _levels(layout.def_compression, buffers.pop(0), levels)
-        dictionary = self._dictionary(got[1]) if described.has_dictionary else None
-        chunks = Chunks(layout.value_compression, buffers, counts, dictionary, None)
-        values = self._make(chunks)
-        return Leaf(values, None, definition, self.layers, described.items)
-
-    def _dictionary(self, data: Bytes) -> Block:
-        items = int(self.layout.num_dictionary_items)
-        return registry.decode_block(self.layout.dictionary, data, items)
-
     def _check_rows(self, rows: int) -> None:
         if rows != self.page.rows:
             raise CorruptFile(f"the chunks of the page hold {rows} rows, the page {self.page.rows}")
@@ -253,7 +155,7 @@ class MiniBlockPage:
     def _parse_index(self, buffers: Sequence[Bytes]) -> _Index:
         described, (start, end) = self.described, self.page.buffers[1]
         counts, bounds = read_table(buffers[0], end - start, described.items, described.width)
-        dictionary = self._dictionary(buffers[1]) if self.described.has_dictionary else None
+        dictionary = described.dictionary(buffers[1]) if described.has_dictionary else None
         if self.has_rep:
             position = 1 + self.described.has_dictionary
             starting, continues = self._parse_repetition(buffers[position], len(counts))
@@ -292,11 +194,7 @@ class MiniBlockPage:
         sizes = (index.ends - index.starts)[chosen]
         counts = index.counts[chosen]
         levels, buffers = self._parse_chunks(data, starts, sizes)
-        rep = definition = None
-        if self.has_rep:
-            rep = _levels(self.layout.rep_compression, buffers.pop(0), levels)
-        if self.has_def:
-            definition = _levels(self.layout.def_compression, buffers.pop(0), levels)
+        rep, definition = self.described.levels(buffers, levels)
         if wanted is None:
             rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
         else:
@@ -336,13 +234,6 @@ class MiniBlockPage:
             position = int(following[0]) if len(following) else len(leaf.rep)
         keep.append((position, len(leaf.rep)))
         return leaf.select_items(keep)
-
-
-def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:
-    block = registry.decode_blocks(encoding, buffer, counts)
-    if not isinstance(block, FixedWidth) or block.bits != 16:
-        raise CorruptFile("levels that are not 16 bits wide")
-    return block.values
 
 
 def _located(index: _Index, rows: Ints) -> tuple[Ints, Ints]:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, RowRange, lengths_of
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.fixed_size_list import items_are_valid
+from lancefs.datafile.layouts.chunks import Chunks
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.datafile.layouts.miniblock import Chunks, MiniBlockPage
+from lancefs.datafile.layouts.miniblock import MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader, PageRows
 from lancefs.datafile.levels import Leaf, Unravelled
 from lancefs.datafile.outlines import LENGTHS, without_values, zeros
@@ -47,8 +48,8 @@ def outlined(page: PageReader, data_type: pa.DataType) -> PageReader:
 def _lengths(chunks: Chunks) -> Block:
     """Return how long the values of chunks are."""
     if chunks.dictionary is not None:
-        items = FixedWidth(64, lengths_of(chunks.dictionary))
-        return replace(chunks, dictionary=items).decode()
+        items = FixedWidth(64, lengths_of(chunks.dictionary.items))
+        return replace(chunks, dictionary=replace(chunks.dictionary, items=items)).decode()
     told = registry.value_lengths(chunks.encoding, chunks.buffers, chunks.counts)
     lengths = FixedWidth(64, told)
     return lengths if chunks.wanted is None else lengths.select(as_ranges(chunks.wanted))

@@ -7,9 +7,10 @@ written by Lance 14, see protos/encodings_v2_3.proto.
 from __future__ import annotations
 
 from lancefs.datafile.container import Page
+from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.constant import ConstantPage
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.datafile.layouts.miniblock import MiniBlock, MiniBlockPage
+from lancefs.datafile.layouts.miniblock import MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader
 from lancefs.datafile.layouts.slots import (
     ChunkedSlots,

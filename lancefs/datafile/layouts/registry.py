@@ -10,9 +10,10 @@ from google.protobuf.message import DecodeError, Message
 
 from lancefs.datafile.container import Encoding, Page
 from lancefs.datafile.layouts.blob import BlobPage
+from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.constant import ConstantPage
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.datafile.layouts.miniblock import MiniBlock, MiniBlockPage
+from lancefs.datafile.layouts.miniblock import MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader
 from lancefs.datafile.levels import parse_layers
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -24,49 +25,56 @@ _PLANAR = "lance.encodings23.PlanarLayout"
 # Descriptions up to this long are shared by many pages; longer ones hold a symbol table of a page.
 _SHARED_BYTES = 1024
 
-_Layout = TypeVar("_Layout", bound=Message)
-_Opener: TypeAlias = Callable[[Page], PageReader]
+Opener: TypeAlias = Callable[[Page], PageReader]
+_Message = TypeVar("_Message", bound=Message)
 
 
 def open_page(page: Page) -> PageReader:
-    """Return the reader for a page of a data file 2.1 or later.
+    """Return the reader for a page of a data file 2.1 or later; raises as `layout_of` does."""
+    return _open(page, layout_of(page.encoding))
+
+
+def layout_of(encoding: Encoding) -> MiniBlock | Opener:
+    """Return what a description of pages says: that of mini-block pages, or what opens others.
 
     Raises:
-        CorruptFile: The description of the page is damaged.
-        UnsupportedFeature: Its layout is not known.
+        CorruptFile: The description is damaged.
+        UnsupportedFeature: The layout is not known.
     """
-    is_shared = len(page.encoding.data) <= _SHARED_BYTES
-    opener = _shared_opener(page.encoding) if is_shared else _opener(page.encoding)
-    return opener(page)
+    is_shared = len(encoding.data) <= _SHARED_BYTES
+    return _shared_layout(encoding) if is_shared else _layout(encoding)
 
 
 @lru_cache(maxsize=256)  # the pages of a column, and of the other fragments, are laid out alike
-def _shared_opener(encoding: Encoding) -> _Opener:
-    return _opener(encoding)
+def _shared_layout(encoding: Encoding) -> MiniBlock | Opener:
+    return _layout(encoding)
 
 
-def _opener(encoding: Encoding) -> _Opener:
-    """Return what opens the pages that are described so."""
+def _open(page: Page, layout: MiniBlock | Opener) -> PageReader:
+    return MiniBlockPage(page, layout) if isinstance(layout, MiniBlock) else layout(page)
+
+
+def _layout(encoding: Encoding) -> MiniBlock | Opener:
     if encoding.type_name == _PLANAR:
         from lancefs.datafile.layouts.planar import open_planar
         from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
 
         return partial(open_planar, layout=_parse(encoding, PlanarLayout()))
-    return _opener_of(parse_layout(encoding))
+    return _page_layout(parse_layout(encoding))
 
 
-def _opener_of(layout: PageLayout) -> _Opener:
+def _page_layout(layout: PageLayout) -> MiniBlock | Opener:
     match layout.WhichOneof("layout"):
         case "mini_block_layout":
-            return partial(MiniBlockPage, described=MiniBlock(layout.mini_block_layout))
+            return MiniBlock(layout.mini_block_layout)
         case "full_zip_layout":
             return partial(FullZipPage, layout=layout.full_zip_layout)
         case "constant_layout":
             return partial(ConstantPage, layout=layout.constant_layout)
         case "blob_layout":
-            inner = _opener_of(layout.blob_layout.inner_layout)
+            inner = _page_layout(layout.blob_layout.inner_layout)
             layers = parse_layers(layout.blob_layout.layers)
-            return lambda page: BlobPage(inner(page), layers)
+            return lambda page: BlobPage(_open(page, inner), layers)
         case None:
             raise UnsupportedFeature("a page layout that this release of lancefs does not know")
         case name:
@@ -80,7 +88,7 @@ def parse_layout(encoding: Encoding) -> PageLayout:
     return _parse(encoding, PageLayout())
 
 
-def _parse(encoding: Encoding, layout: _Layout) -> _Layout:
+def _parse(encoding: Encoding, layout: _Message) -> _Message:
     try:
         layout.ParseFromString(encoding.data)
     except DecodeError as error:

@@ -26,8 +26,9 @@ from lancefs.datafile.blocks import (
 )
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
+from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.fullzip import FullZipPage
-from lancefs.datafile.layouts.miniblock import MiniBlock, MiniBlockPage
+from lancefs.datafile.layouts.miniblock import MiniBlockPage
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb21

@@ -158,9 +158,17 @@ def list_levels(draw: st.DrawFn) -> Arguments:
     return rep, definition, lists.Meanings(null, empty, upper, highest)
 
 
+# Bytes of the size of each buffer, in the header of a chunk.
+_SIZE_WIDTHS = st.lists(st.sampled_from([2, 4]), max_size=4)
+
+
 @st.composite
 def chunk_headers(draw: st.DrawFn) -> Arguments:
-    widths = draw(st.lists(st.sampled_from([2, 4]), max_size=4))
+    return draw(chunks_of(draw(_SIZE_WIDTHS)))
+
+
+@st.composite
+def chunks_of(draw: st.DrawFn, widths: list[int]) -> Arguments:
     header = -(-(2 + sum(widths)) // 8) * 8
     pieces, sizes = [], []
     for levels in draw(st.lists(st.integers(0, 1 << 16).map(lambda n: n % (1 << 16)), max_size=5)):
@@ -179,17 +187,23 @@ def chunk_headers(draw: st.DrawFn) -> Arguments:
 
 @st.composite
 def whole_pages(draw: st.DrawFn) -> Arguments:
-    data, _, sizes, widths = draw(chunk_headers())
-    width = draw(st.sampled_from([2, 4]))
-    exponents = [draw(st.integers(0, 15)) for _ in sizes]
-    sizes = np.clip(sizes, 8, 8 << 12)  # what an entry can say
-    words = [int(size // 8 - 1) << 4 | one for size, one in zip(sizes, exponents, strict=True)]
-    table = np.array(words, f"<u{width}").view(np.uint8)
-    before = sum(1 << one for one in exponents[:-1])
-    items = max(0, before + draw(st.integers(-2, 1 << 15)))
-    damage(draw, table)
-    table = table[: len(table) - draw(st.sampled_from([0, 0, 0, 1]))]
-    return odd_place(draw, table), odd_place(draw, data), items, width, widths
+    width, widths = draw(st.sampled_from([2, 4])), draw(_SIZE_WIDTHS)
+    tables, chunks_, pages = [], [], []
+    for _ in range(draw(st.integers(1, 3))):
+        data, _, sizes, _ = draw(chunks_of(widths))
+        exponents = [draw(st.integers(0, 15)) for _ in sizes]
+        sizes = np.clip(sizes, 8, 8 << 12)  # what an entry can say
+        words = [int(size // 8 - 1) << 4 | one for size, one in zip(sizes, exponents, strict=True)]
+        table = np.array(words, f"<u{width}").view(np.uint8)
+        before = sum(1 << one for one in exponents[:-1])
+        items = max(0, before + draw(st.integers(-2, 1 << 15)))
+        damage(draw, table)
+        table = table[: len(table) - draw(st.sampled_from([0, 0, 0, 1]))]
+        tables.append(table)
+        chunks_.append(data)
+        pages.append((len(table), len(data), items))
+    places = odd_place(draw, np.concatenate(tables)), odd_place(draw, np.concatenate(chunks_))
+    return *places, np.array(pages, np.int64), width, widths
 
 
 @st.composite

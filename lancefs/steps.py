@@ -1,0 +1,132 @@
+"""The steps of a scan: the rows that are read together, how many, and by which threads."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun
+
+THREADS = min(4, os.cpu_count() or 1)
+_LONGEST_STEP = 1024 * 1024  # rows
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Some rows of a fragment, or of a run of small ones, by their offsets in the data files."""
+
+    fragment: FragmentReader | FragmentRun
+    start: int
+    end: int
+    within: Sequence[RowRange] | None = None  # where the rows lie that may be wanted
+
+    @property
+    def rows(self) -> int:
+        """Its rows, deleted ones included."""
+        return self.end - self.start
+
+    @property
+    def all(self) -> list[RowRange]:
+        """All rows of the step."""
+        return [(self.start, self.end)]
+
+    def touches(self, ranges: Sequence[RowRange]) -> bool:
+        """Whether some of the ranges, ascending and disjoint, overlap it."""
+        first = bisect_right(ranges, self.start, key=lambda one: one[1])
+        return first < len(ranges) and ranges[first][0] < self.end
+
+    def wanted(self) -> Mask | None:
+        """Return which rows may be wanted and are not deleted; None where all are."""
+        deleted = self.fragment.deleted
+        first, last = np.searchsorted(deleted, (self.start, self.end))
+        if first == last and self.within is None:
+            return None
+        wanted = np.full(self.rows, self.within is None)
+        if self.within is not None:
+            low = bisect_right(self.within, self.start, key=lambda one: one[1])
+            high = bisect_left(self.within, self.end, key=lambda one: one[0])
+            for start, end in self.within[low:high]:
+                wanted[max(0, start - self.start) : end - self.start] = True
+        wanted[deleted[first:last] - self.start] = False
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read of a step."""
+
+    step: Step
+    batch: pa.RecordBatch
+    kept: Mask | None  # which rows of the step are in the batch; None for all
+    size: int  # bytes of all that was decoded, also of rows that are not in the batch
+
+
+class Pace:
+    """How long steps are: so long that they have a number of bytes, as far as is known yet.
+
+    Args:
+        batch_rows: Rows of the first step; others have a multiple of it.
+        budget: Bytes.
+    """
+
+    def __init__(self, batch_rows: int, budget: int) -> None:
+        self.rows = self._unit = batch_rows
+        self._budget = budget
+
+    def learn(self, read: Read) -> None:
+        """Choose the length of the steps to come by what the last ones had."""
+        if read.step.rows:
+            longest = int(self._budget * read.step.rows / max(read.size, 1))
+            wanted = min(longest, _LONGEST_STEP, 4 * self.rows)
+            self.rows = max(wanted // self._unit, 1) * self._unit
+
+
+class Readers:
+    """Threads that read steps, whose results come in the order of the steps.
+
+    Args:
+        read: Reads a step.
+        threads: How many steps are read at the same time, at most.
+    """
+
+    def __init__(self, read: Callable[[Step], Read], threads: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._read = read
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lancefs-scan")
+        self._pending: deque[tuple[Step, Callable[[], Read]]] = deque()
+        self.rows = 0  # of the steps that are pending
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __enter__(self) -> Readers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def submit(self, step: Step, is_tiny: bool) -> None:
+        """Have a step read: in a thread, or when its turn comes."""
+        self.rows += step.rows
+        result: Callable[[], Read] = partial(self._read, step)
+        if not is_tiny:
+            with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
+                result = self._pool.submit(self._read, step).result
+        self._pending.append((step, result))
+
+    def next(self) -> Read:
+        """Return the result for the earliest of the steps."""
+        step, result = self._pending.popleft()
+        self.rows -= step.rows
+        return result()

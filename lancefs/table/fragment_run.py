@@ -1,0 +1,134 @@
+"""Small fragments that follow each other, read as one.
+
+Reading a column of a fragment costs some time in Python, whatever it holds. Appends of a few rows
+each leave thousands of fragments whose files are alike; of a run of those, the pages of a column
+are decoded together (see `datafile.layouts.whole`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.pages import by_page, join_arrays
+from lancefs.datafile.reader import read_together
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_of
+from lancefs.table.roaring import Offsets
+
+# With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
+_SMALL_ROWS = 16 * 1024
+_SMALL_BYTES = 512 * 1024
+# Fragments of a run, whose files are open at the same time.
+_LONGEST = 64
+
+# The fields of each file of a fragment, and their columns.
+_Kind: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+
+class FragmentRun:
+    """Reads rows of several fragments as if they were one.
+
+    Args:
+        readers: Of the fragments, whose files are alike; see `in_runs`.
+    """
+
+    def __init__(self, readers: Sequence[FragmentReader]) -> None:
+        self._readers = tuple(readers)
+        self._first_rows = [0, *accumulate(one.physical_rows for one in readers)]
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows with the deleted ones."""
+        return self._first_rows[-1]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table is on this machine, so that a read does not wait for a network."""
+        return self._readers[0].is_local
+
+    @cached_property
+    def deleted(self) -> Offsets:
+        """The offsets of the deleted rows, ascending."""
+        pairs = zip(self._readers, self._first_rows, strict=False)
+        return np.concatenate([reader.deleted + first for reader, first in pairs])
+
+    def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
+        """Return ranges of rows as those of each fragment."""
+        cut = by_page(self._first_rows, ranges)
+        return [(self._readers[position], local) for position, local in cut]
+
+    def read(
+        self,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+        blobs: Blobs = "descriptors",
+    ) -> list[pa.Array]:
+        """Read rows of several fields, deleted rows included; see `FragmentReader.read`."""
+        parts = self.parts(ranges)
+        if blobs == "bytes":
+            apart = [reader.read(fields, local, blobs) for reader, local in parts]
+            return [join_arrays(arrays, arrays[0].type) for arrays in zip(*apart, strict=True)]
+        found: list[list[Piece]] = [[] for _ in fields]
+        held = pieces_of(fields, self._readers[0].fragment)
+        for number in sorted({number for _, number, _ in held}):
+            of_file = [(position, piece) for position, file, piece in held if file == number]
+            opened = [
+                (*reader.open_file(reader.fragment.files[number]), local) for reader, local in parts
+            ]
+            arrays = read_together(opened, [piece for _, piece in of_file])
+            for (position, piece), array in zip(of_file, arrays, strict=True):
+                found[position].append((piece, array))
+        rows = count_rows(ranges)
+        return [merge(field, pieces, rows) for field, pieces in zip(fields, found, strict=True)]
+
+    def release(self) -> None:
+        """Give back the memory that bytes of local files take which were read; see `File`."""
+        for reader in self._readers:
+            reader.release()
+
+
+def in_runs(
+    readers: Iterable[FragmentReader], most_rows: int
+) -> Iterator[FragmentReader | FragmentRun]:
+    """Join small fragments that follow each other and are stored alike.
+
+    Args:
+        readers: Of the fragments, in order.
+        most_rows: Rows of a run.
+    """
+    run: list[FragmentReader] = []
+    kind, rows = None, 0
+    for reader in readers:
+        own = _kind(reader)
+        rows += reader.physical_rows
+        if run and (own is None or own != kind or rows > most_rows or len(run) == _LONGEST):
+            yield _joined(run)
+            run, rows = [], reader.physical_rows
+        run.append(reader)
+        kind = own
+    if run:
+        yield _joined(run)
+
+
+def _joined(run: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
+    return run[0] if len(run) == 1 else FragmentRun(run)
+
+
+def _kind(reader: FragmentReader) -> _Kind | None:
+    """Return what fragments that can be read as one have in common; None for one that cannot."""
+    fragment = reader.fragment
+    size = sum(_SMALL_BYTES if file.size is None else file.size for file in fragment.files)
+    rows = fragment.physical_rows
+    if not reader.is_local or fragment.overlays or size >= _SMALL_BYTES:
+        return None
+    if rows is None or rows > _SMALL_ROWS or any(file.has_nulls_apart for file in fragment.files):
+        return None
+    return tuple((file.fields, file.column_indices) for file in fragment.files)

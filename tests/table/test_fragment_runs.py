@@ -1,0 +1,187 @@
+"""Small fragments are read as one, and give what each of them gives alone."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from comparison import assert_same_table
+
+import lancefs
+from lancefs.errors import CorruptFile
+from lancefs.table import fragment_run
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun, in_runs
+
+FRAGMENTS = 7
+
+
+def some_rows(number: int, rows: int) -> pa.Table:
+    """Return rows of many types; no two numbers give the same values, lengths or nulls."""
+    source = np.random.default_rng(number)
+
+    def maybe(values: list[object]) -> list[object]:
+        return [None if source.random() < 0.2 * (number % 3) else value for value in values]
+
+    numbers = source.integers(0, 1 << (3 * number % 30 + 2), rows)
+    words = [f"word {number * 3 + int(one) % 4}" for one in numbers]
+    lists = [source.integers(0, 99, int(source.integers(0, 4))).tolist() for _ in range(rows)]
+    return pa.table(
+        {
+            "number": pa.array(maybe(numbers.tolist()), pa.int64()),
+            "plain": pa.array(numbers.astype(np.uint32)),
+            "flag": pa.array(maybe((numbers % 2 == 0).tolist()), pa.bool_()),
+            "price": pa.array(maybe([Decimal(int(one)) for one in numbers]), pa.decimal128(38, 2)),
+            "word": pa.array(maybe(words)),
+            "text": pa.array(maybe([f"{word} {source.random()} and more" for word in words])),
+            "kind": pa.array(maybe(words)).dictionary_encode(),
+            "same": pa.array([number // 3] * rows, pa.int32()),
+            "nothing": pa.nulls(rows, pa.float32()),
+            "list": pa.array(maybe(lists), pa.list_(pa.int16())),
+            "words": pa.array([[word] * len(one) for word, one in zip(words, lists, strict=True)]),
+            "point": pa.array(
+                maybe([{"x": one, "y": str(one)} for one in source.random(rows).tolist()])
+            ),
+            "vector": pa.array(source.random((rows, 4)).tolist(), pa.list_(pa.float32(), 4)),
+        }
+    )
+
+
+@pytest.fixture(params=["2.1", "2.2"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A table with deletions and a newer column in small fragments, and one more fragment."""
+    path = tmp_path / "t.lance"
+    for number in range(FRAGMENTS):
+        lance.write_dataset(
+            some_rows(number, 900 + 37 * number),
+            path,
+            mode="append" if number else "create",
+            data_storage_version=request.param,
+        )
+    dataset = lance.dataset(path)
+    dataset.delete("plain % 10 = 3")
+    dataset.add_columns({"twice": "plain * 2"})
+    dataset.alter_columns({"path": "word", "name": "renamed"})
+    last = some_rows(99, 500).rename_columns({"word": "renamed"})
+    rows = last.append_column("twice", pc.multiply(last["plain"], 2).cast(pa.uint32()))
+    lance.write_dataset(rows, path, mode="append")
+    return path
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many fragments each run has that is read."""
+    found: list[int] = []
+    read = FragmentRun.read
+
+    def watched(self: FragmentRun, *arguments: object) -> list[pa.Array]:
+        found.append(len(self.parts([(0, self.physical_rows)])))
+        return read(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FragmentRun, "read", watched)
+    return found
+
+
+def apart(path: Path) -> pa.Table:
+    """Read the fragments of a table one by one."""
+    dataset, first, tables = lancefs.open(path), 0, []
+    for fragment in dataset.fragments:
+        rows = fragment.num_rows or 0
+        tables.append(dataset.scanner(offset=first, limit=rows).to_table())
+        first += rows
+    return pa.concat_tables(tables)
+
+
+def test_a_run_gives_the_rows_of_its_fragments(table: Path, runs: list[int]) -> None:
+    expected = apart(table)
+    assert not runs
+    got = lancefs.open(table).to_table()
+    # The first fragment is read alone; the last one has other files.
+    assert runs == [FRAGMENTS - 1]
+    assert_same_table(got, expected)
+    peer = lance.dataset(table).to_table()
+    assert_same_table(got, peer.cast(got.schema))
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        pc.field("plain") < 40,
+        pc.field("renamed") == "word 7",
+        pc.field("number").is_null() & pc.field("flag").is_valid(),
+        pc.field("twice") == 8,
+    ],
+    ids=str,
+)
+def test_filters_of_runs_are_exact(table: Path, runs: list[int], filter: pc.Expression) -> None:
+    expected = apart(table).filter(filter)
+    assert_same_table(lancefs.open(table).to_table(filter=filter), expected)
+    assert runs
+
+
+def test_row_metadata_of_a_run_is_that_of_its_fragments(table: Path, runs: list[int]) -> None:
+    columns = ["_rowid", "_rowaddr", "plain"]
+    got = lancefs.open(table).to_table(columns=columns)
+    peer = lance.dataset(table).to_table(["plain"], with_row_id=True, with_row_address=True)
+    assert runs
+    assert got["_rowid"].to_pylist() == peer["_rowid"].to_pylist()
+    assert got["_rowaddr"].to_pylist() == peer["_rowaddr"].to_pylist()
+
+
+def test_strings_of_a_run_may_stay_dictionaries(table: Path, runs: list[int]) -> None:
+    plain = lancefs.open(table).to_table(columns=["renamed"])["renamed"]
+    encoded = lancefs.open(table).scanner(["renamed"], dictionary_columns=["renamed"]).to_table()
+    for chunk in encoded["renamed"].chunks:
+        items = chunk.dictionary.to_pylist()
+        assert len(items) == len(set(items))
+    assert runs
+    assert encoded["renamed"].cast(pa.string()).to_pylist() == plain.to_pylist()
+
+
+def test_batches_are_no_longer_for_runs(table: Path, runs: list[int]) -> None:
+    batches = list(lancefs.open(table).to_batches(batch_size=2000))
+    assert max(runs) == 2
+    assert max(batch.num_rows for batch in batches) <= 2000
+    assert_same_table(pa.Table.from_batches(batches), lancefs.open(table).to_table())
+
+
+def test_what_a_stream_gives_first_is_one_fragment(table: Path, runs: list[int]) -> None:
+    batches = lancefs.open(table).to_batches()
+    assert next(iter(batches)).num_rows <= 900
+    assert not runs
+
+
+def test_a_damaged_file_of_a_run_is_named(table: Path) -> None:
+    fragments = lancefs.open(table).fragments
+    damaged = table / "data" / fragments[3].files[0].path
+    data = bytearray(damaged.read_bytes())
+    data[:64] = b"\xff" * 64  # where the first page begins: its chunk table, or its chunks
+    damaged.write_bytes(data)
+    with pytest.raises(CorruptFile) as caught:
+        lancefs.open(table).to_table()
+    assert damaged.name in str(caught.value)
+    assert "number, column 0 (number), page 0" in str(caught.value)
+
+
+def test_large_fragments_and_others_stay_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[FragmentReader] = list(lancefs.open(table)._fragment_readers)
+
+    def lengths(most_rows: int = 1 << 20) -> list[int]:
+        found = in_runs(readers, most_rows)
+        return [len(one.parts([(0, one.physical_rows)])) for one in found]
+
+    assert lengths() == [FRAGMENTS, 1]
+    assert lengths(most_rows=900) == [1] * (FRAGMENTS + 1)
+    monkeypatch.setattr(fragment_run, "_LONGEST", 3)
+    assert lengths() == [3, 3, 1, 1]
+    monkeypatch.setattr(fragment_run, "_SMALL_ROWS", 1000)
+    assert lengths() == [3, 1, 1, 1, 1, 1]
+    monkeypatch.setattr(fragment_run, "_SMALL_BYTES", 1000)
+    assert lengths() == [1] * (FRAGMENTS + 1)
