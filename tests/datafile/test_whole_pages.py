@@ -18,7 +18,7 @@ from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import run
 
-ROWS = (1201, 1000)
+ROWS = (1000, 997)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "t.lance"
     for number, rows in enumerate(ROWS):
         words = [f"word {number} {one % 3}" for one in range(rows)]
-        lists = [list(range(one % 4)) for one in range(rows)]
+        lists = [list(range(one, one + one % 4)) for one in range(rows)]
         columns = {
             "number": pa.array([one if one % 5 else None for one in range(rows)]),
             "flag": pa.array([one % 3 == 0 for one in range(rows)]),
