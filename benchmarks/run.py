@@ -109,6 +109,8 @@ def in_a_process(method: str, name: str, home: Path) -> dict[str, Any]:
 def _started(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
     variables = {**os.environ, "PYTHONPATH": paths, **environment}
+    # Installed packages are compiled: the first run compiles the checkout, for those that count.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run(
         command, env=variables, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+# Not the narrower `pyarrow._dataset`: DuckDB 1.4 asks whether this module was imported before it
+# takes an object for a dataset, and pushes no column and no filter into anything else.
 import pyarrow.dataset as pads
 
 from lancefs.datafile.fields import Blobs, Field

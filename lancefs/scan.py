@@ -16,12 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs import expressions
-from lancefs.conditions import Condition
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
@@ -33,9 +32,12 @@ from lancefs.steps import THREADS, Pace, Read, Readers, Step
 from lancefs.table import dictionaries
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
-from lancefs.table.roaring import Offsets
-from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, is_row_metadata
+
+if TYPE_CHECKING:
+    from lancefs.conditions import Condition
+    from lancefs.table.roaring import Offsets
+    from lancefs.table.row_index import RowIndex
 
 BATCH_ROWS = 64 * 1024
 # A batch with the bytes of blobs has fewer: each of them may be megabytes.
@@ -207,6 +209,8 @@ class Scan:
         """Return where rows lie that the filter may keep, by fragment id; None: anywhere."""
         if self.filter is None or self.index is None:
             return None
+        from lancefs import expressions
+
         read = {field.id for field in self.filter_fields}
         for field, find in (
             (ROW_ID, self.index.ranges_of_ids),

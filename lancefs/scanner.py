@@ -13,8 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs import expressions
-from lancefs.conditions import Condition
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
@@ -22,6 +20,7 @@ from lancefs.table.dictionaries import is_encodable
 from lancefs.table.row_metadata import ROW_ID
 
 if TYPE_CHECKING:
+    from lancefs.conditions import Condition
     from lancefs.dataset import LanceDataset
 
 # Names of columns, or names for expressions over columns.
@@ -53,7 +52,7 @@ class LanceScanner:
         self._scan = Scan(
             fragments=dataset._fragment_readers,
             fields=self._fields(columns),
-            filter=None if filter is None else Condition(filter),
+            filter=None if filter is None else _condition(filter),
             filter_fields=self._fields_of([] if filter is None else [filter]),
             batch_rows=batch_size or (BATCH_ROWS if blobs == "descriptors" else BLOB_BATCH_ROWS),
             limit=limit,
@@ -183,11 +182,17 @@ class LanceScanner:
         return frozenset(field.id for field in fields)
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
+        if not wanted:
+            return ()
+        from lancefs import expressions
+
         fields = self._dataset._named_fields
         needed = {name for one in wanted for name in expressions.columns_of(one, fields)}
         return tuple(field for name, field in fields.items() if name in needed)
 
     def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        from lancefs import expressions
+
         assert self._computed is not None
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
@@ -199,6 +204,12 @@ def _taken(table: pa.Table, positions: Positions) -> pa.Table:
         return table.take(pa.array(positions))
     # What Arrow takes of a table without columns has no rows.
     return pa.Table.from_batches([without_columns(len(positions))], table.schema)
+
+
+def _condition(filter: pc.Expression) -> Condition:
+    from lancefs.conditions import Condition
+
+    return Condition(filter)
 
 
 def _expressions(columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:

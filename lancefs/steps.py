@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,7 @@ THREADS = min(4, os.cpu_count() or 1)
 _LONGEST_STEP = 1024 * 1024  # rows
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Some rows of a fragment, or of a run of small ones, by their offsets in the data files."""
 
     fragment: FragmentReader | FragmentRun
@@ -61,8 +60,7 @@ class Step:
         return wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """What was read of a step."""
 
     step: Step

@@ -8,9 +8,8 @@ first leaf decides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +26,7 @@ from lancefs.datafile.pages import join_arrays
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 
 
-@dataclass(frozen=True, slots=True)
-class LeafField:
+class LeafField(NamedTuple):
     """A field that owns a column, and the fields around it, the innermost first."""
 
     field: Field
@@ -58,8 +56,7 @@ class LeafField:
         return f"{self.top.name}, column {column} ({self.field.name})"
 
 
-@dataclass(frozen=True, slots=True)
-class _LeafRows:
+class _LeafRows(NamedTuple):
     """Rows of one leaf: its values, and the layer of each field around it, by field id."""
 
     values: pa.Array
@@ -70,8 +67,7 @@ class _LeafRows:
 FetchedPage: TypeAlias = tuple[int, PageRows | WholePage]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedLeaf:
+class FetchedLeaf(NamedTuple):
     """What was fetched of a leaf.
 
     Attributes:
@@ -94,12 +90,11 @@ class FetchedLeaf:
         return self.leaf.place(self.column)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRows:
+class FetchedRows(NamedTuple):
     """What was fetched of a file: how many rows, and of each leaf, in the order of `leaves_of`."""
 
     url: str
-    count: int
+    rows: int
     leaves: Sequence[FetchedLeaf]
 
 
@@ -149,7 +144,7 @@ def _assembled(
     are_joined: bool,
 ) -> list[pa.Array]:
     """Build arrays of files that are alike, from pages that are decoded together or each alone."""
-    count = sum(file.count for file in files)
+    count = sum(file.rows for file in files)
     found = {}
     for leaf, of_files in zip(
         leaves, zip(*(file.leaves for file in files), strict=True), strict=True

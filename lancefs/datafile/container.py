@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
@@ -26,16 +26,14 @@ _FOOTER = struct.Struct("<QQQIIHH4s")
 _LARGEST = 1 << 48
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(NamedTuple):
     """A description of an encoding: the name of its message type, and its bytes."""
 
     type_name: str  # full protobuf name, such as `lance.encodings21.PageLayout`; empty where none
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """One page of a column: `rows` rows, as byte ranges of the file."""
 
     rows: int
@@ -43,8 +41,7 @@ class Page:
     encoding: Encoding
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """The pages of a column, in row order, and the buffers that they share."""
 
     pages: tuple[Page, ...]
@@ -53,8 +50,7 @@ class Column:
     encoding: Encoding
 
 
-@dataclass(frozen=True, slots=True)
-class Footer:
+class Footer(NamedTuple):
     """Where the parts of a data file are."""
 
     version: tuple[int, int]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -61,8 +61,7 @@ class Encoding(IntEnum):
     RLE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class DictionaryLocation:
+class DictionaryLocation(NamedTuple):
     """Where the values of a legacy (0.1) dictionary lie in the file that the schema is in."""
 
     offset: int  # in bytes
@@ -340,6 +339,8 @@ def _registered(shown: pa.Field) -> pa.Field:
     Reading a schema that was written does that, by the rules of Arrow and with the types that the
     application registered.
     """
+    if not pa.types.is_nested(shown.type) and EXTENSION_NAME not in (shown.metadata or {}):
+        return shown  # as most are: nothing in it or below it names one
     try:
         return pa.ipc.read_schema(pa.schema([shown]).serialize()).field(0)
     except (pa.ArrowException, ValueError, TypeError, KeyError):

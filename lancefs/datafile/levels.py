@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,7 @@ _LISTS: dict[int, tuple[bool, bool]] = {
 _ITEMS: dict[int, bool] = {pb.REPDEF_ALL_VALID_ITEM: False, pb.REPDEF_NULLABLE_ITEM: True}
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """What one layer's levels can say."""
 
     is_list: bool
@@ -116,8 +115,7 @@ def check_levels(
         raise CorruptFile(f"the levels tell of {told} rows, expected {rows}")
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """Some rows of a leaf column: its values and its levels.
 
     `rep` and `definition` have one entry an item, or are None where all of them are 0; `values`

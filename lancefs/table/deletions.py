@@ -8,6 +8,8 @@ Format page: table format, section "Deletion Files" (`docs/src/format/table/inde
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,7 +17,9 @@ from lancefs.errors import CorruptFile, locating
 from lancefs.storage import Bytes
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragments import DeletionKind, Fragment
-from lancefs.table.roaring import Offsets, read_roaring
+
+if TYPE_CHECKING:
+    from lancefs.table.roaring import Offsets
 
 # Fragments of writers that did not record their rows (before 0.8) are never as large as this.
 MOST_ROWS = 2**27
@@ -50,6 +54,8 @@ def read_deletions(
     data = file.read_whole()
     with locating(file.url):
         if deletion.kind is DeletionKind.BITMAP:
+            from lancefs.table.roaring import read_roaring
+
             offsets = read_roaring(data, limit)
         else:
             try:

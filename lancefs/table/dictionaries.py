@@ -11,7 +11,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.dictionaries import has_dictionaries
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.structural import StructuralReader
 from lancefs.datafile.types import EXTENSION_NAME
@@ -41,6 +40,8 @@ def dictionary_columns(reader: FragmentReader, fields: Sequence[Field]) -> list[
     Raises:
         LanceError: The metadata cannot be read.
     """
+    from lancefs.datafile.dictionaries import has_dictionaries
+
     asked = []
     for field in filter(is_encodable, fields):
         files = [one for one in reader.fragment.files if field.id in one.fields]

@@ -28,10 +28,10 @@ from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragments import DataFile, Fragment
-from lancefs.table.roaring import Offsets
 
 if TYPE_CHECKING:
     from lancefs.table.overlays import Patch
+    from lancefs.table.roaring import Offsets
 
 # What a data file gave for a field: the field as far as the file holds it, and its values.
 Piece = tuple[Field, pa.Array]

@@ -10,9 +10,8 @@ Format page: table format, sections "Fragments" to "Deletion Files"
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
@@ -29,8 +28,7 @@ class DeletionKind(StrEnum):
     BITMAP = "bin"
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionFile:
+class DeletionFile(NamedTuple):
     """The file with the offsets of a fragment's deleted rows.
 
     Attributes:
@@ -52,8 +50,7 @@ class DeletionFile:
         return f"{fragment_id}-{self.read_version}-{self.id}.{self.kind}"
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(NamedTuple):
     """A file with some of a fragment's columns, for all of its rows.
 
     Attributes:
@@ -100,8 +97,7 @@ class DataFile:
         return {field: column for field, column in pairs if field >= 0 and column >= 0}
 
 
-@dataclass(frozen=True, slots=True)
-class DataOverlay:
+class DataOverlay(NamedTuple):
     """New values for some cells of a fragment.
 
     Attributes:
@@ -118,15 +114,13 @@ class DataOverlay:
     field_coverage: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Inline:
+class Inline(NamedTuple):
     """A serialised sequence that stands in the manifest itself."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+class External(NamedTuple):
     """A serialised sequence that stands in another file, below the table's directory."""
 
     path: str
@@ -134,8 +128,7 @@ class External:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenColumn:
+class HiddenColumn(NamedTuple):
     """A sequence that is a column of one of the fragment's data files."""
 
     field_id: int
@@ -145,8 +138,7 @@ class HiddenColumn:
 Lineage: TypeAlias = Inline | External | HiddenColumn
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(NamedTuple):
     """Some rows of the table, with all their columns.
 
     Attributes:

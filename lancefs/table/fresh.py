@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -216,10 +216,10 @@ def _rows(reader: FragmentReader, key: Sequence[Field], tombstone: Field | None)
 def _without(fragment: Fragment, field_id: int) -> Fragment:
     """Return a fragment without a field, whose id the table may have given to another one."""
     files = [
-        replace(file, fields=tuple(_GONE if one == field_id else one for one in file.fields))
+        file._replace(fields=tuple(_GONE if one == field_id else one for one in file.fields))
         for file in fragment.files
     ]
-    return replace(fragment, files=tuple(files))
+    return fragment._replace(files=tuple(files))
 
 
 def _covered(

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -31,8 +32,7 @@ _TAIL = 256 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class BasePath:
+class BasePath(NamedTuple):
     """A place outside of the table's directory where some of its files lie.
 
     Attributes:
@@ -49,8 +49,7 @@ class BasePath:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(NamedTuple):
     """The library that wrote a version, and its own version."""
 
     library: str

@@ -18,9 +18,8 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from lancefs.errors import (
@@ -47,8 +46,7 @@ _TAG_PREFIX = "tags/"
 _GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """One version of one table, as it was asked for.
 
     Attributes:
@@ -73,8 +71,7 @@ class Ref:
         return text if self.as_of is None else f"{text}?as_of={self.as_of.isoformat()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(NamedTuple):
     """A name for one version.
 
     Attributes:
@@ -94,8 +91,7 @@ class Tag:
     updated_at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(NamedTuple):
     """A history of its own, that started from a version of another.
 
     Attributes:
@@ -113,8 +109,7 @@ class Branch:
     manifest_size: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """Where the version that a ref names is found.
 
     Attributes:

@@ -11,9 +11,9 @@ Format page: row ids and lineage, section "Row ID Index"
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,11 @@ from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
-from lancefs.table.roaring import Offsets
-from lancefs.table.row_ids import Ids, Segment
 from lancefs.table.row_metadata import OFFSET_BITS, RowMetadata
+
+if TYPE_CHECKING:
+    from lancefs.table.roaring import Offsets
+    from lancefs.table.row_ids import Ids, Segment
 
 _MOST = 2**64 - 1
 _MOST_OFFSET = (1 << OFFSET_BITS) - 1
@@ -32,8 +34,7 @@ _MOST_OFFSET = (1 << OFFSET_BITS) - 1
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Rows of one fragment that were looked for.
 
     Attributes:

@@ -18,7 +18,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,15 +32,10 @@ from lancefs.storage import run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import External, Fragment, HiddenColumn, Inline, Lineage
-from lancefs.table.roaring import Offsets
-from lancefs.table.row_ids import (
-    Ids,
-    RowIdSequence,
-    Segment,
-    VersionSequence,
-    decode_row_ids,
-    decode_versions,
-)
+
+if TYPE_CHECKING:
+    from lancefs.table.roaring import Offsets
+    from lancefs.table.row_ids import Ids, RowIdSequence, VersionSequence
 
 # The first, third and fourth have the ids by which the format knows them in data files.
 ROW_ID = Field(-3, "_rowid", "uint64")
@@ -60,8 +55,8 @@ OFFSET_BITS = 32
 # Sequences that are kept decoded.
 _KEPT = 1024
 
-_Sequence: TypeAlias = RowIdSequence | VersionSequence
-_S = TypeVar("_S", RowIdSequence, VersionSequence)
+_Sequence: TypeAlias = "RowIdSequence | VersionSequence"
+_S = TypeVar("_S", "RowIdSequence", "VersionSequence")
 
 
 def is_row_metadata(field: Field) -> bool:
@@ -134,6 +129,8 @@ class RowMetadata:
             )
             error.path = self._files.store.url()
             raise error
+        from lancefs.table.row_ids import decode_row_ids
+
         return self._sequence(ROW_ID, reader, lineage, decode_row_ids, _listed_ids)
 
     def versions(self, field: Field, reader: FragmentReader) -> VersionSequence | None:
@@ -148,6 +145,8 @@ class RowMetadata:
         lineage = fragment.created_at_versions if is_created else fragment.last_updated_at_versions
         if lineage is None:
             return None
+        from lancefs.table.row_ids import decode_versions
+
         return self._sequence(field, reader, lineage, decode_versions, _listed_versions)
 
     @cached_property
@@ -220,10 +219,14 @@ class RowMetadata:
 
 
 def _listed_ids(ids: Ids) -> RowIdSequence:
+    from lancefs.table.row_ids import RowIdSequence, Segment
+
     return RowIdSequence((Segment(None, ids, len(ids)),) if len(ids) else ())
 
 
 def _listed_versions(versions: Ids) -> VersionSequence:
+    from lancefs.table.row_ids import VersionSequence
+
     changes = np.flatnonzero(np.diff(versions)) + 1
     ends = np.append(changes, len(versions)) if len(versions) else changes
     return VersionSequence(ends.astype(np.int64), versions[ends - 1])

@@ -5,7 +5,6 @@ Format page: table schema (`docs/src/format/table/schema.md`).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -90,6 +89,8 @@ def _find(fields: Sequence[Field], name: str) -> tuple[Field, ...] | None:
 
 
 def _nearest(fields: Sequence[Field], name: str) -> str:
+    import difflib
+
     names = [path for field in fields for path in _paths(field)]
     lower = {path.lower(): path for path in names}
     near = [lower[found] for found in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]

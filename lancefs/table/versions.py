@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
@@ -32,8 +32,7 @@ class Scheme(StrEnum):
     V2 = "V2"  # 2⁶⁴ − 1 − the version in twenty digits, so that the newest is listed first
 
 
-@dataclass(frozen=True, slots=True)
-class VersionFile:
+class VersionFile(NamedTuple):
     """The manifest file of one version.
 
     Attributes:

@@ -95,6 +95,8 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = dataclasses.fields(value)
         return {field.name: _plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
     if isinstance(value, Mapping):
         return {_text(key): _item(item) for key, item in sorted(value.items())}
     if isinstance(value, Set):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -85,7 +84,7 @@ def test_each_page_has_a_dictionary_of_its_own(table: Path) -> None:
 def test_rows_of_a_page_are_not_those_of_its_neighbour(table: Path, column: str) -> None:
     """Pages whose numbers of rows are wrong are refused also where their sum is right."""
     first, last = pages_of(table, column)
-    moved = [replace(first, rows=first.rows + 1), replace(last, rows=last.rows - 1)]
+    moved = [first._replace(rows=first.rows + 1), last._replace(rows=last.rows - 1)]
     with pytest.raises(CorruptFile, match="rows"):
         decode(moved)
 
@@ -95,14 +94,14 @@ def test_indices_stay_within_the_dictionary_of_their_page(table: Path) -> None:
     layout = type(first.described.layout)()
     layout.CopyFrom(first.described.layout)
     layout.num_dictionary_items = 2
-    damaged = replace(first, described=MiniBlock(layout))
+    damaged = first._replace(described=MiniBlock(layout))
     with pytest.raises(CorruptFile, match="index 2 into a dictionary of 2 items"):
         decode([damaged, last])
 
 
 def test_large_pages_are_not_copied_together(table: Path) -> None:
     first, last = pages_of(table, "number")
-    large = replace(first, chunks=np.zeros(1 << 20, np.uint8))
+    large = first._replace(chunks=np.zeros(1 << 20, np.uint8))
     assert first.fits(last)
     assert not large.fits(last)
     assert not last.fits(large)

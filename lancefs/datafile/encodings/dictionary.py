@@ -5,7 +5,7 @@ As a sequence (format 2.3) its buffer begins with the sizes of both parts, u64 e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ def decode_sequence(encoding: DictionaryMessage, data: Bytes, count: int) -> Int
     return items[indices]
 
 
-@dataclass(frozen=True, slots=True)
-class Dictionaries:
+class Dictionaries(NamedTuple):
     """What the values of pages point into, each page having a dictionary of its own.
 
     Attributes:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -42,8 +41,7 @@ LARGEST = 1 << 62
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunked:
+class Chunked(NamedTuple):
     """One buffer of each of several chunks: chunk i has `data[starts[i]:ends[i]]`."""
 
     data: Bytes

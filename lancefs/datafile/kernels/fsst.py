@@ -7,7 +7,7 @@ page can be decoded as one stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,7 @@ LONGEST = 8  # bytes of a symbol
 _MAGIC = b"TSSF"
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolTable:
+class SymbolTable(NamedTuple):
     """The symbols of one page."""
 
     symbols: Array  # uint8, shape (256, 8): the bytes of each symbol, zero-padded

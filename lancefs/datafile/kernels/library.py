@@ -11,10 +11,9 @@ import ctypes
 import logging
 import os
 import sys
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 INTERFACE = 9  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
@@ -51,8 +50,7 @@ _PARAMETERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KernelReport:
+class KernelReport(NamedTuple):
     """Which kernels decode.
 
     Attributes:

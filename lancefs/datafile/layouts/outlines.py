@@ -49,7 +49,7 @@ def _lengths(chunks: Chunks) -> Block:
     """Return how long the values of chunks are."""
     if chunks.dictionary is not None:
         items = FixedWidth(64, lengths_of(chunks.dictionary.items))
-        return replace(chunks, dictionary=replace(chunks.dictionary, items=items)).decode()
+        return replace(chunks, dictionary=chunks.dictionary._replace(items=items)).decode()
     told = registry.value_lengths(chunks.encoding, chunks.buffers, chunks.counts)
     lengths = FixedWidth(64, told)
     return lengths if chunks.wanted is None else lengths.select(as_ranges(chunks.wanted))

@@ -9,10 +9,7 @@ from typing import TypeAlias, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from lancefs.datafile.container import Encoding, Page
-from lancefs.datafile.layouts.blob import BlobPage
 from lancefs.datafile.layouts.chunks import MiniBlock
-from lancefs.datafile.layouts.constant import ConstantPage
-from lancefs.datafile.layouts.fullzip import FullZipPage
 from lancefs.datafile.layouts.miniblock import MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader
 from lancefs.datafile.levels import parse_layers
@@ -55,6 +52,10 @@ def _open(page: Page, layout: MiniBlock | Opener) -> PageReader:
 
 
 def _layout(encoding: Encoding) -> MiniBlock | Opener:
+    """Return what a description says.
+
+    The layouts that most tables have no page of are imported where there is one.
+    """
     if encoding.type_name == _PLANAR:
         from lancefs.datafile.layouts.planar import open_planar
         from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
@@ -68,10 +69,16 @@ def _page_layout(layout: PageLayout) -> MiniBlock | Opener:
         case "mini_block_layout":
             return MiniBlock(layout.mini_block_layout)
         case "full_zip_layout":
+            from lancefs.datafile.layouts.fullzip import FullZipPage
+
             return partial(FullZipPage, layout=layout.full_zip_layout)
         case "constant_layout":
+            from lancefs.datafile.layouts.constant import ConstantPage
+
             return partial(ConstantPage, layout=layout.constant_layout)
         case "blob_layout":
+            from lancefs.datafile.layouts.blob import BlobPage
+
             inner = _page_layout(layout.blob_layout.inner_layout)
             layers = parse_layers(layout.blob_layout.layers)
             return lambda page: BlobPage(_open(page, inner), layers)

@@ -7,8 +7,8 @@ has a page for each of them in every column, and a long column of lists has hund
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from lancefs.storage import ByteRange, Bytes, Steps
 _SMALL = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class WholePage:
+class WholePage(NamedTuple):
     """A page of which all was fetched, and nothing decoded yet.
 
     Attributes:

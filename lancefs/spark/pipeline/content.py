@@ -37,7 +37,7 @@ class Contents:
         """
         said: list[object] = [
             [_file(file) for file in fragment.files],
-            None if fragment.deletion_file is None else asdict(fragment.deletion_file),
+            None if fragment.deletion_file is None else fragment.deletion_file._asdict(),
             [_overlay(overlay) for overlay in fragment.overlays],
             self._how,
         ]
