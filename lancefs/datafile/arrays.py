@@ -38,12 +38,12 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
     Raises:
         CorruptFile: The block does not hold values of this type.
     """
-    if valid is not None and (len(valid) != block.count or valid.all()):
-        if len(valid) != block.count:
-            raise CorruptFile(f"{block.count} values with a validity of {len(valid)} slots")
+    if valid is not None and (len(valid) != block.length or valid.all()):
+        if len(valid) != block.length:
+            raise CorruptFile(f"{block.length} values with a validity of {len(valid)} slots")
         valid = None
     if isinstance(block, Constant) and block.value is None:
-        return pa.nulls(block.count, data_type)
+        return pa.nulls(block.length, data_type)
     if pa.types.is_dictionary(data_type):
         return _dictionary(block, data_type, valid)
     match block:
@@ -104,14 +104,14 @@ def check_entries(entries: pa.StructArray) -> None:
 
 def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_null(data_type):
-        return pa.nulls(block.count)
+        return pa.nulls(block.length)
     if pa.types.is_boolean(data_type) and block.bits == 8:  # as full-zip pages store them
         block = FixedWidth(1, (block.values != 0).view(np.uint8))
     if _bit_width(data_type) != block.bits:
         raise CorruptFile(f"values of {block.bits} bits where {data_type} was expected")
     values = np.packbits(block.values, bitorder="little") if block.bits == 1 else block.values
     buffers = [bitmap(valid), _buffer(values)]
-    return pa.Array.from_buffers(data_type, block.count, buffers, _null_count(valid))
+    return pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
 
 
 def _variable(
@@ -136,7 +136,7 @@ def _variable(
     else:
         raise CorruptFile(f"variable-width values where {data_type} was expected")
     buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
-    array = pa.Array.from_buffers(data_type, block.count, buffers, _null_count(valid))
+    array = pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
     if _is_text(data_type) and not (is_checked or is_utf8(block.offsets, block.data)):
         _check_each(array)  # bytes under nulls do not count
     return array
@@ -158,7 +158,7 @@ def _fixed_size_list(block: FixedSizeList, data_type: pa.DataType, valid: Mask |
         raise CorruptFile(f"lists of {block.dimension} items where {data_type} was expected")
     items = to_arrow(block.items, data_type.value_type, block.validity)
     return pa.Array.from_buffers(
-        data_type, block.count, [bitmap(valid)], _null_count(valid), children=[items]
+        data_type, block.length, [bitmap(valid)], _null_count(valid), children=[items]
     )
 
 
@@ -169,7 +169,7 @@ def _struct(block: Struct, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
         to_arrow(child, data_type.field(i).type, None) for i, child in enumerate(block.children)
     ]
     return pa.Array.from_buffers(
-        data_type, block.count, [bitmap(valid)], _null_count(valid), children=children
+        data_type, block.length, [bitmap(valid)], _null_count(valid), children=children
     )
 
 
@@ -194,10 +194,10 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
     if isinstance(block, Dictionary):
         items, index_type = to_arrow(block.items, data_type.value_type, None), data_type.index_type
         dtype = np.dtype(index_type.to_pandas_dtype())
-        if block.items.count - 1 > np.iinfo(dtype).max:
-            raise CorruptFile(f"a dictionary of {block.items.count} items, whose index is {dtype}")
+        if block.items.length - 1 > np.iinfo(dtype).max:
+            raise CorruptFile(f"a dictionary of {block.items.length} items, whose index is {dtype}")
         buffers = [bitmap(valid), _buffer(block.indices.astype(dtype, copy=False))]
-        indices = pa.Array.from_buffers(index_type, block.count, buffers, _null_count(valid))
+        indices = pa.Array.from_buffers(index_type, block.length, buffers, _null_count(valid))
         return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
     return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
 
@@ -208,14 +208,14 @@ def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:
     if pa.types.is_boolean(data_type):
         if len(value) != 1:
             raise CorruptFile(f"a constant boolean of {len(value)} bytes")
-        return FixedWidth(1, np.full(block.count, value[0] & 1, np.uint8))
+        return FixedWidth(1, np.full(block.length, value[0] & 1, np.uint8))
     bits = _bit_width(data_type)
     if bits != 8 * len(value):
         raise CorruptFile(f"a constant of {len(value)} bytes where {data_type} was expected")
     if not value:
-        return FixedWidth(0, no_width(block.count))
+        return FixedWidth(0, no_width(block.length))
     one = np.frombuffer(value, dtype_of(len(value)))
-    return FixedWidth(bits, np.repeat(one, block.count))
+    return FixedWidth(bits, np.repeat(one, block.length))
 
 
 def _bit_width(data_type: pa.DataType) -> int:

@@ -232,13 +232,13 @@ def _checked_values(
     Null slots and structs without members need none. Releases from 2 to 10 or so of pylance also
     left out the items of fixed-size lists, where all of them were null but not the lists.
     """
-    if not (isinstance(values, Constant) and values.value is None and layer.count):
+    if not (isinstance(values, Constant) and values.value is None and layer.length):
         return values
     if layer.validity is not None and not layer.validity.any():
         return values
     if pa.types.is_fixed_size_list(data_type):
-        items = Constant(None, values.count * data_type.list_size)
-        return FixedSizeList(data_type.list_size, items, None, values.count)
+        items = Constant(None, values.length * data_type.list_size)
+        return FixedSizeList(data_type.list_size, items, None, values.length)
     if field.logical_type != "struct" or field.children:
         raise CorruptFile("a page without values has slots that are not null")
     return values
@@ -252,11 +252,11 @@ def _by_field(leaf: LeafField, layers: Sequence[Unravelled]) -> dict[int, Unrave
         if factor > 1 and layer.offsets is not None:
             if np.any(layer.offsets % factor):
                 raise CorruptFile(f"{field.name}: a list ends within a fixed-size list")
-            layer = Unravelled(layer.validity, layer.offsets // factor, layer.count)
+            layer = Unravelled(layer.validity, layer.offsets // factor, layer.length)
             factor = 1  # what is around a list is not flattened by what is in it
         elif factor > 1:
             validity = None if layer.validity is None else layer.validity[::factor]
-            layer = Unravelled(validity, None, layer.count // factor)
+            layer = Unravelled(validity, None, layer.length // factor)
         found[field.id] = layer
     return found
 
@@ -269,17 +269,17 @@ def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
     validity: Mask | None = None
     if any(part.validity is not None for part in parts):
         validity = np.concatenate(
-            [np.ones(p.count, np.bool_) if p.validity is None else p.validity for p in parts]
+            [np.ones(p.length, np.bool_) if p.validity is None else p.validity for p in parts]
         )
     offsets: Ints | None = None
     if parts[0].offsets is not None:
-        offsets, end = empty(1 + sum(part.count for part in parts), np.int64), 0
+        offsets, end = empty(1 + sum(part.length for part in parts), np.int64), 0
         offsets[0] = 0
         for part in parts:
             assert part.offsets is not None
-            start, end = end, end + part.count
+            start, end = end, end + part.length
             np.add(part.offsets[1:], offsets[start], out=offsets[start + 1 : end + 1])
-    return Unravelled(validity, offsets, sum(part.count for part in parts))
+    return Unravelled(validity, offsets, sum(part.length for part in parts))
 
 
 def _leaves(field: Field, around: tuple[Field, ...] = ()) -> Iterator[LeafField]:
@@ -316,7 +316,7 @@ def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.A
     size = _list_size(field)
     below = count if size is None else count * size
     children = [_assemble(child, leaves, below) for child in field.children]
-    if layer.count != count or any(len(child) != below for child in children):
+    if layer.length != count or any(len(child) != below for child in children):
         raise CorruptFile(f"{field.name}: its fields differ in length")
     return pa.Array.from_buffers(
         field.storage_type, count, [bitmap(layer.validity)], children=children
@@ -346,7 +346,7 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
     stored = empty(len(offsets), width)
     stored[:] = offsets
     buffers = [bitmap(layer.validity), pa.py_buffer(stored)]
-    return pa.Array.from_buffers(data_type, layer.count, buffers, children=[items])
+    return pa.Array.from_buffers(data_type, layer.length, buffers, children=[items])
 
 
 def _layer(field: Field, leaves: Mapping[int, _LeafRows]) -> Unravelled | None:

@@ -1,6 +1,6 @@
 """Decoded values on their way from bytes to Arrow: what the encodings of a data file produce.
 
-A block holds `count` values without their nulls: which slots are null is told by the definition
+A block holds `length` values without their nulls: which slots are null is told by the definition
 levels (`levels.py`), or by the item validity of a fixed-size list. All blocks can be cut to row
 ranges without a loop over values.
 """
@@ -8,8 +8,7 @@ ranges without a loop over values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,8 +26,7 @@ from lancefs.storage import Bytes
 _FEW_RANGES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FixedWidth:
+class FixedWidth(NamedTuple):
     """Values of one width.
 
     `values` is one-dimensional. Values of 1, 2, 4 or 8 bytes are unsigned integers, others are of
@@ -39,22 +37,21 @@ class FixedWidth:
     values: Array
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         return len(self.values)
 
     def select(self, ranges: Sequence[RowRange]) -> FixedWidth:
         return FixedWidth(self.bits, select(self.values, ranges))
 
 
-@dataclass(frozen=True, slots=True)
-class VariableWidth:
+class VariableWidth(NamedTuple):
     """Byte strings: value i is `data[offsets[i]:offsets[i + 1]]`."""
 
-    offsets: Array  # int32 or int64, count + 1 of them, ascending
+    offsets: Array  # int32 or int64, length + 1 of them, ascending
     data: Bytes
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         return len(self.offsets) - 1
 
     def select(self, ranges: Sequence[RowRange]) -> VariableWidth:
@@ -66,29 +63,27 @@ class VariableWidth:
         return VariableWidth(offsets_of(lengths), gather(self.data, bounds[:, 0], bounds[:, 1]))
 
 
-@dataclass(frozen=True, slots=True)
-class Dictionary:
+class Dictionary(NamedTuple):
     """Values given by their index in a block of items."""
 
-    indices: Array  # unsigned integers, all below items.count
+    indices: Array  # unsigned integers, all below items.length
     items: Block
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         return len(self.indices)
 
     def select(self, ranges: Sequence[RowRange]) -> Dictionary:
         return Dictionary(select(self.indices, ranges), self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class FixedSizeList:
+class FixedSizeList(NamedTuple):
     """Lists of `dimension` items each; `validity` tells which items are not null."""
 
     dimension: int
     items: Block
     validity: Mask | None
-    count: int
+    length: int
 
     def select(self, ranges: Sequence[RowRange]) -> FixedSizeList:
         items = scaled(ranges, self.dimension)
@@ -96,24 +91,22 @@ class FixedSizeList:
         return FixedSizeList(self.dimension, self.items.select(items), validity, count_rows(ranges))
 
 
-@dataclass(frozen=True, slots=True)
-class Struct:
+class Struct(NamedTuple):
     """Rows of a packed struct, one block a child."""
 
     children: tuple[Block, ...]
-    count: int
+    length: int
 
     def select(self, ranges: Sequence[RowRange]) -> Struct:
         children = tuple(child.select(ranges) for child in self.children)
         return Struct(children, count_rows(ranges))
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """One value, `count` times; None where every slot is null."""
+class Constant(NamedTuple):
+    """One value, `length` times; None where every slot is null."""
 
     value: bytes | None
-    count: int
+    length: int
 
     def select(self, ranges: Sequence[RowRange]) -> Constant:
         return Constant(self.value, count_rows(ranges))
@@ -135,7 +128,7 @@ def lengths_of(block: Block) -> Ints:
             lengths: Ints = lengths_of(block.items)[block.indices]
             return lengths
         case Constant():
-            return np.full(block.count, len(block.value or b""), np.int64)
+            return np.full(block.length, len(block.value or b""), np.int64)
         case _:
             raise CorruptFile("values that are not byte strings, in a column of byte strings")
 

@@ -12,7 +12,6 @@ Items whose definition level belongs to a list layer or beyond have no value: th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -134,7 +133,7 @@ class Leaf(NamedTuple):
         Raises:
             CorruptFile: They do not.
         """
-        check_levels(self.layers, self.rep, self.definition, self.values.count, self.rows)
+        check_levels(self.layers, self.rep, self.definition, self.values.length, self.rows)
         return self
 
     def select(self, ranges: Sequence[RowRange]) -> Leaf:
@@ -162,7 +161,7 @@ class Leaf(NamedTuple):
             CorruptFile: The levels contradict the layers.
         """
         if self.definition is None and len(self.layers) == 1 and not self.layers[0].is_list:
-            return [Unravelled(None, None, self.values.count)]
+            return [Unravelled(None, None, self.values.length)]
         state = _Unraveller(self)
         return [
             state.list_layer(layer) if layer.is_list else state.item_layer(layer)
@@ -182,13 +181,12 @@ class Leaf(NamedTuple):
         return RowRanges(seen[bounds_of(items)])
 
 
-@dataclass(frozen=True, slots=True)
-class Unravelled:
+class Unravelled(NamedTuple):
     """One layer of rows: which slots are valid (None: all), and where the items of lists start."""
 
     validity: Mask | None
     offsets: Ints | None  # n + 1, starting at 0; None for an item layer
-    count: int
+    length: int
 
     def select(self, ranges: Sequence[RowRange]) -> Unravelled:
         """Cut ranges of slots out of this layer."""
@@ -215,7 +213,7 @@ class _Unraveller:
         self.rep = leaf.rep
         self.definition = leaf.definition
         self.layers = leaf.layers
-        self.count = leaf.values.count  # slots of the current layer
+        self.count = leaf.values.length  # slots of the current layer
         self.below = 0  # definition levels of the layers already done
         self.lists = 0  # list layers already done
         self.index = 0

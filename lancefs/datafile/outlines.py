@@ -114,8 +114,8 @@ def without_values(block: Block, data_type: pa.DataType) -> Block:
     if data_type == LENGTHS:
         return FixedWidth(64, lengths_of(block))
     if not pa.types.is_fixed_size_list(data_type):
-        return zeros(data_type, block.count)
+        return zeros(data_type, block.length)
     if not isinstance(block, FixedSizeList):
         raise CorruptFile("values that are no fixed-size lists, where the column is of such")
     items = without_values(block.items, data_type.value_type)
-    return FixedSizeList(block.dimension, items, block.validity, block.count)
+    return FixedSizeList(block.dimension, items, block.validity, block.length)

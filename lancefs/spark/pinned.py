@@ -6,7 +6,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import fsspec
@@ -61,9 +61,9 @@ class OpenVersion:
             fields: Columns of this or another version in place of the own ones, to be found by
                 their ids; those that are not there are null.
         """
-        manifest = replace(self.manifest, fragments=self.manifest.fragments[first : last + 1])
+        manifest = self.manifest._replace(fragments=self.manifest.fragments[first : last + 1])
         if fields is not None:
-            manifest = replace(manifest, fields=tuple(fields))
+            manifest = manifest._replace(fields=tuple(fields))
         return LanceDataset(self.resolved, manifest, self.rules)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from lancefs.datafile.pages import by_page, join_arrays
 from lancefs.datafile.reader import read_together
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_of
-from lancefs.table.roaring import Offsets
+
+if TYPE_CHECKING:
+    from lancefs.table.roaring import Offsets
 
 # With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
 _SMALL_ROWS = 16 * 1024

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -56,8 +55,7 @@ class Writer(NamedTuple):
     version: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Manifest:
+class Manifest(NamedTuple):
     """One version of a table.
 
     Attributes:

@@ -54,8 +54,7 @@ def _field(field: Field) -> dict[str, Any]:
 def _manifest(version: Version) -> dict[str, Any]:
     """All that the typed manifest says, but the columns: those are in the schema's document."""
     manifest = version.manifest
-    names = [field.name for field in dataclasses.fields(manifest)]
-    said = {name: _plain(getattr(manifest, name)) for name in names if name != "fields"}
+    said = {name: _plain(value) for name, value in manifest._asdict().items() if name != "fields"}
     counts = {"num_rows": manifest.num_rows, "physical_rows": manifest.physical_rows}
     said["fields"] = [field.name for field in manifest.fields]
     return counts | said

@@ -55,11 +55,11 @@ def look_up(indices: Block, dictionaries: Dictionaries) -> DictionaryBlock:
         raise CorruptFile("the indices into a dictionary are not integers")
     items, sizes, counts = dictionaries.items, dictionaries.sizes, dictionaries.counts
     if sizes is None or counts is None:
-        if indices.count and int(indices.values.max()) >= items.count:
-            raise _beyond(int(indices.values.max()), items.count)
+        if indices.length and int(indices.values.max()) >= items.length:
+            raise _beyond(int(indices.values.max()), items.length)
         return DictionaryBlock(indices.values, items)
-    if indices.count != int(counts.sum()):
-        raise CorruptFile(f"{indices.count} indices, expected {int(counts.sum())}")
+    if indices.length != int(counts.sum()):
+        raise CorruptFile(f"{indices.length} indices, expected {int(counts.sum())}")
     pointing = counts > 0
     starts = (np.cumsum(counts) - counts)[pointing]
     largest = np.maximum.reduceat(indices.values, starts) if len(starts) else counts[:0]

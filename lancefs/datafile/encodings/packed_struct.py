@@ -34,7 +34,7 @@ def _widths(encoding: PackedStruct) -> list[int]:
 def _split(widths: Sequence[int], rows: Block) -> Block:
     if not isinstance(rows, FixedWidth) or rows.bits != 8 * sum(widths):
         raise CorruptFile(f"rows of a packed struct are not {sum(widths)} bytes wide")
-    table = np.ascontiguousarray(rows.values).view(np.uint8).reshape(rows.count, -1)
+    table = np.ascontiguousarray(rows.values).view(np.uint8).reshape(rows.length, -1)
     ends = np.cumsum(widths).tolist()
     columns = [
         np.ascontiguousarray(table[:, end - width : end]).reshape(-1)
@@ -44,4 +44,4 @@ def _split(widths: Sequence[int], rows: Block) -> Block:
         FixedWidth(8 * width, typed(column, 8 * width))
         for width, column in zip(widths, columns, strict=True)
     )
-    return Struct(children, rows.count)
+    return Struct(children, rows.length)

@@ -144,7 +144,7 @@ def decode_sequence(encoding: CompressiveEncoding, data: Bytes, count: int) -> I
     if function is not None:
         return cast(Ints, function(_message(encoding), data, count))
     block = decode_block(encoding, data, count)
-    if not isinstance(block, FixedWidth) or block.count != count:
+    if not isinstance(block, FixedWidth) or block.length != count:
         raise CorruptFile(f"a sequence that is not {count} numbers")
     if block.bits not in (8, 16, 32, 64) or (count and int(block.values.max()) >= LARGEST):
         raise CorruptFile("a number in a sequence is beyond 62 bits")

@@ -32,7 +32,7 @@ def decode_variable(encoding: VariablePackedStruct, values: VariableWidth) -> Bl
         children.append(child if filled.all() else spread(child, filled))
     if not np.array_equal(cursor, stops):
         raise CorruptFile("the rows of a packed struct are longer than their children")
-    return Struct(tuple(children), values.count)
+    return Struct(tuple(children), values.length)
 
 
 def _child(

@@ -9,8 +9,8 @@ padded to 8 bytes from the start of the chunk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.container import Page
@@ -99,8 +99,7 @@ class MiniBlock:
         return rep, definition
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
+class Chunks(NamedTuple):
     """The values of some chunks, which were read and not decoded yet.
 
     Attributes:
@@ -118,7 +117,7 @@ class Chunks:
     wanted: Ints | None
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         """How many values are wanted."""
         return int(self.counts.sum()) if self.wanted is None else len(self.wanted)
 

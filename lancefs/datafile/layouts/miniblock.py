@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ _GAP = 64 * 1024
 _FEW = 16
 
 
-@dataclass(frozen=True)
-class _Index:
+class _Index(NamedTuple):
     """What must be known of a page before a row can be found in it."""
 
     starts: Ints  # of each chunk, in the chunk buffer
@@ -42,22 +40,10 @@ class _Index:
     counts: Ints  # values in each chunk
     first_row: Ints  # first row that starts in each chunk; then the rows of the page
     continues: Mask | None  # whether a chunk begins in the middle of a row; None where none does
+    reach: Ints  # the chunk after the last one with some of the rows that start in each chunk
     dictionary: Dictionaries | None
 
-    @cached_property
-    def reach(self) -> Ints:
-        """For each chunk: the chunk after the last one with some of the rows that start in it."""
-        total = len(self.counts)
-        reach = np.full(total, total, np.int64)
-        with_rows = np.flatnonzero(np.diff(self.first_row))
-        if len(with_rows):
-            following = with_rows[1:]
-            more = 0 if self.continues is None else self.continues[following]
-            reach[with_rows[:-1]] = following + more
-        return reach
 
-
-@dataclass(slots=True)
 class _Found:
     """What was read of a page to find rows in it; all readers of the page share it."""
 
@@ -163,7 +149,8 @@ class MiniBlockPage:
             starting, continues = counts, None
         first_row = offsets_of(starting)
         self._check_rows(int(first_row[-1]))
-        return _Index(bounds[:-1], bounds[1:], counts, first_row, continues, dictionary)
+        reach = _reach(first_row, continues)
+        return _Index(bounds[:-1], bounds[1:], counts, first_row, continues, reach, dictionary)
 
     def _parse_repetition(self, data: Bytes, chunks: int) -> tuple[Ints, Mask]:
         """Return how many rows start in each chunk, and which chunks begin inside a row."""
@@ -246,6 +233,22 @@ def _located(index: _Index, rows: Ints) -> tuple[Ints, Ints]:
     counts = index.counts[chosen]
     shifts = np.cumsum(counts) - counts - index.first_row[chosen]
     return chosen, rows + shifts[np.cumsum(is_next) - 1]
+
+
+def _reach(first_row: Ints, continues: Mask | None) -> Ints:
+    """Return, for each chunk, the chunk after the last one with rows that start in it.
+
+    Args:
+        first_row: The first row that starts in each chunk; then the rows of the page.
+        continues: Whether a chunk begins in the middle of a row; None where none does.
+    """
+    total = len(first_row) - 1
+    reach = np.full(total, total, np.int64)
+    with_rows = np.flatnonzero(np.diff(first_row))
+    if len(with_rows):
+        following = with_rows[1:]
+        reach[with_rows[:-1]] = following if continues is None else following + continues[following]
+    return reach
 
 
 def _chunks_of(index: _Index, ranges: Sequence[RowRange]) -> Ints:

@@ -9,7 +9,7 @@ all other pages are decoded, and let go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -49,7 +49,8 @@ def _lengths(chunks: Chunks) -> Block:
     """Return how long the values of chunks are."""
     if chunks.dictionary is not None:
         items = FixedWidth(64, lengths_of(chunks.dictionary.items))
-        return replace(chunks, dictionary=chunks.dictionary._replace(items=items)).decode()
+        of_lengths = chunks._replace(dictionary=chunks.dictionary._replace(items=items))
+        return of_lengths.decode()
     told = registry.value_lengths(chunks.encoding, chunks.buffers, chunks.counts)
     lengths = FixedWidth(64, told)
     return lengths if chunks.wanted is None else lengths.select(as_ranges(chunks.wanted))
@@ -59,7 +60,7 @@ def _nothing(chunks: Chunks, data_type: pa.DataType) -> Block:
     """Return nothing of the values of chunks but which items of fixed-size lists are null."""
     if pa.types.is_fixed_size_list(data_type):  # short ones: others are in full-zip pages
         return without_values(chunks.decode(), data_type)
-    return zeros(data_type, chunks.count)
+    return zeros(data_type, chunks.length)
 
 
 def _is_plain(page: FullZipPage, data_type: pa.DataType) -> bool:

@@ -67,18 +67,18 @@ class SparsePage:
             buffers = yield list(self.page.buffers[self.values.buffers :])
             parsed = list(_parse(self.structure.layers, iter(buffers), self.page.rows))
             layers, (slots, alive) = [layer for layer, _ in parsed], parsed[-1]
-            self.values.place(slots.count, alive)
+            self.values.place(slots.length, alive)
             if self.structure.layers[-1].WhichOneof("layer") == "validity":
                 # As in pages with levels, a value within something that is null is null, too.
-                layers[-1] = Unravelled(None if alive.all() else alive, None, slots.count)
+                layers[-1] = Unravelled(None if alive.all() else alive, None, slots.length)
             self._layers = _flattened(self.structure.layers, layers)
         cut, spans = [], ranges
         for layer in self._layers:
             cut.append(layer.select(spans))
             spans = layer.below(spans)
         values = yield from self.values.read([span for span in spans if span[0] < span[1]])
-        if values.count != cut[-1].count:
-            raise CorruptFile(f"{values.count} values for {cut[-1].count} slots")
+        if values.length != cut[-1].length:
+            raise CorruptFile(f"{values.length} values for {cut[-1].length} slots")
         rows = count_rows(ranges)
         return SlotRows(values, tuple(reversed(cut)), rows)
 
@@ -121,11 +121,11 @@ def _flattened(
     for kind, layer in zip(reversed(kinds), reversed(layers), strict=True):
         factor *= max(1, int(kind.fixed_size_list.dimension))
         if factor > 1 and layer.offsets is not None:
-            layer = Unravelled(layer.validity, layer.offsets * factor, layer.count)
+            layer = Unravelled(layer.validity, layer.offsets * factor, layer.length)
             factor = 1  # what is around a list is not flattened by what is in it
         elif factor > 1:
             valid = None if layer.validity is None else np.repeat(layer.validity, factor)
-            layer = Unravelled(valid, None, layer.count * factor)
+            layer = Unravelled(valid, None, layer.length * factor)
         flat.append(layer)
     return flat[::-1]
 

@@ -102,8 +102,8 @@ def decode(pages: Sequence[WholePage]) -> Leaf:
     if len(pages) == 1:
         _check_rows(first)
         return leaf.check()
-    if leaf.values.count != sum(one.described.items for one in pages):
-        raise CorruptFile(f"{leaf.values.count} values in pages of another number")
+    if leaf.values.length != sum(one.described.items for one in pages):
+        raise CorruptFile(f"{leaf.values.length} values in pages of another number")
     entries = [len(one.table) // described.width for one in pages]
     ends_ = levels.cumsum()[np.cumsum(entries) - 1].tolist()
     for one, (start, end) in zip(pages, pairwise([0, *ends_]), strict=True):

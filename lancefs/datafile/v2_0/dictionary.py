@@ -37,10 +37,10 @@ def _look_up(indices: Slots, items: Slots, zero_based: bool) -> Slots:
         positions = positions - 1
     positions = np.where(valid, positions, 0)
     highest = int(positions.max(initial=-1))
-    if highest >= items.values.count:
+    if highest >= items.values.length:
         if not valid.any():
             return Slots(Constant(None, len(positions)))
-        raise CorruptFile(f"index {highest} into a dictionary of {items.values.count} items")
+        raise CorruptFile(f"index {highest} into a dictionary of {items.values.length} items")
     if items.valid is not None:
         valid = valid & items.valid[positions]
     return Slots(

@@ -87,6 +87,6 @@ def integers(slots: Slots, what: str) -> Ints:
     if slots.valid is not None and not slots.valid.all():
         raise CorruptFile(f"some of {what} are null")
     values = block.values.astype(np.int64)
-    if block.count and int(values.min()) < 0:
+    if block.length and int(values.min()) < 0:
         raise CorruptFile(f"some of {what} are beyond 2⁶³")
     return values
