@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -16,10 +15,17 @@ SLACK = 32  # as SLACK in kernels.h
 C: Any = LIBRARY
 
 
-def refuse(reference: Callable[..., Any], *arguments: Any) -> NoReturn:
-    """Let the NumPy twin say what is wrong with the arguments."""
-    reference(*arguments)
-    raise AssertionError(f"the compiled twin of {reference.__name__} refuses what NumPy takes")
+def in_numpy(name: str, *arguments: Any) -> Any:
+    """Call the NumPy twin of a kernel, which is rare: they are imported here and not before."""
+    from lancefs.datafile.kernels import references
+
+    return getattr(references, name)(*arguments)
+
+
+def refuse(name: str, *arguments: Any) -> NoReturn:
+    """Let the NumPy twin of a kernel say what is wrong with the arguments."""
+    in_numpy(name, *arguments)
+    raise AssertionError(f"the compiled twin of {name} refuses what NumPy takes")
 
 
 def ints(array: Ints) -> Ints:

@@ -12,16 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty, total
-from lancefs.datafile.kernels import (
-    bitpacking,
-    chunks,
-    intervals,
-    lists,
-    lookup,
-    runs,
-    segments,
-    streams,
-)
+from lancefs.datafile.kernels.bitpacking import BLOCK, MOST
 from lancefs.datafile.kernels.calls import SLACK, C, aligned, at, ints, plain, refuse, small
 from lancefs.datafile.kernels.lists import Lists, Meanings
 from lancefs.storage import Bytes
@@ -50,7 +41,7 @@ def find_buffers(
         begin + (1 + buffers) * row,
     )
     if failed:
-        refuse(chunks.find_buffers, *arguments)
+        refuse("find_buffers", *arguments)
     return levels, begins, ends
 
 
@@ -79,7 +70,7 @@ def open_chunks(
         begin + (2 + buffers) * row,
     )
     if failed:
-        refuse(chunks.open_chunks, *arguments)
+        refuse("open_chunks", *arguments)
     return found[0], found[1], found[2 : buffers + 2], found[buffers + 2 :]
 
 
@@ -87,8 +78,8 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     """Unpack blocks of up to 1024 values each and join them; see `bitpacking.unpack`."""
     arguments = data, starts, widths, counts, bits
     room = total(counts)
-    if bits not in (8, 16, 32, 64) or not 0 <= room <= bitpacking.BLOCK * len(counts):
-        refuse(bitpacking.unpack, *arguments)
+    if bits not in (8, 16, 32, 64) or not 0 <= room <= BLOCK * len(counts):
+        refuse("unpack", *arguments)
     data, starts, widths, counts = plain(data), ints(starts), ints(widths), ints(counts)
     out = empty(room, dtype_of(bits // 8))
     failed = C.lancefs_unpack(
@@ -103,7 +94,7 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
         room,
     )
     if failed:
-        refuse(bitpacking.unpack, *arguments)
+        refuse("unpack", *arguments)
     return out
 
 
@@ -113,7 +104,7 @@ def unpack_at(
     """Unpack single values of blocks; see `bitpacking.unpack_at`."""
     arguments = data, starts, widths, counts, wanted, bits
     if bits not in (8, 16, 32, 64):
-        refuse(bitpacking.unpack_at, *arguments)
+        refuse("unpack_at", *arguments)
     data, starts, widths, counts = plain(data), ints(starts), ints(widths), ints(counts)
     wanted = ints(wanted)
     out = empty(len(wanted), dtype_of(bits // 8))
@@ -130,21 +121,21 @@ def unpack_at(
         at(out),
     )
     if failed:
-        refuse(bitpacking.unpack_at, *arguments)
+        refuse("unpack_at", *arguments)
     return out
 
 
 def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
     """Read the bit widths of chunks; see `bitpacking.read_widths`."""
     if bits not in (8, 16, 32, 64):
-        refuse(bitpacking.read_widths, data, starts, ends, bits)
+        refuse("read_widths", data, starts, ends, bits)
     data, starts, ends = plain(data), ints(starts), ints(ends)
     widths = np.empty(len(starts), np.int64)
     failed = C.lancefs_read_widths(
         at(data), len(data), at(starts), at(ends), len(starts), bits, at(widths)
     )
     if failed:
-        refuse(bitpacking.read_widths, data, starts, ends, bits)
+        refuse("read_widths", data, starts, ends, bits)
     return widths
 
 
@@ -154,9 +145,9 @@ def unpack_buffers(
     """Unpack buffers that are packed in one width; see `bitpacking.unpack_buffers`."""
     arguments = data, starts, ends, counts, width, bits
     room, size = total(counts), total(ends - starts)
-    is_sound = 0 <= room <= bitpacking.MOST and room * width <= 8 * size
+    is_sound = 0 <= room <= MOST and room * width <= 8 * size
     if bits not in (8, 16, 32, 64) or not is_sound:
-        refuse(bitpacking.unpack_buffers, *arguments)
+        refuse("unpack_buffers", *arguments)
     data, starts, ends, counts = plain(data), ints(starts), ints(ends), ints(counts)
     out = empty(room, dtype_of(bits // 8))
     failed = C.lancefs_unpack_buffers(
@@ -172,14 +163,14 @@ def unpack_buffers(
         room,
     )
     if failed:
-        refuse(bitpacking.unpack_buffers, *arguments)
+        refuse("unpack_buffers", *arguments)
     return out
 
 
 def split_lists(rep: Array, definition: Array | None, meanings: Meanings) -> Lists:
     """Find the lists of one layer; see `lists.split_lists`."""
     if definition is not None and len(definition) != len(rep):
-        refuse(lists.split_lists, rep, definition, meanings)
+        refuse("split_lists", rep, definition, meanings)
     rep = aligned(rep)
     definition = None if definition is None else aligned(definition)
     room, has_levels = int(np.count_nonzero(rep)), definition is not None
@@ -211,7 +202,7 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     data, starts, ends = plain(data), ints(starts), ints(ends)
     size = C.lancefs_measure_segments(len(data), at(starts), at(ends), count)
     if size < 0:
-        refuse(segments.gather, data, starts, ends)
+        refuse("gather", data, starts, ends)
     if size == int(ends[-1]) - int(starts[0]):  # no gaps
         return data[starts[0] : ends[-1]]
     out = empty(size, np.uint8)
@@ -233,7 +224,7 @@ def take(items: Array, indices: Array) -> Array:
         at(out),
     )
     if failed:
-        refuse(lookup.take, items, indices)
+        refuse("take", items, indices)
     return out
 
 
@@ -242,9 +233,9 @@ def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Arr
     arguments = values, lengths, run_counts, counts
     room = int(counts.sum())
     if len(values) != len(lengths) or int(run_counts.sum()) != len(lengths):
-        refuse(runs.expand, *arguments)
+        refuse("expand", *arguments)
     if not 0 <= room <= int(lengths.sum(dtype=np.float64)):
-        refuse(runs.expand, *arguments)
+        refuse("expand", *arguments)
     values, lengths = plain(values), plain(lengths)
     run_counts, counts = ints(run_counts), ints(counts)
     out = empty(room, values.dtype)
@@ -261,7 +252,7 @@ def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Arr
         room,
     )
     if failed:
-        refuse(runs.expand, *arguments)
+        refuse("expand", *arguments)
     return out
 
 
@@ -270,7 +261,7 @@ def join_streams(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
     arguments = data, starts, ends, counts, width
     room = int(counts.sum())
     if not 0 <= room * width <= len(data):
-        refuse(streams.join_streams, *arguments)
+        refuse("join_streams", *arguments)
     data, starts, ends, counts = plain(data), ints(starts), ints(ends), ints(counts)
     out = empty(room * width, np.uint8)
     failed = C.lancefs_join_streams(
@@ -285,7 +276,7 @@ def join_streams(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
         room,
     )
     if failed:
-        refuse(streams.join_streams, *arguments)
+        refuse("join_streams", *arguments)
     return out
 
 
@@ -302,6 +293,8 @@ def keep(values: Array, kept: Mask) -> Array:
 
 def within(numbers: Array, low: int, high: int) -> Mask:
     """Tell which numbers of 128 bits are between two others; see `intervals.within`."""
+    from lancefs.datafile.kernels import intervals
+
     numbers = plain(numbers)
     bounds = np.concatenate((intervals.stored(low), intervals.stored(high))).view(np.int64)
     out = empty(len(numbers), np.bool_)

@@ -5,27 +5,35 @@ Strings of more than 2 GiB in all are left to NumPy.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty, total
-from lancefs.datafile.kernels import fsst, lookup, selection, strings, utf8
-from lancefs.datafile.kernels.calls import SLACK, C, aligned, at, ints, plain, refuse
+from lancefs.datafile.kernels.calls import SLACK, C, aligned, at, in_numpy, ints, plain, refuse
 from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
+if TYPE_CHECKING:
+    from lancefs.datafile.kernels.fsst import SymbolTable
 
-def decode_fsst(table: fsst.SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
+
+def decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
     """Decompress FSST strings; see `fsst.decode`."""
-    ends, codes = fsst.stream(offsets, data)
+    from lancefs.datafile.kernels.fsst import stream
+
+    ends, codes = stream(offsets, data)
     if table.raw or not len(codes) or len(codes) > LARGEST:
-        return fsst.decode(table, offsets, data)
+        decoded: tuple[Array, Bytes] = in_numpy("decode_fsst", table, offsets, data)
+        return decoded
     codes, ends = plain(codes), plain(ends, np.int32)
     size = C.lancefs_fsst_measure(at(codes), len(codes), at(table.lengths))
     if size > LARGEST:
-        return fsst.decode(table, offsets, data)
+        decoded = in_numpy("decode_fsst", table, offsets, data)
+        return decoded
     if size < 0:
-        refuse(fsst.decode, table, offsets, data)
+        refuse("decode_fsst", table, offsets, data)
     text = empty(size, np.uint8, SLACK)
     found = empty(len(ends), np.int32)
     failed = C.lancefs_fsst_decode(
@@ -40,22 +48,25 @@ def decode_fsst(table: fsst.SymbolTable, offsets: Array, data: Bytes) -> tuple[A
         at(found),
     )
     if failed:
-        refuse(fsst.decode, table, offsets, data)
+        refuse("decode_fsst", table, offsets, data)
     return found, text
 
 
-def fsst_lengths(table: fsst.SymbolTable, offsets: Array, data: Bytes) -> Ints:
+def fsst_lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
     """Tell how long FSST strings are; see `fsst.lengths`."""
-    ends, codes = fsst.stream(offsets, data)
+    from lancefs.datafile.kernels.fsst import stream
+
+    ends, codes = stream(offsets, data)
     if table.raw or not len(codes) or len(codes) > LARGEST:
-        return fsst.lengths(table, offsets, data)
+        lengths: Ints = in_numpy("fsst_lengths", table, offsets, data)
+        return lengths
     codes, ends = plain(codes), plain(ends, np.int32)
     found = empty(len(ends) - 1, np.int64)
     failed = C.lancefs_fsst_lengths(
         at(codes), len(codes), at(ends), len(ends) - 1, at(table.lengths), at(found)
     )
     if failed:
-        refuse(fsst.lengths, table, offsets, data)
+        refuse("fsst_lengths", table, offsets, data)
     return found
 
 
@@ -67,9 +78,10 @@ def join_chunks(
     values = total(counts)
     room = total(ends - starts) - (values + len(counts)) * width
     if values < 0 or room < 0 or room + values * width > len(data):
-        refuse(strings.join_chunks, *arguments)
+        refuse("join_chunks", *arguments)
     if room > LARGEST:
-        return strings.join_chunks(*arguments)
+        joined: tuple[Array, Bytes] = in_numpy("join_chunks", *arguments)
+        return joined
     data, starts, ends, counts = plain(data), ints(starts), ints(ends), ints(counts)
     offsets, text = empty(values + 1, np.int32), empty(room, np.uint8)
     size = C.lancefs_join_chunks(
@@ -86,7 +98,7 @@ def join_chunks(
         room,
     )
     if size < 0:
-        refuse(strings.join_chunks, *arguments)
+        refuse("join_chunks", *arguments)
     return offsets, text[:size]
 
 
@@ -112,7 +124,7 @@ def find_strings(
         at(stops),
     )
     if failed:
-        refuse(strings.find_strings, *arguments)
+        refuse("find_strings", *arguments)
     return begins, stops
 
 
@@ -122,9 +134,10 @@ def take_strings(
     """Look up strings; see `lookup.take_strings`."""
     arguments = offsets, data, indices, valid
     if int(offsets.min()) < 0 or int(offsets.max()) > len(data):
-        refuse(lookup.take_strings, *arguments)
+        refuse("take_strings", *arguments)
     if len(data) > LARGEST or indices.itemsize > 4:
-        return lookup.take_strings(*arguments)
+        taken: tuple[Array, Bytes] = in_numpy("take_strings", *arguments)
+        return taken
     offsets, data, indices = plain(offsets, np.int32), plain(data), aligned(indices)
     valid = None if valid is None else plain(valid)
     shown = 0 if valid is None else at(valid)
@@ -134,9 +147,10 @@ def take_strings(
         at(offsets), len(data), items, at(indices), width, shown, count
     )
     if size > LARGEST:
-        return lookup.take_strings(*arguments)
+        taken = in_numpy("take_strings", *arguments)
+        return taken
     if size < 0:
-        refuse(lookup.take_strings, *arguments)
+        refuse("take_strings", *arguments)
     found, text = empty(count + 1, np.int32), empty(size, np.uint8, SLACK)
     failed = C.lancefs_take_strings(
         at(offsets),
@@ -152,14 +166,15 @@ def take_strings(
         size,
     )
     if failed:
-        refuse(lookup.take_strings, *arguments)
+        refuse("take_strings", *arguments)
     return found, text
 
 
 def is_utf8(offsets: Array, data: Bytes) -> bool:
     """Tell whether all strings are UTF-8; see `utf8.is_utf8`."""
     if offsets.dtype != np.int32:
-        return utf8.is_utf8(offsets, data)
+        said: bool = in_numpy("is_utf8", offsets, data)
+        return said
     offsets, data = plain(offsets), plain(data)
     found = C.lancefs_is_utf8(at(offsets), len(offsets) - 1, at(data), len(data))
     if found < 0:
@@ -173,7 +188,7 @@ def keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]
     offsets, data, kept = plain(offsets), plain(data), plain(kept)
     size = C.lancefs_measure_kept(at(offsets), at(kept), len(kept))
     if not 0 <= size <= len(data):
-        refuse(selection.keep_strings, *arguments)
+        refuse("keep_strings", *arguments)
     found = empty(int(np.count_nonzero(kept)) + 1, np.int32)
     text = empty(size, np.uint8, SLACK)
     failed = C.lancefs_keep_strings(
@@ -188,5 +203,5 @@ def keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]
         size,
     )
     if failed:
-        refuse(selection.keep_strings, *arguments)
+        refuse("keep_strings", *arguments)
     return found, text
