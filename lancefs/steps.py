@@ -1,7 +1,5 @@
 """The steps of a scan: the rows that are read together, how many, and by which threads."""
 
-from __future__ import annotations
-
 import os
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -108,7 +106,7 @@ class Readers:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def __enter__(self) -> Readers:
+    def __enter__(self) -> "Readers":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,8 +5,6 @@ of the leaves below them. The levels of all leaves below a list or struct agree 
 first leaf decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias

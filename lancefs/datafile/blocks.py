@@ -5,8 +5,6 @@ levels (`levels.py`), or by the item validity of a fixed-size list. All blocks c
 ranges without a loop over values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -40,7 +38,7 @@ class FixedWidth(NamedTuple):
     def length(self) -> int:
         return len(self.values)
 
-    def select(self, ranges: Sequence[RowRange]) -> FixedWidth:
+    def select(self, ranges: Sequence[RowRange]) -> "FixedWidth":
         return FixedWidth(self.bits, select(self.values, ranges))
 
 
@@ -54,7 +52,7 @@ class VariableWidth(NamedTuple):
     def length(self) -> int:
         return len(self.offsets) - 1
 
-    def select(self, ranges: Sequence[RowRange]) -> VariableWidth:
+    def select(self, ranges: Sequence[RowRange]) -> "VariableWidth":
         if len(ranges) == 1:
             start, end = ranges[0]
             return VariableWidth(self.offsets[start : end + 1], self.data)
@@ -67,13 +65,13 @@ class Dictionary(NamedTuple):
     """Values given by their index in a block of items."""
 
     indices: Array  # unsigned integers, all below items.length
-    items: Block
+    items: "Block"
 
     @property
     def length(self) -> int:
         return len(self.indices)
 
-    def select(self, ranges: Sequence[RowRange]) -> Dictionary:
+    def select(self, ranges: Sequence[RowRange]) -> "Dictionary":
         return Dictionary(select(self.indices, ranges), self.items)
 
 
@@ -81,11 +79,11 @@ class FixedSizeList(NamedTuple):
     """Lists of `dimension` items each; `validity` tells which items are not null."""
 
     dimension: int
-    items: Block
+    items: "Block"
     validity: Mask | None
     length: int
 
-    def select(self, ranges: Sequence[RowRange]) -> FixedSizeList:
+    def select(self, ranges: Sequence[RowRange]) -> "FixedSizeList":
         items = scaled(ranges, self.dimension)
         validity = None if self.validity is None else select(self.validity, items)
         return FixedSizeList(self.dimension, self.items.select(items), validity, count_rows(ranges))
@@ -94,10 +92,10 @@ class FixedSizeList(NamedTuple):
 class Struct(NamedTuple):
     """Rows of a packed struct, one block a child."""
 
-    children: tuple[Block, ...]
+    children: "tuple[Block, ...]"
     length: int
 
-    def select(self, ranges: Sequence[RowRange]) -> Struct:
+    def select(self, ranges: Sequence[RowRange]) -> "Struct":
         children = tuple(child.select(ranges) for child in self.children)
         return Struct(children, count_rows(ranges))
 
@@ -108,7 +106,7 @@ class Constant(NamedTuple):
     value: bytes | None
     length: int
 
-    def select(self, ranges: Sequence[RowRange]) -> Constant:
+    def select(self, ranges: Sequence[RowRange]) -> "Constant":
         return Constant(self.value, count_rows(ranges))
 
 

@@ -4,8 +4,6 @@ Docs: format/file. The last 40 bytes tell where the metadata of the columns and 
 are. The metadata of a column lists its pages; a page lists its buffers and says how it is encoded.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from functools import lru_cache

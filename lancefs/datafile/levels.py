@@ -9,8 +9,6 @@ repetition level above 0 starts a new list: the highest starts a new row.
 Items whose definition level belongs to a list layer or beyond have no value: they are *invisible*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -127,7 +125,7 @@ class Leaf(NamedTuple):
     layers: tuple[Layer, ...]
     rows: int
 
-    def check(self) -> Leaf:
+    def check(self) -> "Leaf":
         """Check that levels, layers and values fit each other; return self.
 
         Raises:
@@ -136,7 +134,7 @@ class Leaf(NamedTuple):
         check_levels(self.layers, self.rep, self.definition, self.values.length, self.rows)
         return self
 
-    def select(self, ranges: Sequence[RowRange]) -> Leaf:
+    def select(self, ranges: Sequence[RowRange]) -> "Leaf":
         """Cut row ranges, ascending and disjoint, out of these rows."""
         rows = count_rows(ranges)
         if rows == self.rows:
@@ -144,14 +142,14 @@ class Leaf(NamedTuple):
         items = ranges if self.rep is None else self._item_ranges(ranges)
         return self.select_items(items, rows)
 
-    def select_items(self, ranges: Sequence[RowRange], rows: int | None = None) -> Leaf:
+    def select_items(self, ranges: Sequence[RowRange], rows: int | None = None) -> "Leaf":
         """Cut ranges of items; they must hold whole rows, `rows` of them (default: all rows)."""
         rep = None if self.rep is None else select(self.rep, ranges)
         definition = None if self.definition is None else select(self.definition, ranges)
         values = self.values.select(self._visible(ranges))
         return Leaf(values, rep, definition, self.layers, self.rows if rows is None else rows)
 
-    def unravel(self) -> list[Unravelled]:
+    def unravel(self) -> "list[Unravelled]":
         """Turn the levels into validity and offsets, layer by layer.
 
         Returns:
@@ -188,7 +186,7 @@ class Unravelled(NamedTuple):
     offsets: Ints | None  # n + 1, starting at 0; None for an item layer
     length: int
 
-    def select(self, ranges: Sequence[RowRange]) -> Unravelled:
+    def select(self, ranges: Sequence[RowRange]) -> "Unravelled":
         """Cut ranges of slots out of this layer."""
         count = count_rows(ranges)
         validity = None if self.validity is None else select(self.validity, ranges)

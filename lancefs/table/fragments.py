@@ -7,8 +7,6 @@ Format page: table format, sections "Fragments" to "Deletion Files"
 (`docs/src/format/table/index.md`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias, overload
@@ -213,9 +211,9 @@ class Fragments(Sequence[Fragment]):
     def __getitem__(self, index: int) -> Fragment: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Fragments: ...
+    def __getitem__(self, index: slice) -> "Fragments": ...
 
-    def __getitem__(self, index: int | slice) -> Fragment | Fragments:
+    def __getitem__(self, index: int | slice) -> "Fragment | Fragments":
         if isinstance(index, slice):
             return Fragments(self._messages[index], self._url)
         fragment = self._built[index]
@@ -230,7 +228,7 @@ class Fragments(Sequence[Fragment]):
         data = table_pb2.Manifest(fragments=self._messages).SerializeToString()
         return _unpickle, (data, self._url)
 
-    def differences(self, others: Fragments) -> tuple[list[Fragment], list[Fragment]]:
+    def differences(self, others: "Fragments") -> tuple[list[Fragment], list[Fragment]]:
         """Compare with the fragments of another version; most of a table's versions share most.
 
         Args:

@@ -7,8 +7,6 @@ indices, the transaction) lie before it, framed in the same way.
 Format page: table format (`docs/src/format/table/index.md`).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -12,8 +12,6 @@ and, as an argument of its own, a point in time: the newest version committed at
 Format page: branches and tags (`docs/src/format/table/branch_tag.md`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from bisect import bisect_right

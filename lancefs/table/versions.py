@@ -7,8 +7,6 @@ Format page: transactions, section "Manifest Naming Schemes"
 (`docs/src/format/table/transaction.md`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum

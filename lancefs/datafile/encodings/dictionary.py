@@ -3,8 +3,6 @@
 As a sequence (format 2.3) its buffer begins with the sizes of both parts, u64 each.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

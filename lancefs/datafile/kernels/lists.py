@@ -1,7 +1,5 @@
 """The levels of one layer of lists, turned into offsets and validity."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
