@@ -2,7 +2,8 @@
 
 Most filters say between which values columns lie. That is tested on the numbers as they are stored:
 one look at each, with no temporary array, where Arrow's expressions take several; of decimals they
-take five times as long. All others are left to Arrow.
+take five times as long. What a filter says of a single column is tested on the items of its
+dictionary, where it comes with one. All else is left to Arrow.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ import pyarrow.compute as pc
 
 from lancefs import expressions
 from lancefs.datafile.buffers import Mask
-from lancefs.datafile.kernels import within
+from lancefs.datafile.kernels import take, within
 from lancefs.datafile.selection import mask_of, valid_slots
 from lancefs.expressions import Comparison
 
@@ -36,6 +38,10 @@ class Interval:
     high: int
 
 
+# What is said of one column.
+Test: TypeAlias = Interval | Comparison
+
+
 class Condition:
     """A filter.
 
@@ -46,7 +52,15 @@ class Condition:
     def __init__(self, expression: pc.Expression) -> None:
         self.expression = expression
         self._comparisons = expressions.comparisons(expression)
-        self._intervals: dict[pa.Schema, list[Interval] | None] = {}
+        self._tests: dict[pa.Schema, list[Test] | None] = {}
+
+    def takes_items(self, schema: pa.Schema) -> bool:
+        """Whether columns may come dictionary-encoded, as each is tested without the others.
+
+        Args:
+            schema: The columns that the filter reads, with the types of their values.
+        """
+        return len(schema) == 1 or self._by_column(schema) is not None
 
     def passed(self, batch: pa.RecordBatch) -> Mask:
         """Tell which rows pass.
@@ -57,35 +71,61 @@ class Condition:
         Raises:
             pyarrow.ArrowInvalid: It does not fit the columns.
         """
-        if batch.schema not in self._intervals:
-            self._intervals[batch.schema] = intervals(self._comparisons, batch.schema)
-        known = self._intervals[batch.schema]
-        if known is None:
-            return mask_of(pc.fill_null(expressions.matching(self.expression, batch), False))
-        mask = _within(batch, known[0])
-        for interval in known[1:]:
-            mask &= _within(batch, interval)
-        return mask
+        tests = self._by_column(batch.schema)
+        if tests is not None:
+            mask = _passed(batch, tests[0])
+            for test in tests[1:]:
+                mask &= _passed(batch, test)
+            return mask
+        if batch.num_columns == 1 and pa.types.is_dictionary(batch.schema.types[0]):
+            return self._passed_by_items(batch)
+        return self._evaluated(batch)
+
+    def _by_column(self, schema: pa.Schema) -> list[Test] | None:
+        if schema not in self._tests:
+            self._tests[schema] = by_column(self._comparisons, schema)
+        return self._tests[schema]
+
+    def _evaluated(self, batch: pa.RecordBatch) -> Mask:
+        return mask_of(pc.fill_null(expressions.matching(self.expression, batch), False))
+
+    def _passed_by_items(self, batch: pa.RecordBatch) -> Mask:
+        """Tell which rows pass, of a column that comes with a dictionary and may have nulls."""
+        array = batch.column(0)
+        items = pa.concat_arrays([array.dictionary, pa.nulls(1, array.type.value_type)])
+        passed = self._evaluated(pa.RecordBatch.from_arrays([items], names=batch.schema.names))
+        return _looked_up(array, passed)
 
 
-def intervals(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> list[Interval] | None:
+def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> list[Test] | None:
     """Return what comparisons that are all true say of columns; None where it is something else.
 
     Args:
         comparisons: Of the columns.
         schema: Of the columns.
     """
-    found: dict[str, Interval] = {}
+    intervals: dict[str, Interval] = {}
+    others: list[Test] = []
     for comparison in comparisons or ():
         if len(schema.get_all_field_indices(comparison.column)) != 1:
             return None
-        one = _interval(comparison, schema.field(comparison.column).type)
-        if one is None:
+        data_type = schema.field(comparison.column).type
+        if pa.types.is_dictionary(data_type):
+            data_type = data_type.value_type
+        one = _interval(comparison, data_type)
+        if one is not None:
+            known = intervals.get(one.column, one)
+            both = Interval(one.column, max(one.low, known.low), min(one.high, known.high))
+            intervals[one.column] = both
+        elif pa.types.is_string(data_type) and _has_type(comparison.value, data_type):
+            others.append(comparison)
+        else:
             return None
-        known = found.get(one.column, one)
-        both = Interval(one.column, max(one.low, known.low), min(one.high, known.high))
-        found[one.column] = both
-    return list(found.values()) or None
+    return [*intervals.values(), *others] or None
+
+
+def _has_type(value: pa.Scalar | None, data_type: pa.DataType) -> bool:
+    return value is None or (value.type == data_type and value.is_valid)
 
 
 def _interval(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
@@ -134,11 +174,51 @@ def _stored(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | 
     return int(value.value) if value.type == data_type else None
 
 
-def _within(batch: pa.RecordBatch, interval: Interval) -> Mask:
-    """Tell which rows have a value within an interval."""
-    array = batch.column(interval.column)
+def _passed(batch: pa.RecordBatch, test: Test) -> Mask:
+    """Tell which rows pass a test of one of their columns."""
+    array = batch.column(test.column)
+    if pa.types.is_dictionary(array.type):
+        return _looked_up(array, np.append(_tested(array.dictionary, test), False))
+    return _tested(array, test)
+
+
+def _tested(array: pa.Array, test: Test) -> Mask:
+    return _within(array, test) if isinstance(test, Interval) else _compared(array, test)
+
+
+def _looked_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
+    """Tell which rows pass, of a column that comes with a dictionary.
+
+    Args:
+        array: The column.
+        passed: For each item of the dictionary; then for null.
+    """
+    indices, of_null = array.indices, bool(passed[-1])
+    if not len(indices):
+        return np.empty(0, np.bool_)
+    if indices.null_count:
+        indices = pc.fill_null(indices, 0)  # which item null slots point at is not told
+    first, last = indices.offset, indices.offset + len(indices)
+    dtype = np.dtype(f"u{indices.type.bit_width // 8}")
+    chosen = np.frombuffer(indices.buffers()[1], dtype, last)[first:]
+    mask = take(passed.view(np.uint8), chosen).view(np.bool_)
+    valid = valid_slots(array.indices)
+    if valid is None:
+        return mask
+    return mask | ~valid if of_null else mask & valid
+
+
+def _compared(array: pa.Array, test: Comparison) -> Mask:
+    """Tell which strings compare with another one as a test says."""
+    if test.value is None:
+        return mask_of(array.is_valid())
+    return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), False))
+
+
+def _within(array: pa.Array, interval: Interval) -> Mask:
+    """Tell which numbers are within an interval."""
     low, high = interval.low, interval.high
-    if low > high:
+    if low > high or not len(array):  # an empty array may have no buffer
         return np.zeros(len(array), np.bool_)
     first, last, width = array.offset, array.offset + len(array), array.type.bit_width // 8
     if width == 16:

@@ -149,7 +149,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
             LanceError: The metadata cannot be read.
         """
         readers = self._fragment_readers[:1]
-        found = [one for reader in readers for one in dictionary_columns(reader, self._columns)]
+        fields = [field for field in self._columns if is_encodable(field)]
+        found = [one for reader in readers for one in dictionary_columns(reader, fields)]
         return [field.name for field in found]
 
     @property

@@ -12,7 +12,7 @@ their ids or addresses are looked up, and steps without such rows left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from itertools import chain, islice
@@ -313,19 +313,38 @@ class Scan:
         if not ranges:
             assert kept is not None
             return self._none(self.filter_fields), kept, 0
-        arrays = self._columns(step.fragment, self.filter_fields, ranges)
-        plain = arrays | {
-            id: array.dictionary_decode() for id, array in arrays.items() if id in self.encoded
-        }
-        tested = self._batch(self.filter_fields, plain, count_rows(ranges), encoded=False)
-        passed = condition.passed(tested)
+        looked_up = self._looked_up(step.fragment, condition)
+        arrays = self._columns(step.fragment, self.filter_fields, ranges, looked_up)
+        tested = arrays if looked_up else _decoded(arrays, self.encoded)
+        passed = condition.passed(self._to_test(tested, count_rows(ranges)))
         if kept is None:
             kept = passed
         elif is_sparse:
             kept[kept] = passed
         else:
             kept = passed = passed & kept
-        return arrays if passed.all() else _filtered(arrays, passed), kept, _size(arrays)
+        size = _size(arrays)
+        arrays = arrays if passed.all() else _filtered(arrays, passed)
+        return _decoded(arrays, looked_up - self.encoded), kept, size
+
+    def _looked_up(
+        self, fragment: FragmentReader | FragmentRun, condition: Condition
+    ) -> frozenset[int]:
+        """Return the ids of filter columns that are tested by the items of their dictionaries."""
+        if not condition.takes_items(self._schema(self.filter_fields, encoded=False)):
+            return frozenset()
+        stored = []
+        if isinstance(fragment, FragmentReader) and fragment.is_local:
+            stored = dictionaries.dictionary_columns(fragment, self.filter_fields)
+        wanted = [field for field in self.filter_fields if field.id in self.encoded]
+        return frozenset(field.id for field in (*wanted, *stored))
+
+    def _to_test(self, arrays: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
+        """Return the columns that the filter reads."""
+        if not self.filter_fields:
+            return without_columns(rows)
+        columns = [arrays[field.id] for field in self.filter_fields]
+        return pa.RecordBatch.from_arrays(columns, [field.name for field in self.filter_fields])
 
     def _others(
         self, step: Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
@@ -339,14 +358,16 @@ class Scan:
         fragment: FragmentReader | FragmentRun,
         fields: Sequence[Field],
         ranges: Sequence[RowRange],
+        looked_up: frozenset[int] = frozenset(),
     ) -> dict[int, pa.Array]:
         stored = [field for field in fields if not is_row_metadata(field)]
-        if self.encoded:
-            read = dictionaries.read(fragment, stored, ranges, self.blobs, self.encoded)
+        encoded = self.encoded | looked_up
+        if encoded:
+            read = dictionaries.read(fragment, stored, ranges, self.blobs, encoded)
         else:
             read = fragment.read(stored, ranges, self.blobs)
         arrays = {
-            field.id: array if field.id in self.encoded else present(array, field, self.blobs)
+            field.id: array if field.id in encoded else present(array, field, self.blobs)
             for field, array in zip(stored, read, strict=True)
         }
         for field in fields:
@@ -377,12 +398,11 @@ class Scan:
         fields: Sequence[Field],
         arrays: Mapping[int, pa.Array],
         rows: int,
-        encoded: bool = True,
     ) -> pa.RecordBatch:
         if not fields:
             return without_columns(rows)
         columns = [arrays[field.id] for field in fields]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields, encoded))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields))
 
 
 def _is_sparse(kept: Mask) -> bool:
@@ -394,6 +414,11 @@ def _is_sparse(kept: Mask) -> bool:
 def _runs(kept: Mask, start: int) -> RowRanges:
     """Return the ranges of rows that a mask keeps."""
     return as_ranges(np.flatnonzero(kept) + start)
+
+
+def _decoded(arrays: dict[int, pa.Array], encoded: Collection[int]) -> dict[int, pa.Array]:
+    """Return columns with the values of those that came dictionary-encoded."""
+    return arrays | {id: arrays[id].dictionary_decode() for id in arrays.keys() & encoded}
 
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancefs import expressions
-from lancefs.conditions import Condition, intervals
+from lancefs.conditions import Condition, by_column
 
 TYPES: dict[str, pa.DataType] = {
     "i8": pa.int8(),
@@ -26,6 +26,7 @@ TYPES: dict[str, pa.DataType] = {
     "span": pa.duration("ns"),
     "money": pa.decimal128(15, 2),
     "wide": pa.decimal128(38, 10),
+    "text": pa.string(),
 }
 OPERATORS = {
     "equal": pc.equal,
@@ -39,6 +40,8 @@ DAY = 86_400_000
 
 def _numbers(data_type: pa.DataType) -> st.SearchStrategy[int]:
     """Numbers that a type stores, the least and the greatest ones among them."""
+    if pa.types.is_string(data_type):
+        return st.integers(-3, 12)
     if pa.types.is_decimal(data_type):
         most = 10**data_type.precision - 1
         low, high = -most, most
@@ -54,6 +57,8 @@ def _numbers(data_type: pa.DataType) -> st.SearchStrategy[int]:
 
 
 def _scalar(number: int, data_type: pa.DataType) -> pa.Scalar:
+    if pa.types.is_string(data_type):
+        return pa.scalar(str(number), data_type)
     if pa.types.is_decimal(data_type):
         return pa.scalar(Decimal(f"{number}e-{data_type.scale}"), data_type)
     return pa.scalar(number, data_type)
@@ -96,8 +101,12 @@ def test_comparisons_keep_what_arrow_keeps(batch: pa.RecordBatch, terms: list[An
     filter = terms[0]
     for term in terms[1:]:
         filter = filter & term
-    assert intervals(expressions.comparisons(filter), batch.schema) is not None
-    assert Condition(filter).passed(batch).tolist() == _expected(filter, batch)
+    assert by_column(expressions.comparisons(filter), batch.schema) is not None
+    expected = _expected(filter, batch)
+    assert Condition(filter).passed(batch).tolist() == expected
+    encoded = {name: batch[name].dictionary_encode() for name in batch.schema.names}
+    assert Condition(filter).takes_items(batch.schema)
+    assert Condition(filter).passed(pa.record_batch(encoded)).tolist() == expected
 
 
 MONEY = pa.record_batch(
@@ -124,24 +133,27 @@ MONEY = pa.record_batch(
         pc.field("u8") >= pc.scalar(-5),
         pc.field("u8") < pc.scalar(-5),
         pc.field("day") > pc.scalar(datetime.date(2026, 11, 2)),
+        pc.field("name") == "a",
+        (pc.field("i8") > 1) & (pc.field("name") > "a"),
     ],
     ids=str,
 )
 def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) -> None:
-    assert intervals(expressions.comparisons(filter), MONEY.schema) is not None
+    assert by_column(expressions.comparisons(filter), MONEY.schema) is not None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
 
 
 @pytest.mark.parametrize(
     "filter",
     [
-        pc.field("name") == "a",
         pc.field("share") > 1.0,
+        pc.field("name") != "a",
+        pc.field("name") == pc.scalar(pa.scalar(None, pa.string())),
+        pc.field("name") == pc.scalar(pa.scalar("a", pa.large_string())),
         pc.field("i8") > 1.5,
         pc.field("i8") != 5,
         (pc.field("i8") > 1) | (pc.field("u8") > 1),
         ~(pc.field("i8") > 1),
-        (pc.field("i8") > 1) & (pc.field("name") > "a"),
         pc.field("i8") > pc.scalar(pa.scalar(None, pa.int8())),
         pc.field("i8").is_null(),
         pc.field("i8") < pc.field("u8"),
@@ -151,8 +163,49 @@ def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) ->
     ids=str,
 )
 def test_other_filters_are_left_to_arrow(filter: pc.Expression) -> None:
-    assert intervals(expressions.comparisons(filter), MONEY.schema) is None
+    assert by_column(expressions.comparisons(filter), MONEY.schema) is None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        pc.field("name").is_null(),
+        pc.field("name").isin(["a", "d"]),
+        ~(pc.field("name") == "a"),
+        pc.match_like(pc.field("name"), "%d%"),
+        (pc.field("name") == "b") | pc.field("name").is_null(),
+        pc.field("name") > "a",
+        pc.field("name").is_valid(),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("index", [pa.int8(), pa.int32(), pa.uint16(), pa.int64()], ids=str)
+def test_a_filter_of_one_column_is_tested_on_its_dictionary(
+    filter: pc.Expression, index: pa.DataType
+) -> None:
+    plain = MONEY.select(["name"])
+    encoded = plain["name"].dictionary_encode().cast(pa.dictionary(index, pa.string()))
+    assert Condition(filter).takes_items(plain.schema)
+    for first, last in ((0, 4), (1, 3), (2, 3), (4, 4)):
+        batch = pa.record_batch({"name": encoded.slice(first, last - first)})
+        expected = _expected(filter, plain.slice(first, last - first))
+        assert Condition(filter).passed(batch).tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("value", ["a", 7])
+def test_a_dictionary_without_items_is_of_nulls(rows: int, value: str | int) -> None:
+    items = pa.nulls(0, pa.scalar(value).type)
+    empty = pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), items)
+    batch = pa.record_batch({"name": empty})
+    assert Condition(pc.field("name") == value).passed(batch).tolist() == [False] * rows
+    assert Condition(pc.field("name").is_null()).passed(batch).tolist() == [True] * rows
+
+
+def test_a_filter_of_several_columns_at_once_takes_no_items() -> None:
+    filter = (pc.field("name") == "a") | (pc.field("i8") > 1)
+    assert not Condition(filter).takes_items(MONEY.select(["name", "i8"]).schema)
 
 
 def test_a_filter_that_does_not_fit_is_arrows_error() -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lancefs
+from lancefs.conditions import Condition
 from lancefs.dataset import LanceDataset
 from lancefs.table.dictionaries import ENCODED
 
@@ -132,3 +133,82 @@ def test_other_columns_are_refused(stored: LanceDataset) -> None:
         stored.to_table(dictionary_columns=["id"])
     with pytest.raises(lancefs.LanceError, match="missing"):
         stored.to_table(dictionary_columns=["missing"])
+
+
+FAR = 10**10
+NUMBERS: dict[str, pa.DataType] = {
+    "whole": pa.int64(),
+    "money": pa.decimal128(21, 2),
+    "time": pa.timestamp("us", "+05:30"),
+    "span": pa.duration("ns"),
+    "clock": pa.time64("us"),
+}
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of few numbers, far apart, with nulls: data files store them with dictionaries."""
+    source = np.random.default_rng(7)
+    table = pa.table(
+        {
+            name: pa.array(source.integers(1, 6, ROWS) * FAR, mask=source.random(ROWS) < 0.1)
+            .cast(pa.decimal128(19) if pa.types.is_decimal(data_type) else pa.int64())
+            .cast(data_type)
+            for name, data_type in NUMBERS.items()
+        }
+        | {"mode": _rows()["maybe"], "row": np.arange(ROWS)}
+    )
+    where = str(tmp_path_factory.mktemp("numbers") / "few.lance")
+    lance.write_dataset(table, where, data_storage_version="2.2")
+    lance.dataset(where).delete("row % 7 = 2")
+    return where
+
+
+@pytest.fixture
+def tested(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
+    """What filters are tested on."""
+    seen: list[pa.RecordBatch] = []
+    passed = Condition.passed
+
+    def watched(self: Condition, batch: pa.RecordBatch) -> Any:
+        seen.append(batch)
+        return passed(self, batch)
+
+    monkeypatch.setattr(Condition, "passed", watched)
+    return seen
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, "mode"])
+@pytest.mark.parametrize("compare", [pc.equal, pc.less, pc.greater_equal])
+@pytest.mark.parametrize("more", [True, False], ids=["alone", "with another"])
+def test_filters_are_tested_on_dictionaries(
+    numbers: str, tested: list[pa.RecordBatch], name: str, compare: Any, more: bool
+) -> None:
+    expected = lance.dataset(numbers).to_table()
+    values = pc.unique(expected[name].drop_null()).sort()
+    filter = compare(pc.field(name), values[2])
+    filter = filter if more else filter & (pc.field("row") > 1000)
+    found = lancefs.open(numbers).to_table(filter=filter)
+    assert found.equals(expected.filter(filter))
+    assert 0 < found.num_rows < expected.num_rows
+    assert {pa.types.is_dictionary(batch[name].type) for batch in tested} == {True}
+    assert {batch.schema.names[0] for batch in tested} == {name}
+
+
+def test_values_that_no_dictionary_holds_are_tested_themselves(
+    numbers: str, tested: list[pa.RecordBatch]
+) -> None:
+    filter = (pc.field("row") < 50) & (pc.field("mode") == MODES[0])
+    found = lancefs.open(numbers).to_table(filter=filter)
+    assert found.equals(lance.dataset(numbers).to_table().filter(filter))
+    (types,) = {tuple(batch.schema.types) for batch in tested}
+    assert set(types) == {pa.int64(), pa.dictionary(pa.int32(), pa.string())}
+
+
+def test_filters_of_several_columns_at_once_see_values(
+    numbers: str, tested: list[pa.RecordBatch]
+) -> None:
+    filter = (pc.field("mode") == MODES[0]) | (pc.field("whole") == FAR)
+    found = lancefs.open(numbers).to_table(filter=filter)
+    assert found.equals(lance.dataset(numbers).to_table().filter(filter))
+    assert {str(one) for batch in tested for one in batch.schema.types} == {"string", "int64"}

@@ -1,10 +1,10 @@
-"""Whether pages of strings have dictionaries, found out from their descriptions alone."""
+"""Whether the pages of a column have dictionaries, found out from their descriptions alone."""
 
 from __future__ import annotations
 
 from lancefs.datafile.fields import Field
-from lancefs.datafile.layouts.miniblock import MiniBlockPage
-from lancefs.datafile.layouts.registry import open_page
+from lancefs.datafile.layouts.chunks import MiniBlock
+from lancefs.datafile.layouts.registry import layout_of
 from lancefs.datafile.reader import FieldReader
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import locating
@@ -19,7 +19,7 @@ def has_dictionaries(reader: FieldReader, field: Field) -> Steps[bool]:
 
     Args:
         reader: Of the data file.
-        field: A column of strings.
+        field: A column whose field is a leaf.
 
     Raises:
         CorruptFile: The metadata of the column is damaged.
@@ -30,10 +30,10 @@ def has_dictionaries(reader: FieldReader, field: Field) -> Steps[bool]:
     index = reader.columns[field.id]
     yield from reader.container.load([index])
     with locating(reader.container.file.url, f"column {index} ({field.name})"):
-        opened = [open_page(page) for page in reader.container.column(index).pages]
-        return bool(opened) and all(
-            isinstance(page, MiniBlockPage)
-            and page.described.has_dictionary
-            and page.layout.num_dictionary_items <= _MOST_ITEMS
-            for page in opened
+        layouts = [layout_of(page.encoding) for page in reader.container.column(index).pages]
+        return bool(layouts) and all(
+            isinstance(layout, MiniBlock)
+            and layout.has_dictionary
+            and layout.dictionary_items <= _MOST_ITEMS
+            for layout in layouts
         )

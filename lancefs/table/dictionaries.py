@@ -1,6 +1,7 @@
-"""Columns of strings that come dictionary-encoded, as data files store many of them.
+"""Columns that come dictionary-encoded, as data files store many of them.
 
-Whoever takes them so is spared the strings: those of a page stand in its dictionary once.
+Whoever takes them so is spared the values: those of a page stand in its dictionary once. Readers
+may have columns of strings so; filters are tested on the dictionaries of any.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
-# The logical type of `ENCODED`. Data files from 2.1 on decode a page of strings into it.
-_LOGICAL_TYPE = "dict:string:int32:false"
 
 
 def is_encodable(field: Field) -> bool:
-    """Whether a column may come dictionary-encoded: those of strings may."""
-    return field.logical_type == "string" and EXTENSION_NAME not in field.metadata
+    """Whether readers may have a column dictionary-encoded: those of strings."""
+    return field.logical_type == "string" and _is_plain(field)
+
+
+def _is_plain(field: Field) -> bool:
+    """Whether the values of a column are shown as data files store them."""
+    is_other = field.is_json or field.is_blob or EXTENSION_NAME in field.metadata
+    return not (field.children or is_other)
 
 
 def dictionary_columns(reader: FragmentReader, fields: Sequence[Field]) -> list[Field]:
@@ -43,7 +48,7 @@ def dictionary_columns(reader: FragmentReader, fields: Sequence[Field]) -> list[
     from lancefs.datafile.dictionaries import has_dictionaries
 
     asked = []
-    for field in filter(is_encodable, fields):
+    for field in filter(_is_plain, fields):
         files = [one for one in reader.fragment.files if field.id in one.fields]
         if len(files) == 1 and not files[0].is_legacy:
             asked.append((field, *reader.open_file(files[0])))
@@ -65,11 +70,12 @@ def read(
         fields: Columns of the table, or parts of them.
         ranges: Offsets of rows, ascending and disjoint.
         blobs: Whether blobs come as descriptors, or as their bytes.
-        encoded: The ids of columns that come as `ENCODED`, whatever their pages are.
+        encoded: The ids of columns that come with dictionaries and indices of 32 bits, whatever
+            their pages are.
     """
     parts = [part for part, _ in reader.parts(ranges)]
     asked = [
-        replace(field, logical_type=_LOGICAL_TYPE)
+        replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
         if field.id in encoded and all(_decodes_so(part, field) for part in parts)
         else field
         for field in fields
@@ -84,7 +90,7 @@ def read(
 
 
 def _decodes_so(reader: FragmentReader, field: Field) -> bool:
-    """Whether the files of a fragment decode strings into dictionary arrays."""
+    """Whether the files of a fragment decode a column into dictionary arrays."""
     if reader.fragment.overlays:
         return False
     files = [one for one in reader.fragment.files if field.id in one.fields]

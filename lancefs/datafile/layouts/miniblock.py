@@ -40,7 +40,7 @@ class _Index(NamedTuple):
     counts: Ints  # values in each chunk
     first_row: Ints  # first row that starts in each chunk; then the rows of the page
     continues: Mask | None  # whether a chunk begins in the middle of a row; None where none does
-    reach: Ints  # the chunk after the last one with some of the rows that start in each chunk
+    reach: Ints  # for each chunk, the one after the last with some of the rows that start in it
     dictionary: Dictionaries | None
 
 
@@ -243,11 +243,13 @@ def _reach(first_row: Ints, continues: Mask | None) -> Ints:
         continues: Whether a chunk begins in the middle of a row; None where none does.
     """
     total = len(first_row) - 1
+    if continues is None:
+        return np.arange(1, total + 1)
     reach = np.full(total, total, np.int64)
     with_rows = np.flatnonzero(np.diff(first_row))
     if len(with_rows):
         following = with_rows[1:]
-        reach[with_rows[:-1]] = following if continues is None else following + continues[following]
+        reach[with_rows[:-1]] = following + continues[following]
     return reach
 
 
