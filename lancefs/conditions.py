@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs import expressions
+from lancefs.datafile.arrays import indices_of, mask_of, valid_slots
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.kernels import take, within
-from lancefs.datafile.selection import mask_of, valid_slots
 from lancefs.expressions import Comparison
 
 # Digits enough for every decimal of one scale in the units of another.
@@ -193,19 +193,11 @@ def _looked_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
         array: The column.
         passed: For each item of the dictionary; then for null.
     """
-    indices, of_null = array.indices, bool(passed[-1])
-    if not len(indices):
-        return np.empty(0, np.bool_)
-    if indices.null_count:
-        indices = pc.fill_null(indices, 0)  # which item null slots point at is not told
-    first, last = indices.offset, indices.offset + len(indices)
-    dtype = np.dtype(f"u{indices.type.bit_width // 8}")
-    chosen = np.frombuffer(indices.buffers()[1], dtype, last)[first:]
-    mask = take(passed.view(np.uint8), chosen).view(np.bool_)
-    valid = valid_slots(array.indices)
+    mask = take(passed.view(np.uint8), indices_of(array)).view(np.bool_)
+    valid = valid_slots(array)
     if valid is None:
         return mask
-    return mask | ~valid if of_null else mask & valid
+    return mask | ~valid if passed[-1] else mask & valid
 
 
 def _compared(array: pa.Array, test: Comparison) -> Mask:

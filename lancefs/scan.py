@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import without_columns
+from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
@@ -292,9 +292,10 @@ class Scan:
         elif _is_sparse(kept) or self.blobs == "bytes":
             others = self._others(step, arrays, _runs(kept, step.start))
         else:
-            others = self._others(step, arrays, step.all)
+            looked_up = self._stored(step.fragment, self.fields)
+            others = self._others(step, arrays, step.all, looked_up)
             size += _size(others)
-            others = _filtered(others, kept)
+            others = _spelled_out(_filtered(others, kept), looked_up - self.encoded)
         arrays |= others
         rows = step.rows if kept is None else int(np.count_nonzero(kept))
         return Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
@@ -315,7 +316,7 @@ class Scan:
             return self._none(self.filter_fields), kept, 0
         looked_up = self._looked_up(step.fragment, condition)
         arrays = self._columns(step.fragment, self.filter_fields, ranges, looked_up)
-        tested = arrays if looked_up else _decoded(arrays, self.encoded)
+        tested = arrays if looked_up else _spelled_out(arrays, self.encoded)
         passed = condition.passed(self._to_test(tested, count_rows(ranges)))
         if kept is None:
             kept = passed
@@ -325,7 +326,7 @@ class Scan:
             kept = passed = passed & kept
         size = _size(arrays)
         arrays = arrays if passed.all() else _filtered(arrays, passed)
-        return _decoded(arrays, looked_up - self.encoded), kept, size
+        return _spelled_out(arrays, looked_up - self.encoded), kept, size
 
     def _looked_up(
         self, fragment: FragmentReader | FragmentRun, condition: Condition
@@ -333,11 +334,16 @@ class Scan:
         """Return the ids of filter columns that are tested by the items of their dictionaries."""
         if not condition.takes_items(self._schema(self.filter_fields, encoded=False)):
             return frozenset()
-        stored = []
-        if isinstance(fragment, FragmentReader) and fragment.is_local:
-            stored = dictionaries.dictionary_columns(fragment, self.filter_fields)
-        wanted = [field for field in self.filter_fields if field.id in self.encoded]
-        return frozenset(field.id for field in (*wanted, *stored))
+        wanted = frozenset(field.id for field in self.filter_fields) & self.encoded
+        return wanted | self._stored(fragment, self.filter_fields)
+
+    def _stored(
+        self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
+    ) -> frozenset[int]:
+        """Return the ids of columns of which rows are chosen before their values are looked up."""
+        if not isinstance(fragment, FragmentReader) or not fragment.is_local:
+            return frozenset()
+        return frozenset(one.id for one in dictionaries.dictionary_columns(fragment, fields))
 
     def _to_test(self, arrays: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
         """Return the columns that the filter reads."""
@@ -347,11 +353,17 @@ class Scan:
         return pa.RecordBatch.from_arrays(columns, [field.name for field in self.filter_fields])
 
     def _others(
-        self, step: Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
+        self,
+        step: Step,
+        known: dict[int, pa.Array],
+        ranges: Sequence[RowRange],
+        looked_up: frozenset[int] = frozenset(),
     ) -> dict[int, pa.Array]:
         """Read the columns to return that the filter did not need."""
         fields = [field for field in self.fields if field.id not in known]
-        return self._columns(step.fragment, fields, ranges) if ranges else self._none(fields)
+        if not ranges:
+            return self._none(fields)
+        return self._columns(step.fragment, fields, ranges, looked_up)
 
     def _columns(
         self,
@@ -416,9 +428,9 @@ def _runs(kept: Mask, start: int) -> RowRanges:
     return as_ranges(np.flatnonzero(kept) + start)
 
 
-def _decoded(arrays: dict[int, pa.Array], encoded: Collection[int]) -> dict[int, pa.Array]:
+def _spelled_out(arrays: dict[int, pa.Array], encoded: Collection[int]) -> dict[int, pa.Array]:
     """Return columns with the values of those that came dictionary-encoded."""
-    return arrays | {id: arrays[id].dictionary_decode() for id in arrays.keys() & encoded}
+    return arrays | {id: spelled_out(arrays[id]) for id in arrays.keys() & encoded}
 
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:

@@ -13,6 +13,7 @@ import pytest
 
 import lancefs
 from lancefs.conditions import Condition
+from lancefs.datafile.arrays import spelled_out
 from lancefs.dataset import LanceDataset
 from lancefs.table.dictionaries import ENCODED
 
@@ -212,3 +213,48 @@ def test_filters_of_several_columns_at_once_see_values(
     found = lancefs.open(numbers).to_table(filter=filter)
     assert found.equals(lance.dataset(numbers).to_table().filter(filter))
     assert {str(one) for batch in tested for one in batch.schema.types} == {"string", "int64"}
+
+
+def test_rows_are_chosen_before_their_values_are_looked_up(
+    numbers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[int] = []
+
+    def counted(array: pa.DictionaryArray) -> pa.Array:
+        looked_up.append(len(array))
+        return spelled_out(array)
+
+    monkeypatch.setattr("lancefs.scan.spelled_out", counted)
+    filter = pc.field("row") >= ROWS // 2
+    found = lancefs.open(numbers).to_table(filter=filter)
+    expected = lance.dataset(numbers).to_table().filter(filter)
+    assert found.equals(expected)
+    assert set(looked_up) == {expected.num_rows}
+    assert len(looked_up) == len(NUMBERS) + 1  # all but the column of the filter
+
+
+def test_columns_of_other_types_are_filtered_by_their_values(tmp_path: Path) -> None:
+    modes = _rows()["mode"].combine_chunks()
+    codes = np.array(modes.dictionary_encode().indices)
+    vectors = np.repeat(codes.astype(np.float32), 4)
+    table = pa.table(
+        {
+            "row": np.arange(ROWS),
+            "user": modes.dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
+            "binary": modes.cast(pa.binary()),
+            "large": modes.cast(pa.large_string()),
+            "vector": pa.FixedSizeListArray.from_arrays(vectors, 4),
+            "code": pa.array([bytes([code] * 12) for code in codes.tolist()], pa.binary(12)),
+            "flag": codes > 2,
+            "share": codes / 7,
+        }
+    )
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version="2.2")
+    lance.dataset(tmp_path / "t.lance").delete("row % 5 = 2")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    kept = table.filter(pc.field("row") - pc.floor(pc.field("row") / 5.0) * 5 != 2.0)
+    assert dataset.to_table().equals(kept)
+    for name, value in (("binary", b"by rail"), ("large", "by rail"), ("user", "by rail")):
+        found = dataset.to_table(filter=pc.field(name) == pc.scalar(value))
+        assert found.equals(kept.filter(pc.field("large") == "by rail"))
+        assert found.num_rows

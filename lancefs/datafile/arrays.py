@@ -66,6 +66,53 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+def mask_of(array: pa.BooleanArray) -> Mask:
+    """Make an array without nulls a mask; a tenth of the time that `to_numpy` takes for it."""
+    return _bits(array.buffers()[1], array)
+
+
+def valid_slots(array: pa.Array) -> Mask | None:
+    """Return which slots of an array are not null; None where all are."""
+    return None if array.null_count == 0 else _bits(array.buffers()[0], array)
+
+
+def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
+    """Return the bits that a buffer has for the slots of an array."""
+    if not len(array):  # it may have no buffer
+        return np.empty(0, np.bool_)
+    bits = np.frombuffer(buffer, np.uint8)
+    stop = array.offset + len(array)
+    mask: Mask = np.unpackbits(bits, count=stop, bitorder="little")[array.offset :].view(np.bool_)
+    return mask
+
+
+def indices_of(array: pa.DictionaryArray) -> Array:
+    """Return the indices of an array, as unsigned integers; 0 for null slots."""
+    indices = array.indices
+    dtype = np.dtype(f"u{indices.type.bit_width // 8}")
+    if not len(indices):  # it may have no buffer
+        return np.empty(0, dtype)
+    first, last = indices.offset, indices.offset + len(indices)
+    found = np.frombuffer(indices.buffers()[1], dtype, last)[first:]
+    valid = valid_slots(indices)
+    return found if valid is None else found * valid
+
+
+def spelled_out(array: pa.DictionaryArray) -> pa.Array:
+    """Return the values of an array, whose items are strings or of whole bytes, and none null."""
+    items, value_type = array.dictionary, array.type.value_type
+    if not len(items):
+        return pa.nulls(len(array), value_type)
+    first, last = items.offset, items.offset + len(items)
+    if pa.types.is_string(value_type):
+        offsets = np.frombuffer(items.buffers()[1], np.int32, last + 1)[first:]
+        block: Block = VariableWidth(offsets, np.frombuffer(items.buffers()[2] or b"", np.uint8))
+    else:
+        values = np.frombuffer(items.buffers()[1], dtype_of(value_type.bit_width // 8), last)
+        block = FixedWidth(value_type.bit_width, values[first:])
+    return _looked_up(Dictionary(indices_of(array), block), value_type, valid_slots(array))
+
+
 def without_columns(rows: int) -> pa.RecordBatch:
     """Return rows that have no columns, which Arrow makes from a struct only."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.selection import is_of_bytes
 from lancefs.datafile.structural import StructuralReader
 from lancefs.datafile.types import EXTENSION_NAME
 from lancefs.storage import run
@@ -27,10 +29,13 @@ def is_encodable(field: Field) -> bool:
     return field.logical_type == "string" and _is_plain(field)
 
 
+@lru_cache(maxsize=4096)
 def _is_plain(field: Field) -> bool:
-    """Whether the values of a column are shown as data files store them."""
-    is_other = field.is_json or field.is_blob or EXTENSION_NAME in field.metadata
-    return not (field.children or is_other)
+    """Whether a column is of strings, or of values of whole bytes, shown as they are stored."""
+    if field.children or field.is_json or field.is_blob or EXTENSION_NAME in field.metadata:
+        return False
+    stored = field.storage_type
+    return pa.types.is_string(stored) or is_of_bytes(stored)
 
 
 def dictionary_columns(reader: FragmentReader, fields: Sequence[Field]) -> list[Field]:
