@@ -57,6 +57,8 @@ _MAPPED_BYTES = 16 * 1024 * 1024
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
 _ROWS_A_RUN = 32
+# With fewer rows it is quicker to look the values of all up than to ask where that is needless.
+_MANY_ROWS = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +294,7 @@ class Scan:
         elif _is_sparse(kept) or self.blobs == "bytes":
             others = self._others(step, arrays, _runs(kept, step.start))
         else:
-            looked_up = self._stored(step.fragment, self.fields)
+            looked_up = self._stored(step, self.fields)
             others = self._others(step, arrays, step.all, looked_up)
             size += _size(others)
             others = _spelled_out(_filtered(others, kept), looked_up - self.encoded)
@@ -314,7 +316,7 @@ class Scan:
         if not ranges:
             assert kept is not None
             return self._none(self.filter_fields), kept, 0
-        looked_up = self._looked_up(step.fragment, condition)
+        looked_up = self._looked_up(step, condition)
         arrays = self._columns(step.fragment, self.filter_fields, ranges, looked_up)
         tested = arrays if looked_up else _spelled_out(arrays, self.encoded)
         passed = condition.passed(self._to_test(tested, count_rows(ranges)))
@@ -328,22 +330,19 @@ class Scan:
         arrays = arrays if passed.all() else _filtered(arrays, passed)
         return _spelled_out(arrays, looked_up - self.encoded), kept, size
 
-    def _looked_up(
-        self, fragment: FragmentReader | FragmentRun, condition: Condition
-    ) -> frozenset[int]:
+    def _looked_up(self, step: Step, condition: Condition) -> frozenset[int]:
         """Return the ids of filter columns that are tested by the items of their dictionaries."""
         if not condition.takes_items(self._schema(self.filter_fields, encoded=False)):
             return frozenset()
         wanted = frozenset(field.id for field in self.filter_fields) & self.encoded
-        return wanted | self._stored(fragment, self.filter_fields)
+        return wanted | self._stored(step, self.filter_fields)
 
-    def _stored(
-        self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
-    ) -> frozenset[int]:
+    def _stored(self, step: Step, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of columns of which rows are chosen before their values are looked up."""
-        if not isinstance(fragment, FragmentReader) or not fragment.is_local:
+        reader = step.fragment
+        if step.rows < _MANY_ROWS or not isinstance(reader, FragmentReader) or not reader.is_local:
             return frozenset()
-        return frozenset(one.id for one in dictionaries.dictionary_columns(fragment, fields))
+        return frozenset(one.id for one in dictionaries.dictionary_columns(reader, fields))
 
     def _to_test(self, arrays: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
         """Return the columns that the filter reads."""

@@ -258,3 +258,19 @@ def test_columns_of_other_types_are_filtered_by_their_values(tmp_path: Path) -> 
         found = dataset.to_table(filter=pc.field(name) == pc.scalar(value))
         assert found.equals(kept.filter(pc.field("large") == "by rail"))
         assert found.num_rows
+
+
+def test_rows_are_told_apart_whatever_is_looked_up(numbers: str) -> None:
+    filter = pc.field("mode") == MODES[1]
+    columns = ["mode", "_rowid", "money", "_rowaddr"]
+    found = lancefs.open(numbers).to_table(columns=columns, filter=filter)
+    expected = lance.dataset(numbers).to_table(
+        columns=["mode", "money"],
+        filter=f"mode = '{MODES[1]}'",
+        with_row_id=True,
+        with_row_address=True,
+    )
+    assert found.equals(expected.select(columns))
+    assert found.num_rows > 0
+    same = lancefs.open(numbers).to_table(columns=columns, filter=pc.field("_rowid") > ROWS // 2)
+    assert same["_rowid"].to_pylist() == [n for n in range(ROWS // 2 + 1, ROWS) if n % 7 != 2]

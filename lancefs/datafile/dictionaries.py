@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from lancefs.datafile.container import Column
 from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.registry import layout_of
@@ -14,26 +17,35 @@ from lancefs.storage import Steps
 _MOST_ITEMS = 10_000
 
 
-def has_dictionaries(reader: FieldReader, field: Field) -> Steps[bool]:
-    """Tell whether all pages of a column have dictionaries, and small ones.
+def with_dictionaries(reader: FieldReader, fields: Sequence[Field]) -> Steps[list[Field]]:
+    """Tell which columns have dictionaries in all their pages, and small ones.
 
     Args:
         reader: Of the data file.
-        field: A column whose field is a leaf.
+        fields: Columns whose fields are leaves.
 
     Raises:
-        CorruptFile: The metadata of the column is damaged.
+        CorruptFile: The metadata of a column is damaged.
         UnsupportedFeature: A page is of a kind that is not known.
     """
-    if not isinstance(reader, StructuralReader) or field.id not in reader.columns:
-        return False
-    index = reader.columns[field.id]
-    yield from reader.container.load([index])
-    with locating(reader.container.file.url, f"column {index} ({field.name})"):
-        layouts = [layout_of(page.encoding) for page in reader.container.column(index).pages]
-        return bool(layouts) and all(
-            isinstance(layout, MiniBlock)
-            and layout.has_dictionary
-            and layout.dictionary_items <= _MOST_ITEMS
-            for layout in layouts
-        )
+    if not isinstance(reader, StructuralReader):
+        return []
+    held = [(field, reader.columns[field.id]) for field in fields if field.id in reader.columns]
+    container = reader.container
+    yield from container.load([index for _, index in held])
+    found = []
+    for field, index in held:
+        with locating(container.file.url, f"column {index} ({field.name})"):
+            if _has_dictionaries(container.column(index)):
+                found.append(field)
+    return found
+
+
+def _has_dictionaries(column: Column) -> bool:
+    layouts = [layout_of(page.encoding) for page in column.pages]
+    return bool(layouts) and all(
+        isinstance(layout, MiniBlock)
+        and layout.has_dictionary
+        and layout.dictionary_items <= _MOST_ITEMS
+        for layout in layouts
+    )

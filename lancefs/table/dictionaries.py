@@ -6,7 +6,7 @@ may have columns of strings so; filters are tested on the dictionaries of any.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,10 +16,12 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.selection import is_of_bytes
 from lancefs.datafile.structural import StructuralReader
-from lancefs.datafile.types import EXTENSION_NAME
+from lancefs.datafile.types import EXTENSION_NAME, leaf_type
+from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.fragments import DataFile
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 
@@ -29,12 +31,21 @@ def is_encodable(field: Field) -> bool:
     return field.logical_type == "string" and _is_plain(field)
 
 
-@lru_cache(maxsize=4096)
 def _is_plain(field: Field) -> bool:
     """Whether a column is of strings, or of values of whole bytes, shown as they are stored."""
-    if field.children or field.is_json or field.is_blob or EXTENSION_NAME in field.metadata:
+    if field.id < 0 or field.children or field.is_blob or EXTENSION_NAME in field.metadata:
         return False
-    stored = field.storage_type
+    return _is_of_plain_values(field.logical_type)
+
+
+@lru_cache(maxsize=256)
+def _is_of_plain_values(logical_type: str) -> bool:
+    if logical_type == "json":
+        return False
+    try:
+        stored = leaf_type(logical_type)
+    except (CorruptFile, UnsupportedFeature):  # who reads the column is told
+        return False
     return pa.types.is_string(stored) or is_of_bytes(stored)
 
 
@@ -50,15 +61,27 @@ def dictionary_columns(reader: FragmentReader, fields: Sequence[Field]) -> list[
     Raises:
         LanceError: The metadata cannot be read.
     """
-    from lancefs.datafile.dictionaries import has_dictionaries
+    from lancefs.datafile.dictionaries import with_dictionaries
 
-    asked = []
+    asked: dict[DataFile, list[Field]] = {}
+    holders = _holders(reader)
     for field in filter(_is_plain, fields):
-        files = [one for one in reader.fragment.files if field.id in one.fields]
+        files = holders.get(field.id, ())
         if len(files) == 1 and not files[0].is_legacy:
-            asked.append((field, *reader.open_file(files[0])))
-    found = run([(file, has_dictionaries(opened, field)) for field, file, opened in asked])
-    return [field for (field, _, _), answer in zip(asked, found, strict=True) if answer]
+            asked.setdefault(files[0], []).append(field)
+    opened = [(*reader.open_file(file), held) for file, held in asked.items()]
+    found = run([(file, with_dictionaries(fields_of, held)) for file, fields_of, held in opened])
+    stored = {field.id for of_file in found for field in of_file}
+    return [field for field in fields if field.id in stored]
+
+
+def _holders(reader: FragmentReader) -> dict[int, list[DataFile]]:
+    """Return the data files of a fragment that have each field, by its id."""
+    holders: dict[int, list[DataFile]] = {}
+    for file in reader.fragment.files:
+        for id in file.fields:
+            holders.setdefault(id, []).append(file)
+    return holders
 
 
 def read(
@@ -78,10 +101,12 @@ def read(
         encoded: The ids of columns that come with dictionaries and indices of 32 bits, whatever
             their pages are.
     """
-    parts = [part for part, _ in reader.parts(ranges)]
+    decodable = set(encoded)
+    for part, _ in reader.parts(ranges):
+        decodable -= _decoded_otherwise(part, decodable)
     asked = [
         replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
-        if field.id in encoded and all(_decodes_so(part, field) for part in parts)
+        if field.id in decodable
         else field
         for field in fields
     ]
@@ -94,9 +119,14 @@ def read(
     ]
 
 
-def _decodes_so(reader: FragmentReader, field: Field) -> bool:
-    """Whether the files of a fragment decode a column into dictionary arrays."""
+def _decoded_otherwise(reader: FragmentReader, ids: Set[int]) -> set[int]:
+    """Return the columns that the files of a fragment do not decode into dictionary arrays."""
     if reader.fragment.overlays:
-        return False
-    files = [one for one in reader.fragment.files if field.id in one.fields]
-    return all(isinstance(reader.open_file(one)[1], StructuralReader) for one in files)
+        return set(ids)
+    others = (
+        file
+        for file in reader.fragment.files
+        if not ids.isdisjoint(file.fields)
+        and not isinstance(reader.open_file(file)[1], StructuralReader)
+    )
+    return {id for file in others for id in file.fields if id in ids}
