@@ -273,7 +273,11 @@ def _bit_width(data_type: pa.DataType) -> int:
 
 
 def _buffer(values: Array) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(values))
+    """Hand values over; a copy where they are not aligned, as pages of Lance 0.16 are not."""
+    values = np.ascontiguousarray(values)
+    buffer = pa.py_buffer(values)
+    step = min(8, values.itemsize & -values.itemsize)
+    return pa.py_buffer(values.copy()) if step and buffer.address % step else buffer
 
 
 def _null_count(valid: Mask | None) -> int:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancefs.datafile.arrays import spelled_out
 from lancefs.datafile.selection import filtered
 from lancefs.errors import CorruptFile
 
@@ -64,26 +61,3 @@ def test_offsets_that_leave_the_bytes_are_refused() -> None:
     array = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abc")])
     with pytest.raises(CorruptFile, match="offsets"):
         filtered([array], np.array([True, True, False]))
-
-
-SPELLED: dict[str, pa.Array] = {
-    "strings": pa.array(["b", None, "", "ünïcode", "b", None]),
-    "numbers": pa.array([3, None, 3, -(2**40), 0, 7], pa.int64()),
-    "decimals": pa.array([Decimal("1.50"), None, Decimal("-2.25"), Decimal("1.50")] * 2),
-    "days": pa.array([None, 3, 2, 3, 3], pa.date32()),
-    "codes": pa.array([b"abc", b"xyz", None, b"abc"], pa.binary(3)),
-    "nulls": pa.nulls(3, pa.string()),
-    "no rows": pa.array([], pa.float64()),
-    "no nulls": pa.array([1.5, 2.5, 1.5]),
-}
-
-
-@pytest.mark.parametrize("index", [pa.int8(), pa.int32(), pa.int64()], ids=str)
-@pytest.mark.parametrize("name", SPELLED)
-def test_values_of_dictionaries_are_spelled_out(name: str, index: pa.DataType) -> None:
-    plain = SPELLED[name]
-    encoded = plain.dictionary_encode().cast(pa.dictionary(index, plain.type))
-    for first in range(len(plain) + 1):
-        found = spelled_out(encoded[first:])
-        found.validate(full=True)
-        assert found.equals(plain[first:])

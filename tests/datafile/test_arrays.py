@@ -1,0 +1,62 @@
+"""Arrow arrays of decoded values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancefs.datafile.arrays import spelled_out, to_arrow
+from lancefs.datafile.blocks import FixedWidth
+
+
+@pytest.mark.parametrize(
+    ("dtype", "data_type", "step"),
+    [
+        ("u2", pa.int16(), 2),
+        ("u4", pa.date32(), 4),
+        ("u8", pa.timestamp("us"), 8),
+        ("V16", pa.decimal128(38), 8),
+        ("V12", pa.binary(12), 4),
+        ("V3", pa.binary(3), 1),
+        ("V0", pa.binary(0), 1),
+    ],
+)
+@pytest.mark.parametrize("first", range(9))
+def test_values_are_aligned_as_arrow_wants_them(
+    dtype: str, data_type: pa.DataType, step: int, first: int
+) -> None:
+    bytes_of = np.zeros(128, np.uint8)
+    width = np.dtype(dtype).itemsize
+    values = np.empty(5, dtype) if not width else bytes_of[first : first + 5 * width].view(dtype)
+    array = to_arrow(FixedWidth(8 * width, values), data_type, None)
+    address = array.buffers()[1].address
+    assert address % step == 0
+    is_shared = bytes_of.ctypes.data <= address < bytes_of.ctypes.data + 128
+    assert is_shared == (width > 0 and (bytes_of.ctypes.data + first) % step == 0)
+    assert len(array.unique()) == 1
+
+
+SPELLED: dict[str, pa.Array] = {
+    "strings": pa.array(["b", None, "", "ünïcode", "b", None]),
+    "numbers": pa.array([3, None, 3, -(2**40), 0, 7], pa.int64()),
+    "decimals": pa.array([Decimal("1.50"), None, Decimal("-2.25"), Decimal("1.50")] * 2),
+    "days": pa.array([None, 3, 2, 3, 3], pa.date32()),
+    "codes": pa.array([b"abc", b"xyz", None, b"abc"], pa.binary(3)),
+    "nulls": pa.nulls(3, pa.string()),
+    "no rows": pa.array([], pa.float64()),
+    "no nulls": pa.array([1.5, 2.5, 1.5]),
+}
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.int32(), pa.int64()], ids=str)
+@pytest.mark.parametrize("name", SPELLED)
+def test_values_of_dictionaries_are_spelled_out(name: str, index: pa.DataType) -> None:
+    plain = SPELLED[name]
+    encoded = plain.dictionary_encode().cast(pa.dictionary(index, plain.type))
+    for first in range(len(plain) + 1):
+        found = spelled_out(encoded[first:])
+        found.validate(full=True)
+        assert found.equals(plain[first:])
