@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs import expressions
-from lancefs.datafile.arrays import indices_of, mask_of, valid_slots
+from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.kernels import take, within
 from lancefs.expressions import Comparison
@@ -210,14 +210,14 @@ def _compared(array: pa.Array, test: Comparison) -> Mask:
 def _within(array: pa.Array, interval: Interval) -> Mask:
     """Tell which numbers are within an interval."""
     low, high = interval.low, interval.high
-    if low > high or not len(array):  # an empty array may have no buffer
+    if low > high:
         return np.zeros(len(array), np.bool_)
-    first, last, width = array.offset, array.offset + len(array), array.type.bit_width // 8
+    width = array.type.bit_width // 8
     if width == 16:
-        mask = within(np.frombuffer(array.buffers()[1], "V16", last)[first:], low, high)
+        mask = within(stored_values(array, "V16"), low, high)
     else:
         sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
-        values = np.frombuffer(array.buffers()[1], f"<{sign}{width}", last)[first:]
+        values = stored_values(array, f"<{sign}{width}")
         mask = values >= low
         mask &= values <= high
     valid = valid_slots(array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.blocks import (
@@ -22,6 +23,7 @@ from lancefs.datafile.blocks import (
 )
 from lancefs.datafile.kernels import is_utf8, take, take_strings
 from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
 
 _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
@@ -86,16 +88,27 @@ def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
     return mask
 
 
+def stored_values(array: pa.Array, dtype: npt.DTypeLike) -> Array:
+    """Return the values of one width that an array has, as they lie in memory, nulls included."""
+    if not len(array):  # it may have no buffer
+        return np.empty(0, dtype)
+    first, last = array.offset, array.offset + len(array)
+    return np.frombuffer(array.buffers()[1], dtype, last)[first:]
+
+
 def indices_of(array: pa.DictionaryArray) -> Array:
     """Return the indices of an array, as unsigned integers; 0 for null slots."""
     indices = array.indices
-    dtype = np.dtype(f"u{indices.type.bit_width // 8}")
-    if not len(indices):  # it may have no buffer
-        return np.empty(0, dtype)
-    first, last = indices.offset, indices.offset + len(indices)
-    found = np.frombuffer(indices.buffers()[1], dtype, last)[first:]
+    found = stored_values(indices, f"u{indices.type.bit_width // 8}")
     valid = valid_slots(indices)
     return found if valid is None else found * valid
+
+
+def strings_of(array: pa.Array) -> tuple[Array, Bytes]:
+    """Return the n + 1 offsets of strings, and the bytes that they point into."""
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return bounds, np.frombuffer(data or b"", np.uint8)
 
 
 def spelled_out(array: pa.DictionaryArray) -> pa.Array:
@@ -103,13 +116,11 @@ def spelled_out(array: pa.DictionaryArray) -> pa.Array:
     items, value_type = array.dictionary, array.type.value_type
     if not len(items):
         return pa.nulls(len(array), value_type)
-    first, last = items.offset, items.offset + len(items)
     if pa.types.is_string(value_type):
-        offsets = np.frombuffer(items.buffers()[1], np.int32, last + 1)[first:]
-        block: Block = VariableWidth(offsets, np.frombuffer(items.buffers()[2] or b"", np.uint8))
+        block: Block = VariableWidth(*strings_of(items))
     else:
-        values = np.frombuffer(items.buffers()[1], dtype_of(value_type.bit_width // 8), last)
-        block = FixedWidth(value_type.bit_width, values[first:])
+        width: int = value_type.bit_width
+        block = FixedWidth(width, stored_values(items, dtype_of(width // 8)))
     return _looked_up(Dictionary(indices_of(array), block), value_type, valid_slots(array))
 
 

@@ -6,6 +6,7 @@ first leaf decides.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from lancefs.datafile.layouts.page import PageRows
 from lancefs.datafile.layouts.whole import WholePage, decode
 from lancefs.datafile.levels import Unravelled
 from lancefs.datafile.packed import without_dropped
-from lancefs.datafile.pages import join_arrays
+from lancefs.datafile.pages import join_arrays, join_columns
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 
 
@@ -117,16 +118,9 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
     """
     leaves = leaves_of(fields)
     if _are_alike(files):
-        try:
+        with suppress(CorruptFile, UnsupportedFeature):  # alone, they say which one it is
             return _assembled(fields, leaves, files, are_joined=True)
-        except (CorruptFile, UnsupportedFeature):
-            if len(files) == 1:
-                return _assembled(fields, leaves, files, are_joined=False)
-    parts = [_assembled(fields, leaves, [file], are_joined=False) for file in files]
-    return [
-        join_arrays(arrays, field.storage_type)
-        for field, arrays in zip(fields, zip(*parts, strict=True), strict=True)
-    ]
+    return join_columns([_assembled(fields, leaves, [file], are_joined=False) for file in files])
 
 
 def _are_alike(files: Sequence[FetchedRows]) -> bool:

@@ -71,3 +71,8 @@ def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(data_type):
         return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
     return pa.concat_arrays(arrays)
+
+
+def join_columns(parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
+    """Join the arrays of each column, of which all parts have one; there is at least one part."""
+    return [join_arrays(arrays, arrays[0].type) for arrays in zip(*parts, strict=True)]

@@ -11,7 +11,7 @@ from lancefs.datafile.assembly import assemble, leaves_of
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
-from lancefs.datafile.pages import join_arrays
+from lancefs.datafile.pages import join_columns
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import UnsupportedFeature, locating
 from lancefs.storage import File, Steps, run
@@ -96,8 +96,5 @@ def read_together(
     ]
     if len(steps) == len(files):
         return assemble(fields, run(steps))
-    apart = run([(file, reader.read_all(fields, ranges)) for file, reader, ranges in files])
-    return [
-        join_arrays(arrays, field.storage_type)
-        for field, arrays in zip(fields, zip(*apart, strict=True), strict=True)
-    ]
+    apart = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
+    return join_columns(run(apart))

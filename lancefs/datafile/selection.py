@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import bitmap, valid_slots
+from lancefs.datafile.arrays import bitmap, stored_values, strings_of, valid_slots
 from lancefs.datafile.buffers import Mask, dtype_of
 from lancefs.datafile.kernels import keep, keep_strings
 
@@ -48,19 +48,15 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
         )
     valid = valid_slots(array)
     validity, nulls = (None, 0) if valid is None else (bitmap(keep(valid, kept)), -1)
-    first, last = array.offset, array.offset + len(array)
     if kind == "struct":
         count = int(np.count_nonzero(kept))
         children = [_kept(array.field(index), kept) for index in range(array.type.num_fields)]
         return pa.Array.from_buffers(array.type, count, [validity], nulls, children=children)
     if kind == "string":
-        _, offsets, data = array.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[first : last + 1]
-        bounds, text = keep_strings(bounds, np.frombuffer(data or b"", np.uint8), kept)
+        bounds, text = keep_strings(*strings_of(array), kept)
         buffers = [validity, pa.py_buffer(bounds), pa.py_buffer(text)]
         return pa.Array.from_buffers(array.type, len(bounds) - 1, buffers, nulls)
-    width = array.type.bit_width // 8
-    values = keep(np.frombuffer(array.buffers()[1], dtype_of(width), last)[first:], kept)
+    values = keep(stored_values(array, dtype_of(array.type.bit_width // 8)), kept)
     buffers = [validity, pa.py_buffer(values)]
     return pa.Array.from_buffers(array.type, len(values), buffers, nulls)
 

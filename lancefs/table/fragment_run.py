@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.datafile.pages import by_page, join_arrays
+from lancefs.datafile.pages import by_page, join_columns
 from lancefs.datafile.reader import read_together
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_of
@@ -76,8 +76,7 @@ class FragmentRun:
         """Read rows of several fields, deleted rows included; see `FragmentReader.read`."""
         parts = self.parts(ranges)
         if blobs == "bytes":
-            apart = [reader.read(fields, local, blobs) for reader, local in parts]
-            return [join_arrays(arrays, arrays[0].type) for arrays in zip(*apart, strict=True)]
+            return join_columns([reader.read(fields, local, blobs) for reader, local in parts])
         found: list[list[Piece]] = [[] for _ in fields]
         held = pieces_of(fields, self._readers[0].fragment)
         for number in sorted({number for _, number, _ in held}):

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 import lancefs
+from lancefs.datafile.blocks import Array, Dictionary, FixedWidth, VariableWidth
 from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.registry import layout_of
 from lancefs.datafile.layouts.whole import WholePage, decode, fetch_whole
+from lancefs.datafile.levels import Leaf
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import run
@@ -64,18 +66,25 @@ def test_rows_come_in_the_order_of_pages(table: Path, column: str) -> None:
         levels = [getattr(leaf, part) for leaf in alone]
         if levels[0] is not None:
             assert np.array_equal(getattr(joined, part), np.concatenate(levels))
-    values = np.concatenate([leaf.values.values for leaf in alone])  # type: ignore[union-attr]
-    assert np.array_equal(joined.values.values, values)  # type: ignore[union-attr]
+    values = np.concatenate([_numbers(leaf) for leaf in alone])
+    assert np.array_equal(_numbers(joined), values)
+
+
+def _numbers(leaf: Leaf) -> Array:
+    assert isinstance(leaf.values, FixedWidth)
+    return leaf.values.values
 
 
 def test_each_page_has_a_dictionary_of_its_own(table: Path) -> None:
     first, last = pages_of(table, "word")
     assert first.fits(last)
     joined = decode([first, last]).values
-    texts = joined.items  # type: ignore[union-attr]
+    assert isinstance(joined, Dictionary)
+    texts = joined.items
+    assert isinstance(texts, VariableWidth)
     words = [
         bytes(texts.data[texts.offsets[one] : texts.offsets[one + 1]]).decode()
-        for one in joined.indices  # type: ignore[union-attr]
+        for one in joined.indices
     ]
     assert words == [f"word {page} {one % 3}" for page in (0, 1) for one in range(ROWS[page])]
 

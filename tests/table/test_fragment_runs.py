@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -79,9 +80,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     read = FragmentRun.read
 
-    def watched(self: FragmentRun, *arguments: object) -> list[pa.Array]:
+    def watched(self: FragmentRun, *arguments: Any) -> list[pa.Array]:
         found.append(len(self.parts([(0, self.physical_rows)])))
-        return read(self, *arguments)  # type: ignore[arg-type]
+        return read(self, *arguments)
 
     monkeypatch.setattr(FragmentRun, "read", watched)
     return found

@@ -51,9 +51,9 @@ def open_chunks(
     """Read the tables of all chunks of pages, and their headers; see `chunks.open_chunks`."""
     arguments = tables, data, pages, width, widths
     tables, data, pages = plain(tables), plain(data), ints(pages)
-    wide, chunks_, buffers = small(tuple(widths)), len(tables) // width, len(widths)
-    found = np.empty((2 * buffers + 2, chunks_), np.int64)
-    begin, row = at(found), 8 * chunks_
+    wide, chunks, buffers = small(tuple(widths)), len(tables) // width, len(widths)
+    found = np.empty((2 * buffers + 2, chunks), np.int64)
+    begin, row = at(found), 8 * chunks
     failed = C.lancefs_open_chunks(
         at(tables),
         len(tables),

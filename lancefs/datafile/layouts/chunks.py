@@ -130,6 +130,16 @@ class Chunks(NamedTuple):
         return values if self.dictionary is None else look_up(values, self.dictionary)
 
 
+def check_rows(found: int, page: int) -> None:
+    """Check that the chunks of a page hold as many rows as the page.
+
+    Raises:
+        CorruptFile: They do not.
+    """
+    if found != page:
+        raise CorruptFile(f"the chunks of the page hold {found} rows, the page {page}")
+
+
 def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:
     block = registry.decode_blocks(encoding, buffer, counts)
     if not isinstance(block, FixedWidth) or block.bits != 16:

@@ -18,7 +18,7 @@ from lancefs.datafile.encodings.dictionary import Dictionaries
 from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import read_table
-from lancefs.datafile.layouts.chunks import Chunks, MiniBlock
+from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
 from lancefs.datafile.layouts.whole import decode, fetch_whole
 from lancefs.datafile.levels import Leaf
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
@@ -126,10 +126,6 @@ class MiniBlockPage:
         before = int(index.first_row[first])
         return leaf.select([(start - before, end - before)])
 
-    def _check_rows(self, rows: int) -> None:
-        if rows != self.page.rows:
-            raise CorruptFile(f"the chunks of the page hold {rows} rows, the page {self.page.rows}")
-
     def _index_ranges(self) -> list[ByteRange]:
         ranges = [self.page.buffers[0]]
         if self.described.has_dictionary:
@@ -148,7 +144,7 @@ class MiniBlockPage:
         else:
             starting, continues = counts, None
         first_row = offsets_of(starting)
-        self._check_rows(int(first_row[-1]))
+        check_rows(int(first_row[-1]), self.page.rows)
         reach = _reach(first_row, continues)
         return _Index(bounds[:-1], bounds[1:], counts, first_row, continues, reach, dictionary)
 

@@ -19,7 +19,7 @@ from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import Dictionaries
 from lancefs.datafile.encodings.registry import Chunked
 from lancefs.datafile.kernels import open_chunks
-from lancefs.datafile.layouts.chunks import Chunks, MiniBlock
+from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
 from lancefs.datafile.levels import Leaf, Level, check_levels
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, Steps
@@ -105,18 +105,15 @@ def decode(pages: Sequence[WholePage]) -> Leaf:
     if leaf.values.length != sum(one.described.items for one in pages):
         raise CorruptFile(f"{leaf.values.length} values in pages of another number")
     entries = [len(one.table) // described.width for one in pages]
-    ends_ = levels.cumsum()[np.cumsum(entries) - 1].tolist()
-    for one, (start, end) in zip(pages, pairwise([0, *ends_]), strict=True):
+    stops = levels.cumsum()[np.cumsum(entries) - 1].tolist()
+    for one, (start, end) in zip(pages, pairwise([0, *stops]), strict=True):
         _check_page(one, rep, definition, start, end)
     return leaf
 
 
 def _check_rows(page: WholePage) -> None:
-    described = page.described
-    if not described.has_rep and described.items != page.rows:
-        raise CorruptFile(
-            f"the chunks of the page hold {described.items} rows, the page {page.rows}"
-        )
+    if not page.described.has_rep:
+        check_rows(page.described.items, page.rows)
 
 
 def _check_page(
