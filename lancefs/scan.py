@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,10 @@ _WAITING = 32
 STREAM_BYTES = 64 * 1024 * 1024
 _IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
 _TABLE_BYTES = 192 * 1024 * 1024
-# A step with no more than this is read without a thread.
-_TINY_ROWS = 8 * 1024
-_TINY_BYTES = 1024 * 1024
 # A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
-_MAPPED_BYTES = 16 * 1024 * 1024
+_MAPPED_BYTES = 8 * 1024 * 1024
+# And once so many columns were: to read a little of one may map half a megabyte.
+_MAPPED_COLUMNS = 64
 # Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
@@ -112,12 +112,13 @@ class Scan:
             yield from self.pick(np.arange(self.offset, self.offset + left))
             return
         fragments, first, skip = self._from_offset()
-        pace = Pace(self.batch_rows, _TABLE_BYTES if self.is_kept else STREAM_BYTES // _IN_MEMORY)
+        budget = _TABLE_BYTES if self.is_kept else STREAM_BYTES // _IN_MEMORY
+        pace = Pace(self.batch_rows, budget, len(self.fields) + len(self.filter_fields))
         steps = self._steps(fragments, first, pace)
         if left == 0:
             return
         for batch in self._cut(
-            map(self._read, steps) if self._is_short() else self._ahead(steps, pace)
+            self._in_turn(steps, pace) if self._is_short() else self._ahead(steps, pace)
         ):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
@@ -224,6 +225,13 @@ class Scan:
                     return find(values)
         return None
 
+    def _in_turn(self, steps: Iterable[Step], pace: Pace) -> Iterator[Read]:
+        """Read steps one by one."""
+        for step in steps:
+            while step.rows:
+                yield (read := self._read(step, pace))
+                step = step._replace(start=read.step.end)
+
     def _ahead(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers.
 
@@ -232,23 +240,22 @@ class Scan:
         first = next(steps, None)
         if first is None:
             return
-        read, mapped = self._read(first), 0
+        read, mapped = self._read(first, pace), 0
         most_mapped = _TABLE_BYTES if self.is_kept else _MAPPED_BYTES
         pace.learn(read)
         yield read
-        threads = THREADS if first.fragment.is_local else _WAITING
-        with Readers(self._read, threads) as readers:
-            for step in steps:
-                # Reading so little is mostly Python's own work, which threads only slow down.
-                few = step.rows <= _TINY_ROWS and read.size <= _TINY_BYTES
-                few = few or isinstance(step.fragment, FragmentRun)
-                is_tiny = few and step.fragment.is_local
-                readers.submit(step, is_tiny)
-                if len(readers) <= THREADS or (
-                    not step.fragment.is_local
-                    and len(readers) < _WAITING
-                    and readers.rows <= THREADS * pace.rows
-                ):
+        is_local = first.fragment.is_local
+        rest = first._replace(start=read.step.end)
+        steps = chain([rest] if rest.rows else [], steps)
+        read_step = partial(self._read, pace=pace)
+        with Readers(read_step, THREADS if is_local else _WAITING, self.is_kept) as readers:
+            step: Step | None = rest
+            while step is not None or len(readers):
+                are_few = not is_local and readers.rows <= THREADS * pace.rows
+                if step is not None and len(readers) <= (_WAITING if are_few else THREADS):
+                    if (step := next(steps, None)) is not None:
+                        is_tiny = pace.is_tiny(step, read) or isinstance(step.fragment, FragmentRun)
+                        readers.submit(step, is_tiny and is_local)
                     continue
                 yield (read := readers.next())
                 pace.learn(read)
@@ -256,8 +263,6 @@ class Scan:
                 if mapped >= most_mapped:
                     read.step.fragment.release()
                     mapped = 0
-            while len(readers):
-                yield readers.next()
 
     def _cut(self, reads: Iterable[Read]) -> Iterator[pa.RecordBatch]:
         """Cut steps into batches, which then are the same however long steps are.
@@ -281,13 +286,17 @@ class Scan:
                     yield batch.slice(start, end - start)
                 start = end
 
-    def _read(self, step: Step) -> Read:
-        """Read one step, without deleted and filtered rows."""
+    def _read(self, step: Step, pace: Pace) -> Read:
+        """Read one step, or its beginning where its rows are long; only rows to return."""
+        step = pace.fitted(step, self.fields if self.filter is None else self.filter_fields)
         kept = step.wanted()
         arrays: dict[int, pa.Array] = {}
         size = 0
         if self.filter is not None:
             arrays, kept, size = self._tested(step, self.filter, kept)
+            fitted = pace.fitted(step, self.fields, int(np.count_nonzero(kept)) / step.rows)
+            if fitted.rows < step.rows:
+                return self._read(fitted, pace)
         if kept is None or kept.all():
             others = self._others(step, arrays, step.all)
             kept = None
@@ -373,10 +382,16 @@ class Scan:
     ) -> dict[int, pa.Array]:
         stored = [field for field in fields if not is_row_metadata(field)]
         encoded = self.encoded | looked_up
-        if encoded:
-            read = dictionaries.read(fragment, stored, ranges, self.blobs, encoded)
-        else:
-            read = fragment.read(stored, ranges, self.blobs)
+        read: list[pa.Array] = []
+        some = max(_MAPPED_COLUMNS if self._gives_back(fragment) else len(stored), 1)
+        for start in range(0, max(len(stored), 1), some):
+            if start:
+                fragment.release()
+            columns = stored[start : start + some]
+            if encoded:
+                read += dictionaries.read(fragment, columns, ranges, self.blobs, encoded)
+            else:
+                read += fragment.read(columns, ranges, self.blobs)
         arrays = {
             field.id: array if field.id in encoded else present(array, field, self.blobs)
             for field, array in zip(stored, read, strict=True)
@@ -388,6 +403,10 @@ class Scan:
                 found = [metadata.read(field, *part) for part in fragment.parts(ranges)]
                 arrays[field.id] = join_arrays(found, field.storage_type)
         return arrays
+
+    def _gives_back(self, fragment: FragmentReader | FragmentRun) -> bool:
+        """Whether mapped bytes are given back while others are read."""
+        return fragment.is_local and not (self.is_kept or self._is_short())
 
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))

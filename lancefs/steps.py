@@ -12,11 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.datafile.buffers import spare_memory
+from lancefs.datafile.fields import Field
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
 THREADS = min(4, os.cpu_count() or 1)
 _LONGEST_STEP = 1024 * 1024  # rows
+# To read so little is mostly Python's own work, which threads only slow down: in all, and a column.
+_FEW_ROWS = 16 * 1024
+_TINY_BYTES = 1024 * 1024
+_LITTLE = 128 * 1024
+_CHUNK = 1024  # rows that are mostly stored together
 
 
 class Step(NamedTuple):
@@ -71,20 +78,51 @@ class Pace:
     """How long steps are: so long that they have a number of bytes, as far as is known yet.
 
     Args:
-        batch_rows: Rows of the first step; others have a multiple of it.
+        batch_rows: Rows of the first step. Others have a multiple of it, or fewer where so many
+            have more than twice the bytes of the budget.
         budget: Bytes.
+        columns: How many are read.
     """
 
-    def __init__(self, batch_rows: int, budget: int) -> None:
+    def __init__(self, batch_rows: int, budget: int, columns: int) -> None:
         self.rows = self._unit = batch_rows
         self._budget = budget
+        self._columns = columns
 
     def learn(self, read: Read) -> None:
         """Choose the length of the steps to come by what the last ones had."""
         if read.step.rows:
             longest = int(self._budget * read.step.rows / max(read.size, 1))
-            wanted = min(longest, _LONGEST_STEP, 4 * self.rows)
-            self.rows = max(wanted // self._unit, 1) * self._unit
+            self.rows = self._rounded(min(longest, _LONGEST_STEP, 4 * self.rows))
+
+    def is_tiny(self, step: Step, last: Read) -> bool:
+        """Whether a step, which follows one that was read, is best read without a thread."""
+        return step.rows <= _FEW_ROWS and last.size <= max(_TINY_BYTES, _LITTLE * self._columns)
+
+    def fitted(self, step: Step, fields: Sequence[Field], share: float = 1) -> Step:
+        """Return a step, or its beginning where the data files have too many bytes for the whole.
+
+        Args:
+            step: The step.
+            fields: What is read of its rows.
+            share: Of the rows that are read.
+        """
+        sizes = step.fragment.row_sizes(fields)
+        if sizes is None or not share:
+            return step
+        fitting = sizes.rows_within(step.start, self._budget / share)
+        if fitting >= step.rows:
+            return step
+        return step._replace(end=min(step.start + self._rounded(fitting), step.end))
+
+    def _rounded(self, rows: int) -> int:
+        """Return whole batches, or fewer rows where so many are less than half a batch."""
+        if 2 * rows >= self._unit:
+            return max(rows // self._unit, 1) * self._unit
+        # To read long values takes more room besides; and where many columns make rows long, one
+        # step is read at a time, which may have more bytes.
+        rows = int(rows * min(max(self._columns * _LITTLE / self._budget, 0.5), 2))
+        return rows // _CHUNK * _CHUNK if rows > _CHUNK else max(rows, 1)
 
 
 class Readers:
@@ -93,13 +131,16 @@ class Readers:
     Args:
         read: Reads a step.
         threads: How many steps are read at the same time, at most.
+        is_kept: Whether the consumer keeps the results.
     """
 
-    def __init__(self, read: Callable[[Step], Read], threads: int) -> None:
+    def __init__(self, read: Callable[[Step], Read], threads: int, is_kept: bool) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         self._read = read
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lancefs-scan")
+        self._pool = ThreadPoolExecutor(
+            threads, "lancefs-scan", initializer=None if is_kept else spare_memory
+        )
         self._pending: deque[tuple[Step, Callable[[], Read]]] = deque()
         self.rows = 0  # of the steps that are pending
 
@@ -115,14 +156,21 @@ class Readers:
     def submit(self, step: Step, is_tiny: bool) -> None:
         """Have a step read: in a thread, or when its turn comes."""
         self.rows += step.rows
-        result: Callable[[], Read] = partial(self._read, step)
-        if not is_tiny:
-            with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
-                result = self._pool.submit(self._read, step).result
+        result = partial(self._read, step) if is_tiny else self._result(step)
         self._pending.append((step, result))
 
     def next(self) -> Read:
-        """Return the result for the earliest of the steps."""
+        """Return the result for the earliest of the steps; the rest of it, if any, is the next."""
         step, result = self._pending.popleft()
-        self.rows -= step.rows
-        return result()
+        read = result()
+        self.rows -= read.step.rows
+        if read.step.end < step.end:
+            rest = step._replace(start=read.step.end)
+            self._pending.appendleft((rest, self._result(rest)))
+        return read
+
+    def _result(self, step: Step) -> Callable[[], Read]:
+        """Have a thread read a step, and return what gives the result."""
+        with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
+            return self._pool.submit(self._read, step).result
+        return partial(self._read, step)

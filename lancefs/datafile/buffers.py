@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -12,6 +13,26 @@ import pyarrow as pa
 Ints: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
+
+
+class _Thread(threading.local):
+    """What holds for one thread."""
+
+    pool: pa.MemoryPool | None = None  # Arrow's default one
+
+
+_THREAD = _Thread()
+
+
+def spare_memory() -> None:
+    """Have this thread take memory, from now on, out of a pool that keeps little for later.
+
+    mimalloc keeps what a thread took and another one gave back: tens of megabytes for each thread
+    of a stream, more than the stream itself has in memory. The system's allocator reuses the
+    blocks of a stream as quickly, but maps those of whole tables anew, where mimalloc does not.
+    """
+    pool = pa.default_memory_pool()
+    _THREAD.pool = pa.system_memory_pool() if pool.backend_name == "mimalloc" else pool
 
 
 def empty(count: int, dtype: Any, slack: int = 0) -> Array:
@@ -26,7 +47,7 @@ def empty(count: int, dtype: Any, slack: int = 0) -> Array:
         slack: Bytes beyond the last value that may be written, too.
     """
     size = count * np.dtype(dtype).itemsize
-    return np.frombuffer(pa.allocate_buffer(size + slack), dtype, count)
+    return np.frombuffer(pa.allocate_buffer(size + slack, memory_pool=_THREAD.pool), dtype, count)
 
 
 def in_place(buffers: Sequence[Array]) -> Array | None:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
@@ -17,6 +17,9 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import container_pb2 as pb
 from lancefs.proto import schema_pb2
 from lancefs.storage import TAIL, ByteRange, Bytes, File, Steps, run
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
 
 MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
@@ -46,6 +49,11 @@ class Column(NamedTuple):
     first_rows: tuple[int, ...]  # first row of each page; then the number of rows
     buffers: tuple[ByteRange, ...]
     encoding: Encoding
+
+    @property
+    def page_sizes(self) -> "PageSizes":
+        """The first rows and the bytes of the pages."""
+        return self.first_rows, [sum(end - start for start, end in p.buffers) for p in self.pages]
 
 
 class Footer(NamedTuple):
@@ -102,6 +110,11 @@ class Container:
             for index, bytes_ in zip(wanted, data, strict=True):
                 with locating(place=f"column {index}"):
                     self._columns[index] = _parse_column(bytes_, self.file.size)
+
+    def page_sizes(self, indices: Sequence[int]) -> "list[PageSizes]":
+        """Return the pages of columns, with their bytes."""
+        self.load_columns(indices)
+        return [self._columns[index].page_sizes for index in indices]
 
     def descriptor(self) -> schema_pb2.FileDescriptor:
         """Return the file's own schema, and how many rows it has; it is read once.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from lancefs.datafile.pages import join_columns
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import UnsupportedFeature, locating
 from lancefs.storage import File, Steps, run
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
 
 NEWEST = (2, 3)
 
@@ -40,6 +43,10 @@ class FieldReader(Protocol):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Steps[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
+        ...
+
+    def page_sizes(self, fields: Sequence[Field]) -> Sequence[PageSizes]:
+        """Return the pages of all columns of fields, with their bytes."""
         ...
 
 

@@ -7,6 +7,7 @@ and fetches what holds the wanted rows; `assembly` makes arrays of that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -30,6 +31,9 @@ from lancefs.datafile.pages import by_page
 from lancefs.datafile.row_ranges import count_rows, scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import Steps, together
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
 
 
 class StructuralReader:
@@ -66,6 +70,10 @@ class StructuralReader:
     ) -> Steps[list[pa.Array]]:
         """Read rows of several fields in one go; see `read`."""
         return assemble(fields, [(yield from self.fetch(leaves_of(fields), ranges))])
+
+    def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
+        """Return the pages of all columns of fields, with their bytes."""
+        return self.container.page_sizes([self.columns[one.field.id] for one in leaves_of(fields)])
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Steps[FetchedRows]:
         """Fetch rows of leaves, to be assembled with those of other files, or without.

@@ -11,6 +11,7 @@ from lancefs.table.fragments import Fragment
 # A batch is meant to hold about this many bytes.
 _BATCH_BYTES = 8 * 1024 * 1024
 _LEAST_ROWS, MOST_ROWS = 64, 64 * 1024
+_OFFSET = 4.0
 # A row group of a Parquet file ends after the first batch that reaches one of these.
 GROUP_ROWS = 256 * 1024
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -26,9 +27,8 @@ def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
         fragment: Whose rows are read.
         types: Of the columns that are read.
     """
-    known = [_width(data_type) for data_type in types]
-    width = float(sum(w for w in known if w is not None))
-    if None in known:
+    width = sum(least_width(data_type) for data_type in types)
+    if any(_varies(data_type) for data_type in types):
         sizes = sum(file.size or 0 for file in fragment.files)
         width = max(width, 3 * sizes / max(1, fragment.physical_rows or 1))
     rows = int(min(MOST_ROWS, max(_LEAST_ROWS, _BATCH_BYTES // max(1.0, width))))
@@ -54,19 +54,31 @@ def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
         yield pa.Table.from_batches(held, schema)
 
 
-def _width(data_type: pa.DataType) -> float | None:
-    """Bytes of a value; None where that differs from value to value."""
+def least_width(data_type: pa.DataType) -> float:
+    """Return how many bytes a value of a type has at least: of a string, those of its offset."""
     if isinstance(data_type, pa.BaseExtensionType):
-        return _width(data_type.storage_type)
+        return least_width(data_type.storage_type)
     if pa.types.is_fixed_size_list(data_type):
-        item = _width(data_type.value_type)
-        return None if item is None else item * data_type.list_size
+        size: int = data_type.list_size
+        return size * least_width(data_type.value_type)
     if pa.types.is_struct(data_type):
-        widths = [_width(data_type.field(i).type) for i in range(data_type.num_fields)]
-        return None if None in widths else float(sum(w for w in widths if w is not None))
+        return sum(least_width(data_type.field(i).type) for i in range(data_type.num_fields))
     if pa.types.is_null(data_type):
         return 0.0
+    return _OFFSET if _varies(data_type) else data_type.bit_width / 8
+
+
+def _varies(data_type: pa.DataType) -> bool:
+    """Whether the bytes of a value differ from value to value."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _varies(data_type.storage_type)
+    if pa.types.is_fixed_size_list(data_type):
+        return _varies(data_type.value_type)
+    if pa.types.is_struct(data_type):
+        return any(_varies(data_type.field(i).type) for i in range(data_type.num_fields))
+    if pa.types.is_null(data_type):
+        return False
     try:
-        return float(data_type.bit_width / 8)
+        return not data_type.bit_width
     except ValueError:  # what pyarrow says of types without a width
-        return None
+        return True

@@ -30,8 +30,13 @@ from lancefs.table.deletions import read_deletions
 from lancefs.table.fragments import DataFile, Fragment
 
 if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import RowSizes
     from lancefs.table.overlays import Patch
     from lancefs.table.roaring import Offsets
+
+# With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
+_SMALL_ROWS = 16 * 1024
+_SMALL_BYTES = 512 * 1024
 
 # What a data file gave for a field: the field as far as the file holds it, and its values.
 Piece = tuple[Field, pa.Array]
@@ -52,6 +57,7 @@ class FragmentReader:
         self.fields = tuple(fields)
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
         self._deleted: Offsets | None = None
+        self._row_sizes: dict[tuple[int, ...], RowSizes] = {}  # by the ids of fields
         self._lock = threading.Lock()
 
     @property
@@ -129,6 +135,46 @@ class FragmentReader:
             list(patches(self.fragment.overlays, f, ranges, self.physical_rows)) for f in fields
         ]
         return self._overlaid(shown, arrays, found, blobs)
+
+    def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
+        """Return how many bytes rows of fields have in the data files.
+
+        Returns:
+            None where the fragment is so small that it does not matter.
+
+        Raises:
+            MissingFile: A data file is gone.
+            CorruptFile: A data file is damaged.
+            UnsupportedFeature: A data file uses something that this release does not read.
+        """
+        if self.is_small:
+            return None
+        key = tuple(field.id for field in fields)
+        if key not in self._row_sizes:
+            from lancefs.datafile.row_sizes import RowSizes
+            from lancefs.table.batch_rows import least_width
+
+            held: dict[int, list[Field]] = {}
+            for _, number, piece in pieces_of(fields, self.fragment):
+                held.setdefault(number, []).append(piece)
+            opened = {number: self.open_file(self.fragment.files[number]) for number in held}
+            sizes = [reader.page_sizes(held[number]) for number, (_, reader) in opened.items()]
+            most = sum(file.size for file, _ in opened.values())
+            least = sum(least_width(field.storage_type) for field in fields)
+            self._row_sizes[key] = RowSizes(chain(*sizes), self.physical_rows, most, least)
+        return self._row_sizes[key]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is best read with others of its kind: it has few rows and few bytes."""
+        rows, sizes = self.fragment.physical_rows, [file.size for file in self.fragment.files]
+        known = [size for size in sizes if size is not None]
+        return (
+            rows is not None
+            and rows <= _SMALL_ROWS
+            and len(known) == len(sizes)
+            and sum(known) < _SMALL_BYTES
+        )
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
         """Return ranges of rows as those of each fragment, which is this one."""

@@ -25,11 +25,9 @@ from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_o
 if TYPE_CHECKING:
     from lancefs.table.roaring import Offsets
 
-# With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
-_SMALL_ROWS = 16 * 1024
-_SMALL_BYTES = 512 * 1024
-# Fragments of a run, whose files are open at the same time.
+# Fragments of a run, whose files are open at the same time, and the bytes of these.
 _LONGEST = 64
+_MOST_BYTES = 8 * 1024 * 1024
 
 # The fields of each file of a fragment, and their columns.
 _Kind: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -90,6 +88,9 @@ class FragmentRun:
         rows = count_rows(ranges)
         return [merge(field, pieces, rows) for field, pieces in zip(fields, found, strict=True)]
 
+    def row_sizes(self, _fields: Sequence[Field]) -> None:
+        """Say nothing of the bytes of rows: all fragments of a run are small."""
+
     def release(self) -> None:
         """Give back the memory that bytes of local files take which were read; see `File`."""
         for reader in self._readers:
@@ -106,13 +107,14 @@ def in_runs(
         most_rows: Rows of a run.
     """
     run: list[FragmentReader] = []
-    kind, rows = None, 0
+    kind, rows, size = None, 0, 0
     for reader in readers:
-        own = _kind(reader)
-        rows += reader.physical_rows
-        if run and (own is None or own != kind or rows > most_rows or len(run) == _LONGEST):
+        own, own_size = _kind(reader), sum(file.size or 0 for file in reader.fragment.files)
+        rows, size = rows + reader.physical_rows, size + own_size
+        is_full = rows > most_rows or size > _MOST_BYTES or len(run) == _LONGEST
+        if run and (own is None or own != kind or is_full):
             yield _joined(run)
-            run, rows = [], reader.physical_rows
+            run, rows, size = [], reader.physical_rows, own_size
         run.append(reader)
         kind = own
     if run:
@@ -126,10 +128,8 @@ def _joined(run: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
 def _kind(reader: FragmentReader) -> _Kind | None:
     """Return what fragments that can be read as one have in common; None for one that cannot."""
     fragment = reader.fragment
-    size = sum(_SMALL_BYTES if file.size is None else file.size for file in fragment.files)
-    rows = fragment.physical_rows
-    if not reader.is_local or fragment.overlays or size >= _SMALL_BYTES:
+    if not reader.is_local or not reader.is_small or fragment.overlays:
         return None
-    if rows is None or rows > _SMALL_ROWS or any(file.has_nulls_apart for file in fragment.files):
+    if any(file.has_nulls_apart for file in fragment.files):
         return None
     return tuple((file.fields, file.column_indices) for file in fragment.files)

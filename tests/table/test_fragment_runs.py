@@ -15,7 +15,7 @@ from comparison import assert_same_table
 
 import lancefs
 from lancefs.errors import CorruptFile
-from lancefs.table import fragment_run
+from lancefs.table import fragment_reader, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
 
@@ -182,7 +182,11 @@ def test_large_fragments_and_others_stay_alone(
     assert lengths(most_rows=900) == [1] * (FRAGMENTS + 1)
     monkeypatch.setattr(fragment_run, "_LONGEST", 3)
     assert lengths() == [3, 3, 1, 1]
-    monkeypatch.setattr(fragment_run, "_SMALL_ROWS", 1000)
+    size = max(file.size or 0 for one in readers[:-1] for file in one.fragment.files)
+    with monkeypatch.context() as patch:
+        patch.setattr(fragment_run, "_MOST_BYTES", 2 * size)
+        assert lengths() == [2, 2, 2, 1, 1]
+    monkeypatch.setattr(fragment_reader, "_SMALL_ROWS", 1000)
     assert lengths() == [3, 1, 1, 1, 1, 1]
-    monkeypatch.setattr(fragment_run, "_SMALL_BYTES", 1000)
+    monkeypatch.setattr(fragment_reader, "_SMALL_BYTES", 1000)
     assert lengths() == [1] * (FRAGMENTS + 1)

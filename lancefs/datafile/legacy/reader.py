@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,9 @@ from lancefs.datafile.legacy.pages import Pieces, cut
 from lancefs.datafile.legacy.registry import read_column
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import File, Steps, together
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
 
 
 class LegacyReader:
@@ -69,6 +73,12 @@ class LegacyReader:
     ) -> Steps[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         return read_fields(self.read, self.file.url, fields, ranges)
+
+    def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
+        """Return as many bytes of the file for each field with pages, since it tells none."""
+        with_pages = sum(field.has_pages for field in self.footer.fields.values())
+        share = self.file.size // max(with_pages, 1)
+        return [((0, self.num_rows), (share,)) for field in fields for _ in _with_pages(field)]
 
     def _read(self, field: Field, pieces: Pieces) -> Steps[pa.Array]:
         with locating(place=f"field {field.id} ({field.name})"):

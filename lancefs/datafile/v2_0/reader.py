@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,9 @@ from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Steps, together
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
 
 _PAGE_TYPE = "lance.encodings.ArrayEncoding"
 _COLUMN_TYPE = "lance.encodings.ColumnEncoding"
@@ -72,9 +76,8 @@ class ArrayReader:
             UnsupportedFeature: An encoding or a type is not known; it is named.
         """
         wanted = [(start, end) for start, end in ranges if start < end]
-        present = [self.columns[part.id] for part in field.walk() if part.id in self.columns]
         with locating(self.container.file.url):
-            yield from self.container.load(present)
+            yield from self.container.load(self._columns([field]))
             return (yield from self._read(field, wanted))
 
     def read_all(
@@ -82,6 +85,15 @@ class ArrayReader:
     ) -> Steps[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         return read_fields(self.read, self.container.file.url, fields, ranges)
+
+    def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
+        """Return the pages of all columns of fields, with their bytes."""
+        return self.container.page_sizes(self._columns(fields))
+
+    def _columns(self, fields: Sequence[Field]) -> list[int]:
+        """Return the indices of the columns of fields and of all below them."""
+        parts = chain.from_iterable(field.walk() for field in fields)
+        return [self.columns[part.id] for part in parts if part.id in self.columns]
 
     def _read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
         if field.is_blob:

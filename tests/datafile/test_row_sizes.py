@@ -1,0 +1,36 @@
+"""How many bytes rows have, by what the pages of their columns tell."""
+
+from __future__ import annotations
+
+from lancefs.datafile.row_sizes import RowSizes
+
+
+def test_bytes_of_a_page_are_spread_over_its_rows() -> None:
+    sizes = RowSizes([((0, 10, 30), (100, 1000))], rows=30, most=10_000)
+    assert sizes.rows_within(0, 50) == 5
+    assert sizes.rows_within(5, 50 + 500) == 5 + 10
+    assert sizes.rows_within(0, 1_000_000) == 30
+
+
+def test_columns_add_up_whatever_their_pages_count() -> None:
+    rows, items, parts = ((0, 10, 30), (100, 1000)), ((0, 60), (3000,)), ((0, 30), (600,))
+    sizes = RowSizes([rows, items, parts, rows], rows=30, most=10_000)
+    assert sizes.rows_within(0, 10 * (2 * 10 + 100 + 20)) == 10
+    assert sizes.rows_within(10, 10 * (2 * 50 + 100 + 20)) == 10
+
+
+def test_rows_have_as_many_bytes_as_their_types_take() -> None:
+    sizes = RowSizes([((0, 10, 30), (0, 2000))], rows=30, most=10_000, least=8)
+    assert sizes.rows_within(0, 80) == 10
+    assert sizes.rows_within(10, 500) == 5
+
+
+def test_damaged_pages_have_no_more_bytes_than_the_files() -> None:
+    sizes = RowSizes([((0, 10), (1 << 60,))] * 3, rows=10, most=100)
+    assert sizes.rows_within(0, 50) == 5
+
+
+def test_without_pages_rows_have_what_their_types_take() -> None:
+    assert RowSizes([], rows=10, most=0).rows_within(4, 1) == 6
+    assert RowSizes([((0,), ())], rows=10, most=0, least=1).rows_within(4, 2) == 2
+    assert RowSizes([], rows=0, most=0).rows_within(0, 1) == 0
