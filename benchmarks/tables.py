@@ -35,7 +35,7 @@ def prepare(directory: Path, rows: int) -> Path:
         The directory that holds `lines-2.1.lance` and the others.
     """
     home = directory / str(rows)
-    done = home / "done.json"
+    done = home / "written.json"
     if not done.exists():
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
@@ -65,6 +65,8 @@ def _write(home: Path, rows: int) -> Iterator[str]:
     for version in FORMATS[1:]:
         yield save(f"nested-{version}.lance", nested(rows // 3), data_storage_version=version)
         yield save(f"vectors-{version}.lance", vectors(rows // 60), data_storage_version=version)
+    yield save("documents-2.1.lance", documents(rows // 60))
+    yield save("wide-2.1.lance", wide(rows // 24))
 
 
 def lines(rows: int) -> pa.Table:
@@ -129,6 +131,21 @@ def vectors(rows: int) -> pa.Table:
     source = np.random.default_rng(9)
     values = pa.array(source.standard_normal(rows * 768, np.float32))
     return pa.table({"vector": pa.FixedSizeListArray.from_arrays(values, 768)})
+
+
+def documents(rows: int) -> pa.Table:
+    """Return texts of about 4,000 letters, such as are cut for embeddings."""
+    source = np.random.default_rng(10)
+    letters = source.integers(97, 123, 1 << 22, np.uint8).tobytes().decode()
+    starts = source.integers(0, len(letters) - 4_000, rows)
+    texts = pa.array([letters[start : start + 4_000] for start in starts.tolist()])
+    return pa.table({"id": np.arange(rows), "document": texts})
+
+
+def wide(rows: int) -> pa.Table:
+    """Return 200 columns of numbers, such as the features of a model."""
+    numbers = np.random.default_rng(11).integers(0, 1 << 40, rows)
+    return pa.table({f"feature_{number}": np.roll(numbers, number) for number in range(200)})
 
 
 def _text(source: np.random.Generator, rows: int) -> pa.Array:

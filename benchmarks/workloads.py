@@ -91,6 +91,8 @@ WORKLOADS = {
     "DuckDB Q6": Workload("lines-2.1", kind="sql", query=Q6, target=1.3),
     "stream": Workload("lines-2.1", kind="stream"),
     "stream of vectors": Workload("vectors-2.1", kind="stream"),
+    "stream of documents": Workload("documents-2.1", kind="stream"),
+    "stream of 200 columns": Workload("wide-2.1", kind="stream"),
 }
 
 

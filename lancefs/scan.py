@@ -2,7 +2,8 @@
 
 A scan goes through the fragments in the order of the manifest, in steps of so many rows: few at
 first, so that whoever wants little waits for little, then as many as a budget of bytes allows,
-since every step costs some time for each column. In each step the columns that the filter reads
+since every step costs some time for each column. Where rows are long, whoever reads a step reads
+its beginning only, and the rest is the next step. In each step the columns that the filter reads
 come first, and the others only for rows that are left. Steps are read ahead by a few threads and
 come out in order; there are never more of them in memory than threads, plus the one in the
 consumer's hands. Only of a remote table, whose small fragments are mostly waited for, more are
