@@ -48,7 +48,7 @@ BLOB_BATCH_ROWS = 256
 _WAITING = 32
 # Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
 STREAM_BYTES = 64 * 1024 * 1024
-_IN_MEMORY = 2 * THREADS + 1  # steps: being read with what that takes, waiting, and consumed
+_IN_MEMORY = 5  # steps: two being read with what that takes, two waiting, and one consumed
 _TABLE_BYTES = 192 * 1024 * 1024
 # A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
 _MAPPED_BYTES = 8 * 1024 * 1024

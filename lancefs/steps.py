@@ -4,7 +4,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.buffers import spare_memory, sparing_memory
+from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Field
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
@@ -121,7 +121,7 @@ class Pace:
             return max(rows // self._unit, 1) * self._unit
         # To read long values takes more room besides; and where many columns make rows long, one
         # step is read at a time, which may have more bytes.
-        rows = int(rows * min(max(self._columns * _LITTLE / self._budget, 0.5), 3))
+        rows = int(rows * min(max(self._columns * _LITTLE / self._budget, 0.5), 2))
         return rows // _CHUNK * _CHUNK if rows > _CHUNK else max(rows, 1)
 
 
@@ -138,7 +138,6 @@ class Readers:
         from concurrent.futures import ThreadPoolExecutor
 
         self._read = read
-        self._is_kept = is_kept
         self._pool = ThreadPoolExecutor(
             threads, "lancefs-scan", initializer=None if is_kept else spare_memory
         )
@@ -157,7 +156,7 @@ class Readers:
     def submit(self, step: Step, is_tiny: bool) -> None:
         """Have a step read: in a thread, or when its turn comes."""
         self.rows += step.rows
-        result = partial(self._read_here, step) if is_tiny else self._result(step)
+        result = partial(self._read, step) if is_tiny else self._result(step)
         self._pending.append((step, result))
 
     def next(self) -> Read:
@@ -174,9 +173,4 @@ class Readers:
         """Have a thread read a step, and return what gives the result."""
         with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
             return self._pool.submit(self._read, step).result
-        return partial(self._read_here, step)
-
-    def _read_here(self, step: Step) -> Read:
-        """Read a step in this thread."""
-        with nullcontext() if self._is_kept else sparing_memory():
-            return self._read(step)
+        return partial(self._read, step)

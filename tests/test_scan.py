@@ -25,7 +25,7 @@ from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, resolve
 
 ROWS, BATCH = 20_000, 100
-IN_MEMORY = 2 * scan.THREADS + 1  # steps
+IN_MEMORY = scan._IN_MEMORY  # steps
 Ranges = Sequence[tuple[int, int]]
 
 

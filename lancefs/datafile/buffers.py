@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,17 +33,6 @@ def spare_memory() -> None:
     """
     pool = pa.default_memory_pool()
     _THREAD.pool = pa.system_memory_pool() if pool.backend_name == "mimalloc" else pool
-
-
-@contextmanager
-def sparing_memory() -> Iterator[None]:
-    """Have this thread do so for a while; see `spare_memory`."""
-    before = _THREAD.pool
-    spare_memory()
-    try:
-        yield
-    finally:
-        _THREAD.pool = before
 
 
 def empty(count: int, dtype: Any, slack: int = 0) -> Array:
