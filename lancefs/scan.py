@@ -46,9 +46,9 @@ BATCH_ROWS = 64 * 1024
 BLOB_BATCH_ROWS = 256
 # Small steps of a remote table that are under way at the same time.
 _WAITING = 32
-# Bytes that all steps in memory may have in a stream, and one step where all rows are kept anyway.
-STREAM_BYTES = 64 * 1024 * 1024
-_IN_MEMORY = 5  # steps: two being read with what that takes, two waiting, and one consumed
+# Bytes of a step of a stream, of which with two threads five are in memory: two that are read, what
+# reading them takes, and the one that is consumed; and of a step where all rows are kept anyway.
+STEP_BYTES = 64 * 1024 * 1024 // 5
 _TABLE_BYTES = 192 * 1024 * 1024
 # A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
 _MAPPED_BYTES = 8 * 1024 * 1024
@@ -113,7 +113,7 @@ class Scan:
             yield from self.pick(np.arange(self.offset, self.offset + left))
             return
         fragments, first, skip = self._from_offset()
-        budget = _TABLE_BYTES if self.is_kept else STREAM_BYTES // _IN_MEMORY
+        budget = _TABLE_BYTES if self.is_kept else STEP_BYTES
         pace = Pace(self.batch_rows, budget, len(self.fields) + len(self.filter_fields))
         steps = self._steps(fragments, first, pace)
         if left == 0:
@@ -234,6 +234,17 @@ class Scan:
                 step = step._replace(start=read.step.end)
 
     def _ahead(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
+        """Read steps in threads, choose how long the next ones are, and give mapped bytes back."""
+        mapped, most_mapped = 0, _TABLE_BYTES if self.is_kept else _MAPPED_BYTES
+        for read in self._in_threads(steps, pace):
+            pace.learn(read)
+            yield read
+            mapped += read.size
+            if mapped >= most_mapped:
+                read.step.fragment.release()
+                mapped = 0
+
+    def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers.
 
         The first step is read alone, and at once: it may be all that is wanted.
@@ -241,29 +252,19 @@ class Scan:
         first = next(steps, None)
         if first is None:
             return
-        read, mapped = self._read(first, pace), 0
-        most_mapped = _TABLE_BYTES if self.is_kept else _MAPPED_BYTES
-        pace.learn(read)
-        yield read
-        is_local = first.fragment.is_local
-        rest = first._replace(start=read.step.end)
-        steps = chain([rest] if rest.rows else [], steps)
-        read_step = partial(self._read, pace=pace)
-        with Readers(read_step, THREADS if is_local else _WAITING, self.is_kept) as readers:
-            step: Step | None = rest
-            while step is not None or len(readers):
-                are_few = not is_local and readers.rows <= THREADS * pace.rows
-                if step is not None and len(readers) <= (_WAITING if are_few else THREADS):
-                    if (step := next(steps, None)) is not None:
-                        is_tiny = pace.is_tiny(step, read) or isinstance(step.fragment, FragmentRun)
-                        readers.submit(step, is_tiny and is_local)
-                    continue
-                yield (read := readers.next())
-                pace.learn(read)
-                mapped += read.size
-                if mapped >= most_mapped:
-                    read.step.fragment.release()
-                    mapped = 0
+        yield (read := self._read(first, pace))
+        rest, is_local = first._replace(start=read.step.end), first.fragment.is_local
+        read_step, threads = partial(self._read, pace=pace), THREADS if is_local else _WAITING
+        with Readers(read_step, threads, self.is_kept) as readers:
+            for step in chain([rest] if rest.rows else [], steps):
+                is_tiny = pace.is_tiny(step, read) or isinstance(step.fragment, FragmentRun)
+                readers.submit(step, is_tiny and is_local)
+                while len(readers) > THREADS and (
+                    is_local or len(readers) >= _WAITING or readers.rows > THREADS * pace.rows
+                ):
+                    yield (read := readers.next())
+            while len(readers):
+                yield readers.next()
 
     def _cut(self, reads: Iterable[Read]) -> Iterator[pa.RecordBatch]:
         """Cut steps into batches, which then are the same however long steps are.
@@ -385,7 +386,7 @@ class Scan:
         encoded = self.encoded | looked_up
         read: list[pa.Array] = []
         some = max(_MAPPED_COLUMNS if self._gives_back(fragment) else len(stored), 1)
-        for start in range(0, max(len(stored), 1), some):
+        for start in range(0, len(stored), some):
             if start:
                 fragment.release()
             columns = stored[start : start + some]

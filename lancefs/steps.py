@@ -107,8 +107,8 @@ class Pace:
             fields: What is read of its rows.
             share: Of the rows that are read.
         """
-        sizes = step.fragment.row_sizes(fields)
-        if sizes is None or not share:
+        sizes = step.fragment.row_sizes(fields) if share else None
+        if sizes is None:
             return step
         fitting = sizes.rows_within(step.start, self._budget / share)
         if fitting >= step.rows:

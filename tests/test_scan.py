@@ -25,7 +25,6 @@ from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, resolve
 
 ROWS, BATCH = 20_000, 100
-IN_MEMORY = scan._IN_MEMORY  # steps
 Ranges = Sequence[tuple[int, int]]
 
 
@@ -73,7 +72,7 @@ def test_batches_are_the_same_however_long_steps_are(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = list(lancefs.open(path).to_batches(batch_size=BATCH))
-    monkeypatch.setattr(scan, "STREAM_BYTES", BATCH * 20 * IN_MEMORY)
+    monkeypatch.setattr(scan, "STEP_BYTES", BATCH * 20)
     short = list(lancefs.open(path).to_batches(batch_size=BATCH))
     assert [batch.num_rows for batch in long] == [batch.num_rows for batch in short]
     assert pa.Table.from_batches(long).equals(pa.Table.from_batches(short))
@@ -82,8 +81,7 @@ def test_batches_are_the_same_however_long_steps_are(
 def test_steps_stay_within_the_budget(
     path: str, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    budget = 50_000 * IN_MEMORY
-    monkeypatch.setattr(scan, "STREAM_BYTES", budget)
+    monkeypatch.setattr(scan, "STEP_BYTES", 50_000)
     assert sum(batch.num_rows for batch in lancefs.open(path).to_batches(batch_size=BATCH)) > 0
     row = 8 + 4 + len("row 19999")
     assert BATCH < max(lengths(reads)) <= 1.2 * 50_000 / row
@@ -103,7 +101,7 @@ def test_few_rows_are_read_at_a_time_where_they_are_long(
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
     budget = 500_000
-    monkeypatch.setattr(scan, "STREAM_BYTES", budget * IN_MEMORY)
+    monkeypatch.setattr(scan, "STEP_BYTES", budget)
     batches = list(lancefs.open(tmp_path / "t.lance").to_batches())
     assert pa.Table.from_batches(batches).equals(table)
     encoded = sum(file.stat().st_size for file in (tmp_path / "t.lance" / "data").iterdir())
@@ -119,7 +117,7 @@ def test_what_a_filter_keeps_of_long_rows_is_read_few_at_a_time(
     tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
-    monkeypatch.setattr(scan, "STREAM_BYTES", 500_000 * IN_MEMORY)
+    monkeypatch.setattr(scan, "STEP_BYTES", 500_000)
     dataset = lancefs.open(tmp_path / "t.lance")
     for keep in (pc.field("id") >= 100, pc.bit_wise_and(pc.field("id"), 3) == 1):
         batches = list(dataset.to_batches(filter=keep))
@@ -134,7 +132,7 @@ def test_a_limit_on_long_rows_reads_no_more_than_it_must(
     tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = documents(tmp_path / "t.lance", "2.1")
-    monkeypatch.setattr(scan, "STREAM_BYTES", 500_000 * IN_MEMORY)
+    monkeypatch.setattr(scan, "STEP_BYTES", 500_000)
     dataset = lancefs.open(tmp_path / "t.lance")
     keep = pc.field("id") >= 25_000
     found = dataset.to_table(filter=keep, limit=10)
@@ -269,7 +267,7 @@ def test_many_small_fragments_of_a_store_are_waited_for_together(tmp_path: Path)
 def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "STREAM_BYTES", 50 * 8 * IN_MEMORY)
+    monkeypatch.setattr(scan, "STEP_BYTES", 50 * 8)
     fs = remote_table(tmp_path)
     dataset = opened(fs)
     fs.wanted = 1000  # never: all requests that are made at a time are seen

@@ -31,8 +31,8 @@ def spare_memory() -> None:
     of a stream, more than the stream itself has in memory. The system's allocator reuses the
     blocks of a stream as quickly, but maps those of whole tables anew, where mimalloc does not.
     """
-    pool = pa.default_memory_pool()
-    _THREAD.pool = pa.system_memory_pool() if pool.backend_name == "mimalloc" else pool
+    if pa.default_memory_pool().backend_name == "mimalloc":
+        _THREAD.pool = pa.system_memory_pool()
 
 
 def empty(count: int, dtype: Any, slack: int = 0) -> Array:

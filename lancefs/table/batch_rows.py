@@ -11,7 +11,7 @@ from lancefs.table.fragments import Fragment
 # A batch is meant to hold about this many bytes.
 _BATCH_BYTES = 8 * 1024 * 1024
 _LEAST_ROWS, MOST_ROWS = 64, 64 * 1024
-_OFFSET = 4.0
+_OFFSET = 4  # bytes, of a string or list
 # A row group of a Parquet file ends after the first batch that reaches one of these.
 GROUP_ROWS = 256 * 1024
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -56,29 +56,33 @@ def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
 
 def least_width(data_type: pa.DataType) -> float:
     """Return how many bytes a value of a type has at least: of a string, those of its offset."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return least_width(data_type.storage_type)
-    if pa.types.is_fixed_size_list(data_type):
-        size: int = data_type.list_size
-        return size * least_width(data_type.value_type)
-    if pa.types.is_struct(data_type):
-        return sum(least_width(data_type.field(i).type) for i in range(data_type.num_fields))
-    if pa.types.is_null(data_type):
-        return 0.0
-    return _OFFSET if _varies(data_type) else data_type.bit_width / 8
+    widths = ((times, _width(part)) for times, part in _parts(data_type))
+    return sum(times * (_OFFSET if width is None else width) for times, width in widths)
 
 
 def _varies(data_type: pa.DataType) -> bool:
     """Whether the bytes of a value differ from value to value."""
+    return any(_width(part) is None for _, part in _parts(data_type))
+
+
+def _parts(data_type: pa.DataType, times: int = 1) -> Iterator[tuple[int, pa.DataType]]:
+    """Yield what a value consists of, and how many times."""
     if isinstance(data_type, pa.BaseExtensionType):
-        return _varies(data_type.storage_type)
-    if pa.types.is_fixed_size_list(data_type):
-        return _varies(data_type.value_type)
-    if pa.types.is_struct(data_type):
-        return any(_varies(data_type.field(i).type) for i in range(data_type.num_fields))
+        yield from _parts(data_type.storage_type, times)
+    elif pa.types.is_fixed_size_list(data_type):
+        yield from _parts(data_type.value_type, times * data_type.list_size)
+    elif pa.types.is_struct(data_type):
+        for index in range(data_type.num_fields):
+            yield from _parts(data_type.field(index).type, times)
+    else:
+        yield times, data_type
+
+
+def _width(data_type: pa.DataType) -> float | None:
+    """Bytes of a value that has no parts; None where that differs from value to value."""
     if pa.types.is_null(data_type):
-        return False
+        return 0.0
     try:
-        return not data_type.bit_width
+        return float(data_type.bit_width / 8)
     except ValueError:  # what pyarrow says of types without a width
-        return True
+        return None

@@ -167,14 +167,10 @@ class FragmentReader:
     @property
     def is_small(self) -> bool:
         """Whether it is best read with others of its kind: it has few rows and few bytes."""
-        rows, sizes = self.fragment.physical_rows, [file.size for file in self.fragment.files]
-        known = [size for size in sizes if size is not None]
-        return (
-            rows is not None
-            and rows <= _SMALL_ROWS
-            and len(known) == len(sizes)
-            and sum(known) < _SMALL_BYTES
-        )
+        rows, size = self.fragment.physical_rows, self.fragment.size
+        if rows is None or size is None:
+            return False
+        return rows <= _SMALL_ROWS and size < _SMALL_BYTES
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
         """Return ranges of rows as those of each fragment, which is this one."""

@@ -109,7 +109,7 @@ def in_runs(
     run: list[FragmentReader] = []
     kind, rows, size = None, 0, 0
     for reader in readers:
-        own, own_size = _kind(reader), sum(file.size or 0 for file in reader.fragment.files)
+        own, own_size = _kind(reader), reader.fragment.size or 0
         rows, size = rows + reader.physical_rows, size + own_size
         is_full = rows > most_rows or size > _MOST_BYTES or len(run) == _LONGEST
         if run and (own is None or own != kind or is_full):

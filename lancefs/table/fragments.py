@@ -173,6 +173,12 @@ class Fragment(NamedTuple):
             return None
         return self.physical_rows - deleted
 
+    @property
+    def size(self) -> int | None:
+        """Bytes of its data files; None where the manifest does not tell those of all."""
+        sizes = [file.size for file in self.files]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
     def holders(self) -> dict[int, DataFile]:
         """Return the data file that holds each field, by its id.
 

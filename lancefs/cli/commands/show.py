@@ -139,14 +139,13 @@ def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 
 def _fragment(fragment: Fragment) -> dict[str, Any]:
-    sizes = [file.size for file in fragment.files]
     deletion = fragment.deletion_file
     return {
         "id": fragment.id,
         "rows": fragment.num_rows,
         "physical_rows": fragment.physical_rows,
         "deleted": fragment.num_deleted,
-        "bytes": None if None in sizes else sum(one or 0 for one in sizes),
+        "bytes": fragment.size,
         "deletion_file": None if deletion is None else deletion.path(fragment.id),
         "overlays": len(fragment.overlays),
         "files": [

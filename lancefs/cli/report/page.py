@@ -162,15 +162,13 @@ def _fragments(facts: Facts) -> str:
         return "<p>There are none: the table is empty.</p>"
     rows = []
     for one in found[:_SHOWN_FRAGMENTS]:
-        sizes = [file.size for file in one.files]
-        known = None if None in sizes else sum(number or 0 for number in sizes)
         part = one.num_deleted / one.physical_rows if one.num_deleted and one.physical_rows else 0.0
         rows.append(
             [
                 str(one.id),
                 count(one.num_rows),
                 f"{share(part)} {_meter(part)}" if part else "",
-                size(known),
+                size(one.size),
                 str(len(one.files)),
                 escape(words(sorted({file.version for file in one.files}))),
             ]
