@@ -18,6 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import lancefs
 from lancefs import scan
+from lancefs.datafile.container import Container
 from lancefs.dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
@@ -126,6 +127,23 @@ def test_what_a_filter_keeps_of_long_rows_is_read_few_at_a_time(
     reads.clear()
     assert [batch.num_rows for batch in dataset.to_batches(filter=pc.field("id") == 39_000)] == [1]
     assert len(reads) <= 4  # the numbers are short, and so are the texts of one row
+
+
+def test_columns_of_which_no_row_is_left_are_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents(tmp_path / "t.lance", "2.1")
+    loaded: list[int] = []
+    original = Container.load_columns
+
+    def load_columns(self: Container, indices: Sequence[int]) -> None:
+        loaded.extend(indices)
+        original(self, indices)
+
+    monkeypatch.setattr(Container, "load_columns", load_columns)
+    dataset = lancefs.open(tmp_path / "t.lance")
+    assert not list(dataset.to_batches(filter=pc.field("id") < 0))
+    assert set(loaded) == {0}
 
 
 def test_a_limit_on_long_rows_reads_no_more_than_it_must(
