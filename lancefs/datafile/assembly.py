@@ -5,10 +5,11 @@ of the leaves below them. The levels of all leaves below a list or struct agree 
 first leaf decides.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,42 +18,19 @@ from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, FixedSizeList, Ints, Mask
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.fields import Field
-from lancefs.datafile.layouts.page import PageRows
-from lancefs.datafile.layouts.whole import WholePage, decode
+from lancefs.datafile.leaves import (
+    FetchedRows,
+    LeafField,
+    Piece,
+    decode_together,
+    leaves_below,
+    list_size,
+    pieces_of,
+)
 from lancefs.datafile.levels import Unravelled
 from lancefs.datafile.packed import without_dropped
 from lancefs.datafile.pages import join_arrays, join_columns
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
-
-
-class LeafField(NamedTuple):
-    """A field that owns a column, and the fields around it, the innermost first."""
-
-    field: Field
-    around: tuple[Field, ...]
-
-    @property
-    def top(self) -> Field:
-        """The column of the table that it is, or is a part of."""
-        return self.around[-1] if self.around else self.field
-
-    @property
-    def scale(self) -> int:
-        """How many rows its column has for each row of the table.
-
-        A fixed-size list of structs is flattened: each of its items is a row of the columns below.
-        """
-        scale = 1
-        for field in reversed(self.around):
-            size = _list_size(field)
-            if size is None and field.logical_type != "struct":
-                break  # rows of the columns below a list are rows of the table again
-            scale *= size or 1
-        return scale
-
-    def place(self, column: int) -> str:
-        """Return what errors call it, where it is that column of its file."""
-        return f"{self.top.name}, column {column} ({self.field.name})"
 
 
 class _LeafRows(NamedTuple):
@@ -60,46 +38,6 @@ class _LeafRows(NamedTuple):
 
     values: pa.Array
     layers: Mapping[int, Unravelled]
-
-
-# The number of a page; then rows of it, or all its bytes, to be decoded with those of others.
-FetchedPage: TypeAlias = tuple[int, PageRows | WholePage]
-
-
-class FetchedLeaf(NamedTuple):
-    """What was fetched of a leaf.
-
-    Attributes:
-        leaf: The leaf.
-        stored: Its field as the file has it.
-        url: The file.
-        column: Which of its columns it is.
-        pages: Of the column.
-    """
-
-    leaf: LeafField
-    stored: Field
-    url: str
-    column: int
-    pages: Sequence[FetchedPage]
-
-    @property
-    def place(self) -> str:
-        """The column, as errors name it."""
-        return self.leaf.place(self.column)
-
-
-class FetchedRows(NamedTuple):
-    """What was fetched of a file: how many rows, and of each leaf, in the order of `leaves_of`."""
-
-    url: str
-    rows: int
-    leaves: Sequence[FetchedLeaf]
-
-
-def leaves_of(fields: Sequence[Field]) -> list[LeafField]:
-    """Return the fields that own a column, at or below some fields."""
-    return [leaf for field in fields for leaf in _leaves(field)]
 
 
 def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.Array]:
@@ -116,9 +54,9 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
         CorruptFile: A file is damaged.
         UnsupportedFeature: A file uses something that this release does not read.
     """
-    leaves = leaves_of(fields)
+    leaves = [fetched.leaf for fetched in files[0].leaves]
     if _are_alike(files):
-        with suppress(CorruptFile, UnsupportedFeature):  # alone, they say which one it is
+        with suppress(CorruptFile, UnsupportedFeature), locating():  # alone, they say which it is
             return _assembled(fields, leaves, files, are_joined=True)
     return join_columns([_assembled(fields, leaves, [file], are_joined=False) for file in files])
 
@@ -137,18 +75,22 @@ def _assembled(
 ) -> list[pa.Array]:
     """Build arrays of files that are alike, from pages that are decoded together or each alone."""
     count = sum(file.rows for file in files)
-    found = {}
-    for leaf, of_files in zip(
-        leaves, zip(*(file.leaves for file in files), strict=True), strict=True
-    ):
-        stored = of_files[0].stored
-        data_type = _storage_type(stored)
+    columns = list(zip(*(file.leaves for file in files), strict=True))
+    types = [_storage_type(of_files[0].stored) for of_files in columns]
+    pieces = [
         # The dictionaries of pages must become one without doubles, which Arrow does.
-        is_apart = not are_joined or pa.types.is_dictionary(data_type)
-        groups = _each(of_files) if is_apart else _that_fit(of_files)
-        joined = _join(leaf, groups, data_type)
-        if stored is not leaf.field:
-            values = without_dropped(joined.values, stored, leaf.field)
+        pieces_of(of_files, are_joined and not pa.types.is_dictionary(data_type))
+        for of_files, data_type in zip(columns, types, strict=True)
+    ]
+    if are_joined:
+        decode_together(chain(*pieces))
+    found = {}
+    for leaf, of_files, data_type, of_leaf in zip(leaves, columns, types, pieces, strict=True):
+        first = of_files[0]
+        with locating(first.url, first.place):
+            joined = _join(leaf, of_leaf, data_type)
+        if first.stored is not leaf.field:
+            values = without_dropped(joined.values, first.stored, leaf.field)
             joined = _LeafRows(values, joined.layers)
         found[leaf.field.id] = joined
     arrays = []
@@ -158,48 +100,17 @@ def _assembled(
     return arrays
 
 
-# Pages that are decoded as one, and the place of the first.
-_Group: TypeAlias = tuple[FetchedLeaf, list[FetchedPage]]
-
-
-def _each(leaves: Sequence[FetchedLeaf]) -> list[_Group]:
-    """Take pages one by one."""
-    return [(leaf, [page]) for leaf in leaves for page in leaf.pages]
-
-
-def _that_fit(leaves: Sequence[FetchedLeaf]) -> list[_Group]:
-    """Put pages that follow each other, and can be decoded as one, together."""
-    groups: list[_Group] = []
-    last: PageRows | WholePage | None = None
-    for leaf in leaves:
-        for page in leaf.pages:
-            rows = page[1]
-            if isinstance(rows, WholePage) and isinstance(last, WholePage) and last.fits(rows):
-                groups[-1][1].append(page)
-            else:
-                groups.append((leaf, [page]))
-            last = rows
-    return groups
-
-
-def _decoded(pages: Sequence[FetchedPage]) -> PageRows:
-    """Return the rows of pages that are decoded as one."""
-    whole = [rows for _, rows in pages if isinstance(rows, WholePage)]
-    first = pages[0][1]
-    return decode(whole) if isinstance(first, WholePage) else first
-
-
 @lru_cache(maxsize=4096)  # the same for all files of a table
 def _storage_type(field: Field) -> pa.DataType:
     return field.storage_type
 
 
-def _join(leaf: LeafField, groups: Sequence[_Group], data_type: pa.DataType) -> _LeafRows:
-    """Build the values of groups of pages, and join their layers."""
+def _join(leaf: LeafField, pieces: Sequence[Piece], data_type: pa.DataType) -> _LeafRows:
+    """Build the values of pieces, and join their layers."""
     values, layers = [], []
-    for place, pages in groups:
-        with locating(place.url, place.place), locating(place=f"page {pages[0][0]}"):
-            rows = _decoded(pages)
+    for piece in pieces:
+        with locating(place=f"page {piece.number}"):
+            rows = piece.rows()
             innermost, *outer = rows.unravel()
             block = _checked_values(rows.values, leaf.field, data_type, innermost)
             values.append(to_arrow(block, data_type, innermost.validity))
@@ -211,9 +122,8 @@ def _join(leaf: LeafField, groups: Sequence[_Group], data_type: pa.DataType) -> 
         layers.append(outer[: len(leaf.around)])
     if not values:
         return _LeafRows(pa.array([], data_type), {})
-    with locating(groups[0][0].url, groups[0][0].place):
-        joined = [_join_layer(parts) for parts in zip(*layers, strict=True)]
-        return _LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
+    joined = [_join_layer(parts) for parts in zip(*layers, strict=True)]
+    return _LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
 
 
 def _checked_values(
@@ -240,7 +150,7 @@ def _by_field(leaf: LeafField, layers: Sequence[Unravelled]) -> dict[int, Unrave
     """Give each field around a leaf its layer, undoing the flattening of fixed-size lists."""
     found, factor = {}, 1
     for field, layer in zip(leaf.around, layers, strict=True):
-        factor *= _list_size(field) or 1
+        factor *= list_size(field) or 1
         if factor > 1 and layer.offsets is not None:
             if np.any(layer.offsets % factor):
                 raise CorruptFile(f"{field.name}: a list ends within a fixed-size list")
@@ -274,22 +184,6 @@ def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
     return Unravelled(validity, offsets, sum(part.length for part in parts))
 
 
-def _leaves(field: Field, around: tuple[Field, ...] = ()) -> Iterator[LeafField]:
-    """Yield the fields that own a column, at or below a field."""
-    if field.is_leaf:
-        yield LeafField(field, around)
-    else:
-        for child in field.children:
-            yield from _leaves(child, (field, *around))
-
-
-def _list_size(field: Field) -> int | None:
-    """Return the size of a fixed-size list that is no leaf; None for every other field."""
-    if not field.logical_type.startswith("fixed_size_list:"):
-        return None
-    return int(field.storage_type.list_size)
-
-
 def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.Array:
     """Build the array of a field from its leaves.
 
@@ -305,7 +199,7 @@ def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.A
         return pa.nulls(0, field.storage_type)
     if layer.offsets is not None:
         return _list(field, leaves, layer)
-    size = _list_size(field)
+    size = list_size(field)
     below = count if size is None else count * size
     children = [_assemble(child, leaves, below) for child in field.children]
     if layer.length != count or any(len(child) != below for child in children):
@@ -343,5 +237,5 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
 
 def _layer(field: Field, leaves: Mapping[int, _LeafRows]) -> Unravelled | None:
     """Return the layer of a list or struct, which its first leaf tells; None where no rows are."""
-    first = next(_leaves(field)).field
+    first = next(leaves_below(field)).field
     return leaves[first.id].layers.get(field.id)

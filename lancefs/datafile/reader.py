@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from lancefs.datafile.assembly import assemble, leaves_of
+from lancefs.datafile.assembly import assemble
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
+from lancefs.datafile.leaves import leaves_of
 from lancefs.datafile.pages import join_columns
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import UnsupportedFeature, locating

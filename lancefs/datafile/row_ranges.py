@@ -75,7 +75,7 @@ def count_rows(ranges: Sequence[RowRange]) -> int:
     """Return how many rows some ranges have in all."""
     if isinstance(ranges, RowRanges):
         return int((ranges.bounds[:, 1] - ranges.bounds[:, 0]).sum())
-    return sum(end - start for start, end in ranges)
+    return sum([end - start for start, end in ranges])
 
 
 def scaled(ranges: Sequence[RowRange], factor: int) -> Sequence[RowRange]:

@@ -7,25 +7,27 @@ and fetches what holds the wanted rows; `assembly` makes arrays of that.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lancefs.datafile.assembly import (
+from lancefs.datafile.assembly import assemble
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.container import Container, Page
+from lancefs.datafile.fields import Field
+from lancefs.datafile.layouts.chunk_runs import ChunkRun, Request, request_page
+from lancefs.datafile.layouts.chunks import MiniBlock
+from lancefs.datafile.layouts.miniblock import MiniBlockPage
+from lancefs.datafile.layouts.page import PageReader, PageRows
+from lancefs.datafile.layouts.registry import layout_of, open_page
+from lancefs.datafile.leaves import (
     FetchedLeaf,
     FetchedPage,
     FetchedRows,
     LeafField,
-    assemble,
     leaves_of,
 )
-from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.container import Container, Page
-from lancefs.datafile.fields import Field
-from lancefs.datafile.layouts.chunks import MiniBlock
-from lancefs.datafile.layouts.page import PageReader, PageRows
-from lancefs.datafile.layouts.registry import layout_of, open_page
-from lancefs.datafile.layouts.whole import WholePage, fetch_whole
 from lancefs.datafile.packed import stored_field
 from lancefs.datafile.pages import by_page
 from lancefs.datafile.row_ranges import count_rows, scaled
@@ -83,48 +85,63 @@ class StructuralReader:
             ranges: Rows of the file, ascending and disjoint.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
-        whole, steps = [], []
+        known, steps = [], []
         for leaf in leaves:
-            if pages := self._whole_pages(leaf, ranges):
-                whole.append((leaf, pages))
+            if requests := self._requests(leaf, ranges):
+                known.append((leaf, requests))
             else:
                 steps.append(self._fetch_leaf(leaf, ranges))
-        if whole:
-            steps.append(self._fetch_whole(whole))
+        if known:
+            steps.append(self._fetch_runs(known))
         parts = yield from together(steps)
         found = {fetched.leaf.field.id: fetched for part in parts for fetched in part}
         url, count = self.container.file.url, count_rows(ranges)
         return FetchedRows(url, count, [found[leaf.field.id] for leaf in leaves])
 
-    def _whole_pages(
+    def _requests(
         self, leaf: LeafField, ranges: Sequence[RowRange]
-    ) -> Sequence[tuple[Page, MiniBlock]]:
-        """Return the pages of a leaf where all rows of all are wanted, and none is to be found.
+    ) -> Sequence[tuple[int, Request]]:
+        """Return what to fetch of the pages of a leaf, where it is known for all without a look.
 
         Returns:
-            The pages, and what their descriptions say; nothing where some are of another kind.
+            The pages, and what to fetch of each; nothing where some are to be looked into, or of
+            other layouts.
         """
-        index = self.columns[leaf.field.id]
-        column = self.container.column(index)
         if leaf.field.is_outline or len(ranges) != 1 or leaf.scale != 1:
             return ()
-        if ranges[0] != (0, column.first_rows[-1]):
-            return ()
-        try:
-            layouts = [layout_of(page.encoding) for page in column.pages]
-        except (CorruptFile, UnsupportedFeature):  # reading page by page tells which one it is
-            return ()
-        pages = zip(column.pages, layouts, strict=True)
-        whole = [(page, layout) for page, layout in pages if isinstance(layout, MiniBlock)]
-        return whole if len(whole) == len(layouts) else ()
+        index = self.columns[leaf.field.id]
+        column, requests = self.container.column(index), []
+        with suppress(CorruptFile, UnsupportedFeature):  # reading page by page tells where
+            for number, (rows,) in by_page(column.first_rows, ranges):
+                request = self._request(index, number, column.pages[number], rows)
+                if request is None:
+                    return ()
+                requests.append((number, request))
+            return requests
+        return ()
 
-    def _fetch_whole(
-        self, leaves: Sequence[tuple[LeafField, Sequence[tuple[Page, MiniBlock]]]]
+    def _request(self, column: int, number: int, page: Page, rows: RowRange) -> Request | None:
+        """Return what to fetch of rows of a page, where it is known without a look at the page."""
+        if rows == (0, page.rows):
+            layout = layout_of(page.encoding)
+            return request_page(page, layout) if isinstance(layout, MiniBlock) else None
+        reader = self._pages.get((column, number))
+        return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
+
+    def _fetch_runs(
+        self, leaves: Sequence[tuple[LeafField, Sequence[tuple[int, Request]]]]
     ) -> Steps[list[FetchedLeaf]]:
-        """Fetch all pages of leaves, at once."""
-        rows = iter((yield from fetch_whole([page for _, pages in leaves for page in pages])))
+        """Fetch pages of leaves, all at once."""
+        wanted = [one for _, pages in leaves for _, request in pages for one in request.ranges]
+        got = iter((yield wanted))
         return [
-            self._fetched(leaf, [(number, next(rows)) for number in range(len(pages))])
+            self._fetched(
+                leaf,
+                [
+                    (number, request.opened([next(got) for _ in request.ranges]))
+                    for number, request in pages
+                ],
+            )
             for leaf, pages in leaves
         ]
 
@@ -145,14 +162,12 @@ class StructuralReader:
 
     def _fetch_page(
         self, field: Field, column: int, number: int, ranges: Sequence[RowRange]
-    ) -> Steps[PageRows | WholePage]:
+    ) -> Steps[PageRows | ChunkRun]:
         with locating(place=f"page {number}"):
-            page = self.container.column(column).pages[number]
-            if not field.is_outline and len(ranges) == 1 and ranges[0] == (0, page.rows):
-                layout = layout_of(page.encoding)
-                if isinstance(layout, MiniBlock):
-                    return (yield from fetch_whole([(page, layout)]))[0]
-            return (yield from self._page_reader(field, column, number).read(ranges))
+            reader = self._page_reader(field, column, number)
+            if len(ranges) == 1 and isinstance(reader, MiniBlockPage) and not field.is_outline:
+                return (yield from reader.fetch(ranges[0]))
+            return (yield from reader.read(ranges))
 
     def _stored(self, leaf: LeafField) -> Field:
         """Return the field of a column as the file has it."""

@@ -2,7 +2,7 @@
 
 Reading a column of a fragment costs some time in Python, whatever it holds. Appends of a few rows
 each leave thousands of fragments whose files are alike; of a run of those, the pages of a column
-are decoded together (see `datafile.layouts.whole`).
+are decoded together (see `datafile.layouts.chunk_runs`).
 """
 
 from __future__ import annotations

@@ -5,21 +5,23 @@ Docs: format/file/encoding, "Mini-block page layout". What a page consists of sa
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
-from lancefs.datafile.buffers import in_place
+from lancefs.datafile.buffers import in_place, total
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings.dictionary import Dictionaries
 from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import read_table
+from lancefs.datafile.layouts.chunk_runs import ChunkRun, Request, decode, request_page
 from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
-from lancefs.datafile.layouts.whole import decode, fetch_whole
 from lancefs.datafile.levels import Leaf
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
 from lancefs.errors import CorruptFile
@@ -35,6 +37,7 @@ _FEW = 16
 class _Index(NamedTuple):
     """What must be known of a page before a row can be found in it."""
 
+    table: Bytes  # the chunk table
     starts: Ints  # of each chunk, in the chunk buffer
     ends: Ints
     counts: Ints  # values in each chunk
@@ -81,29 +84,78 @@ class MiniBlockPage:
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
         """Read rows, ascending and disjoint, within the page."""
-        if len(ranges) == 1 and ranges[0] == (0, self.page.rows):
-            return decode((yield from fetch_whole([(self.page, self.described)], self._make)))
-        if self._found.index is None:
-            self._found.index = self._parse_index((yield self._index_ranges()))
-        index = self._found.index
         if len(ranges) == 1:
-            return (yield from self._read_range(index, *ranges[0]))
+            return decode([[(yield from self.fetch(ranges[0]))]])[0]
+        index = yield from self._load()
         if not self.has_rep:
             return (yield from self._read_values(index, rows_of(ranges)))
         chosen = _chunks_of(index, ranges)
-        data, starts = yield from self._fetch(index, chosen)
+        data, starts = yield from self._fetch_chunks(index, chosen)
         leaf = self._decode(index, chosen, data, starts).check()
         return leaf.select(_moved_rows(index, chosen, ranges))
+
+    def request(self, rows: RowRange) -> Request | None:
+        """Return what to fetch of rows that follow each other, within the page.
+
+        Returns:
+            None where that is not known yet: `fetch` finds it out.
+        """
+        page, described = self.page, self.described
+        if rows == (0, page.rows):
+            return request_page(page, described, self._make)
+        if self._found.index is None:
+            return None
+        index, (start, end) = self._found.index, rows
+        first = bisect_right(index.first_row, start, hi=len(index.counts)) - 1
+        last = bisect_right(index.first_row, end - 1, lo=first, hi=len(index.counts)) - 1
+        chosen = slice(first, max(index.reach.item(last), last + 1))
+        base, begin, stop = page.buffers[1][0], index.starts.item(first), chosen.stop
+        span = base + begin, base + index.ends.item(stop - 1)
+        return Request([span], partial(self._some, index, chosen, rows))
+
+    def fetch(self, rows: RowRange) -> Steps[ChunkRun]:
+        """Fetch rows that follow each other, within the page."""
+        request = self.request(rows)
+        if request is None:
+            yield from self._load()
+            request = self.request(rows)
+            assert request is not None
+        return request.opened((yield request.ranges))
+
+    def _some(
+        self, index: _Index, chosen: slice, rows: RowRange, buffers: Sequence[Bytes]
+    ) -> ChunkRun:
+        """Return some chunks of the page, and where in them rows of the page are."""
+        first, stop, width = chosen.start, chosen.stop, self.described.width
+        before = index.first_row.item(first)
+        starting = index.first_row.item(stop) - before
+        return ChunkRun(
+            self.described,
+            self._make,
+            index.table[first * width : stop * width],
+            buffers[0],
+            total(index.counts[chosen]) if self.has_rep else starting,
+            starting,
+            (rows[0] - before, rows[1] - before),
+            index.dictionary,
+            index.continues is not None and bool(index.continues[first]),
+        )
+
+    def _load(self) -> Steps[_Index]:
+        """Return the index of the page, which is read once."""
+        if self._found.index is None:
+            self._found.index = self._parse_index((yield self._index_ranges()))
+        return self._found.index
 
     def _read_values(self, index: _Index, rows: Ints) -> Steps[Leaf]:
         """Read rows of a page without lists, each of which is a value."""
         chosen, wanted = _located(index, rows)
-        data, starts = yield from self._fetch(index, chosen)
+        data, starts = yield from self._fetch_chunks(index, chosen)
         if len(wanted) * _FEW <= int(index.counts[chosen].sum()):
             return self._decode(index, chosen, data, starts, wanted).check()
         return self._decode(index, chosen, data, starts).check().select(as_ranges(wanted))
 
-    def _fetch(self, index: _Index, chosen: Ints) -> Steps[tuple[Bytes, Ints]]:
+    def _fetch_chunks(self, index: _Index, chosen: Ints) -> Steps[tuple[Bytes, Ints]]:
         """Fetch chunks; return bytes that hold them, and where in those they start."""
         spans, base = _spans(index, chosen), self.page.buffers[1][0]
         buffers = yield [(base + start, base + end) for start, end in spans]
@@ -114,17 +166,6 @@ class MiniBlockPage:
         else:
             data = np.concatenate(buffers)
         return data, _moved(index.starts[chosen], spans)
-
-    def _read_range(self, index: _Index, start: int, end: int) -> Steps[Leaf]:
-        """Read rows that follow each other, for which little is to be worked out."""
-        (first, last) = np.searchsorted(index.first_row[:-1], (start, end - 1), side="right") - 1
-        stop = max(int(index.reach[last]), int(last) + 1)
-        base, begin = self.page.buffers[1][0], int(index.starts[first])
-        (data,) = yield [(base + begin, base + int(index.ends[stop - 1]))]
-        chosen = slice(first, stop)
-        leaf = self._decode(index, chosen, data, index.starts[chosen] - begin).check()
-        before = int(index.first_row[first])
-        return leaf.select([(start - before, end - before)])
 
     def _index_ranges(self) -> list[ByteRange]:
         ranges = [self.page.buffers[0]]
@@ -146,7 +187,9 @@ class MiniBlockPage:
         first_row = offsets_of(starting)
         check_rows(int(first_row[-1]), self.page.rows)
         reach = _reach(first_row, continues)
-        return _Index(bounds[:-1], bounds[1:], counts, first_row, continues, reach, dictionary)
+        return _Index(
+            buffers[0], bounds[:-1], bounds[1:], counts, first_row, continues, reach, dictionary
+        )
 
     def _parse_repetition(self, data: Bytes, chunks: int) -> tuple[Ints, Mask]:
         """Return how many rows start in each chunk, and which chunks begin inside a row."""
@@ -165,7 +208,7 @@ class MiniBlockPage:
     def _decode(
         self,
         index: _Index,
-        chosen: Ints | slice,
+        chosen: Ints,
         data: Bytes,
         starts: Ints,
         wanted: Ints | None = None,
@@ -193,17 +236,12 @@ class MiniBlockPage:
         levels, begins, ends = find_buffers(data, starts, sizes, self.described.size_widths)
         return levels, [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
 
-    def _without_continuations(
-        self, leaf: Leaf, index: _Index, chosen: Ints | slice, levels: Ints
-    ) -> Leaf:
+    def _without_continuations(self, leaf: Leaf, index: _Index, chosen: Ints, levels: Ints) -> Leaf:
         """Drop items that end a row whose beginning was not read, at each gap between chunks."""
         if leaf.rep is None or index.continues is None:
             return leaf
-        if isinstance(chosen, slice):  # the only gap is before them
-            cut = np.flatnonzero(index.continues[chosen][:1])
-        else:
-            gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
-            cut = np.flatnonzero(gap & index.continues[chosen])
+        gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
+        cut = np.flatnonzero(gap & index.continues[chosen])
         if not len(cut):
             return leaf
         ends = np.cumsum(levels)
