@@ -113,6 +113,23 @@ def test_few_rows_are_read_at_a_time_where_they_are_long(
     assert max(lengths(reads)) < 20_000
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_few_rows_are_read_at_a_time_where_a_dictionary_holds_long_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    path, budget = tmp_path / "t.lance", 500_000
+    source = np.random.default_rng(1)
+    texts = [source.integers(97, 123, 2000, np.uint8).tobytes().decode() for _ in range(10)]
+    lists = [[texts[i % 10]] * (i % 3) for i in range(20_000)]
+    table = pa.table({"text": [texts[i % 10] for i in range(20_000)], "list": lists})
+    lance.write_dataset(table, str(path), data_storage_version=version)
+    assert sum(file.stat().st_size for file in (path / "data").iterdir()) < table.nbytes / 50
+    monkeypatch.setattr(scan, "STEP_BYTES", budget)
+    batches = list(lancefs.open(path).to_batches())
+    assert pa.Table.from_batches(batches).equals(table)
+    assert max(batch.nbytes for batch in batches) <= budget
+
+
 @pytest.mark.parametrize("version", ["2.0", "2.1"])
 def test_what_a_filter_keeps_of_long_rows_is_read_few_at_a_time(
     tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch, version: str

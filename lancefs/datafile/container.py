@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
@@ -17,9 +17,6 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import container_pb2 as pb
 from lancefs.proto import schema_pb2
 from lancefs.storage import TAIL, ByteRange, Bytes, File, Steps, run
-
-if TYPE_CHECKING:
-    from lancefs.datafile.row_sizes import PageSizes
 
 MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
@@ -51,9 +48,9 @@ class Column(NamedTuple):
     encoding: Encoding
 
     @property
-    def page_sizes(self) -> "PageSizes":
-        """The first rows and the bytes of the pages."""
-        return self.first_rows, [sum(end - start for start, end in p.buffers) for p in self.pages]
+    def stored_bytes(self) -> list[int]:
+        """The bytes of each page."""
+        return [sum([end - start for start, end in page.buffers]) for page in self.pages]
 
 
 class Footer(NamedTuple):
@@ -110,11 +107,6 @@ class Container:
             for index, bytes_ in zip(wanted, data, strict=True):
                 with locating(place=f"column {index}"):
                     self._columns[index] = _parse_column(bytes_, self.file.size)
-
-    def page_sizes(self, indices: Sequence[int]) -> "list[PageSizes]":
-        """Return the pages of columns, with their bytes."""
-        self.load_columns(indices)
-        return [self._columns[index].page_sizes for index in indices]
 
     def descriptor(self) -> schema_pb2.FileDescriptor:
         """Return the file's own schema, and how many rows it has; it is read once.

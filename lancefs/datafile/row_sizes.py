@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-# Of a column: the first row of each page, then the number of rows; and the bytes of each page.
-PageSizes: TypeAlias = tuple[Sequence[int], Sequence[int]]
 _Floats: TypeAlias = npt.NDArray[np.float64]
+# A value in a dictionary counts for so many bytes at most: damage must not make steps of one row.
+_LONGEST = 256 * 1024
+# How many times longer compressed text is taken to be once it is read, where it is long at all.
+_EXPANDED = 4
+_LONG = 64
+
+
+class PageSizes(NamedTuple):
+    """The pages of a column, with their bytes.
+
+    Attributes:
+        first_rows: The first row of each page; then the number of rows.
+        stored: The bytes of each page.
+        looked_up: The bytes that its values take besides, where a dictionary holds them once; see
+            `looked_up`. None where no page has one.
+    """
+
+    first_rows: Sequence[int]
+    stored: Sequence[int]
+    looked_up: Sequence[float] | None = None
+
+
+def looked_up(values: int, items: int, size: int, is_compressed: bool = False) -> float:
+    """Return how many bytes values take that are looked up in a dictionary.
+
+    Args:
+        values: How many.
+        items: Of the dictionary, each of which is taken to occur as often.
+        size: Bytes of all items, as they are stored.
+        is_compressed: Whether they take more once they are read.
+    """
+    width = size / max(items, 1)
+    if is_compressed and width >= _LONG:
+        width *= _EXPANDED
+    return values * min(width, _LONGEST)
 
 
 class RowSizes:
@@ -20,7 +53,7 @@ class RowSizes:
         columns: The pages of columns. Those of a column that counts the items of lists, or several
             rows for each row of the file, are stretched over the rows.
         rows: Of the file.
-        most: Bytes that all pages have at most, whatever damaged files say of each of them.
+        most: Bytes that all pages store at most, whatever damaged files say of each of them.
         least: Bytes that a row has at least once it is decoded.
     """
 
@@ -28,18 +61,20 @@ class RowSizes:
         self, columns: Iterable[PageSizes], rows: int, most: int, least: float = 0
     ) -> None:
         alike: dict[tuple[int, ...], _Floats] = {}  # mostly all columns have their pages alike
-        for first_rows, sizes in columns:
+        for first_rows, stored, besides in columns:
             if first_rows[-1]:
                 pages = tuple(first_rows)
-                alike[pages] = alike.get(pages, 0.0) + np.asarray(sizes, np.float64)
+                sizes = np.array([stored, besides or [0] * len(stored)], np.float64)
+                alike[pages] = alike.get(pages, 0.0) + sizes
         borders = [np.array(pages) * (rows / pages[-1]) for pages in alike]
         self._rows = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
-        before = np.zeros(len(self._rows))
-        for border, bytes_ in zip(borders, alike.values(), strict=True):
-            before += np.interp(self._rows, border, np.append(0, bytes_.cumsum()))
-        if before[-1] > most:
-            before *= most / before[-1]
-        within = np.maximum(np.diff(before), np.diff(self._rows) * least)
+        before = np.zeros((2, len(self._rows)))
+        for border, of_pages in zip(borders, alike.values(), strict=True):
+            for kind, sizes in enumerate(of_pages):
+                before[kind] += np.interp(self._rows, border, np.append(0, sizes.cumsum()))
+        if before[0, -1] > most:
+            before[0] *= most / before[0, -1]
+        within = np.maximum(np.diff(before.sum(axis=0)), np.diff(self._rows) * least)
         self._before = np.append(0, within.cumsum())
 
     def rows_within(self, start: int, size: float) -> int:

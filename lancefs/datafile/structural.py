@@ -75,7 +75,17 @@ class StructuralReader:
 
     def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
         """Return the pages of all columns of fields, with their bytes."""
-        return self.container.page_sizes([self.columns[one.field.id] for one in leaves_of(fields)])
+        from lancefs.datafile.row_sizes import PageSizes
+
+        leaves = leaves_of(fields)
+        self.container.load_columns([self.columns[leaf.field.id] for leaf in leaves])
+        found = []
+        for leaf in leaves:
+            column = self.container.column(self.columns[leaf.field.id])
+            is_encoded = pa.types.is_dictionary(leaf.field.storage_type)
+            besides = [0.0 if is_encoded else _looked_up(page) for page in column.pages]
+            found.append(PageSizes(column.first_rows, column.stored_bytes, besides))
+        return found
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Steps[FetchedRows]:
         """Fetch rows of leaves, to be assembled with those of other files, or without.
@@ -189,3 +199,11 @@ class StructuralReader:
         from lancefs.datafile.layouts.outlines import outlined
 
         return outlined(self._pages[key], field.storage_type)
+
+
+def _looked_up(page: Page) -> float:
+    """Return how many bytes the values of a page take that its dictionary, if any, holds once."""
+    with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
+        layout = layout_of(page.encoding)
+        return layout.looked_up(page) if isinstance(layout, MiniBlock) else 0.0
+    return 0.0

@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
-from lancefs.datafile.row_sizes import RowSizes
+from lancefs.datafile.row_sizes import PageSizes, RowSizes, looked_up
 
 
 def test_bytes_of_a_page_are_spread_over_its_rows() -> None:
-    sizes = RowSizes([((0, 10, 30), (100, 1000))], rows=30, most=10_000)
+    sizes = RowSizes([PageSizes((0, 10, 30), (100, 1000))], rows=30, most=10_000)
     assert sizes.rows_within(0, 50) == 5
     assert sizes.rows_within(5, 50 + 500) == 5 + 10
     assert sizes.rows_within(0, 1_000_000) == 30
 
 
 def test_columns_add_up_whatever_their_pages_count() -> None:
-    rows, items, parts = ((0, 10, 30), (100, 1000)), ((0, 60), (3000,)), ((0, 30), (600,))
+    rows, items = PageSizes((0, 10, 30), (100, 1000)), PageSizes((0, 60), (3000,))
+    parts = PageSizes((0, 30), (600,))
     sizes = RowSizes([rows, items, parts, rows], rows=30, most=10_000)
     assert sizes.rows_within(0, 10 * (2 * 10 + 100 + 20)) == 10
     assert sizes.rows_within(10, 10 * (2 * 50 + 100 + 20)) == 10
 
 
 def test_rows_have_as_many_bytes_as_their_types_take() -> None:
-    sizes = RowSizes([((0, 10, 30), (0, 2000))], rows=30, most=10_000, least=8)
+    sizes = RowSizes([PageSizes((0, 10, 30), (0, 2000))], rows=30, most=10_000, least=8)
     assert sizes.rows_within(0, 80) == 10
     assert sizes.rows_within(10, 500) == 5
 
 
 def test_damaged_pages_have_no_more_bytes_than_the_files() -> None:
-    sizes = RowSizes([((0, 10), (1 << 60,))] * 3, rows=10, most=100)
+    sizes = RowSizes([PageSizes((0, 10), (1 << 60,))] * 3, rows=10, most=100)
     assert sizes.rows_within(0, 50) == 5
 
 
 def test_without_pages_rows_have_what_their_types_take() -> None:
     assert RowSizes([], rows=10, most=0).rows_within(4, 1) == 6
-    assert RowSizes([((0,), ())], rows=10, most=0, least=1).rows_within(4, 2) == 2
+    assert RowSizes([PageSizes((0,), ())], rows=10, most=0, least=1).rows_within(4, 2) == 2
     assert RowSizes([], rows=0, most=0).rows_within(0, 1) == 0
+
+
+def test_values_of_a_dictionary_count_as_often_as_they_occur() -> None:
+    columns = [PageSizes((0, 10, 30), (10, 20), (5000.0, 0.0)), PageSizes((0, 10, 30), (10, 20))]
+    sizes = RowSizes(columns, rows=30, most=60)
+    assert sizes.rows_within(0, 502 * 4) == 4
+    assert sizes.rows_within(10, 2 * 15) == 15
+
+
+def test_a_damaged_dictionary_does_not_make_rows_as_long_as_the_file() -> None:
+    assert looked_up(values=100, items=20, size=4000) == 100 * 200
+    assert looked_up(values=100, items=0, size=1 << 40) == 100 * 256 * 1024
+
+
+def test_compressed_texts_of_a_dictionary_are_longer_than_they_are_stored() -> None:
+    assert looked_up(values=10, items=2, size=400, is_compressed=True) == 4 * 10 * 200
+    assert looked_up(values=10, items=2, size=40, is_compressed=True) == 10 * 20

@@ -84,6 +84,16 @@ class MiniBlock:
         items = self.dictionary_items
         return Dictionaries(registry.decode_block(self.layout.dictionary, data, items))
 
+    def looked_up(self, page: Page) -> float:
+        """Return how many bytes the values of a page take that its dictionary holds once."""
+        if not self.has_dictionary or len(page.buffers) < 3:
+            return 0
+        from lancefs.datafile.row_sizes import looked_up
+
+        start, end = page.buffers[2]
+        is_compressed = self.layout.dictionary.WhichOneof("compression") in ("general", "fsst")
+        return looked_up(self.items, self.dictionary_items, end - start, is_compressed)
+
     def levels(self, buffers: list[Chunked], counts: Ints) -> tuple[Level | None, Level | None]:
         """Decode the repetition and definition levels of chunks, and take off their buffers.
 

@@ -6,17 +6,22 @@ nulls, and indices from 0. A string column of few values has indices from 1, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
+from google.protobuf.message import Message
 
+from lancefs.datafile import row_sizes
 from lancefs.datafile.blocks import Constant, FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.blocks import Dictionary as DictionaryBlock
 from lancefs.datafile.v2_0 import registry
 from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, integers
 from lancefs.errors import CorruptFile
-from lancefs.proto.encodings_v2_0_pb2 import Dictionary
+from lancefs.proto.encodings_v2_0_pb2 import Buffer, Dictionary
 from lancefs.storage import Steps, together
+
+_Part = TypeVar("_Part", bound=Message)
 
 
 def read(encoding: Dictionary, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[Slots]:
@@ -58,3 +63,31 @@ def _items(encoding: Dictionary, page: ArrayPage) -> Steps[Slots]:
             raise CorruptFile("the items of a dictionary are neither numbers nor strings")
         page.dictionaries[key] = items
     return page.dictionaries[key]
+
+
+def looked_up(page: ArrayPage, rows: int) -> Iterator[float]:
+    """Yield how many bytes the values of each dictionary of a page take once they are looked up.
+
+    Args:
+        page: The page.
+        rows: How many it has.
+
+    Raises:
+        CorruptFile: A buffer is not there.
+        UnsupportedFeature: A buffer is of a kind that is not known.
+    """
+    for encoding in _parts(page.encoding, Dictionary):
+        ranges = [page.locate(buffer) for buffer in _parts(encoding.items, Buffer)]
+        size = sum(end - start for start, end in ranges)
+        yield row_sizes.looked_up(rows, int(encoding.num_dictionary_items), size)
+
+
+def _parts(message: Message, kind: type[_Part]) -> Iterator[_Part]:
+    """Yield the outermost messages of a kind within another one, single or repeated."""
+    if isinstance(message, kind):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in value if isinstance(value, Sequence) else [value]:
+                yield from _parts(part, kind)

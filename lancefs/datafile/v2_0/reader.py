@@ -8,6 +8,7 @@ rows there are. Reading lists therefore takes two rounds: their offsets, then th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed import stored_field, without_dropped
 from lancefs.datafile.pages import by_page, join_arrays
-from lancefs.datafile.v2_0 import registry
+from lancefs.datafile.v2_0 import dictionary, registry
 from lancefs.datafile.v2_0.binary import read_bytes
 from lancefs.datafile.v2_0.ends import Extents, join_extents, read_extents
 from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
@@ -88,7 +89,25 @@ class ArrayReader:
 
     def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
         """Return the pages of all columns of fields, with their bytes."""
-        return self.container.page_sizes(self._columns(fields))
+        from lancefs.datafile.row_sizes import PageSizes
+
+        self.container.load_columns(self._columns(fields))
+        found = []
+        for part in chain.from_iterable(field.walk() for field in fields):
+            if part.id in self.columns:
+                index = self.columns[part.id]
+                column = self.container.column(index)
+                is_encoded = pa.types.is_dictionary(part.storage_type)
+                besides = [0.0 if is_encoded else self._looked_up(page) for page in column.pages]
+                found.append(PageSizes(column.first_rows, column.stored_bytes, besides))
+        return found
+
+    def _looked_up(self, page: Page) -> float:
+        """Return how many bytes the values of a page take that a dictionary, if any, holds once."""
+        with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
+            opened = ArrayPage(_parse_page(page), (page.buffers, (), ()))
+            return sum(dictionary.looked_up(opened, page.rows))
+        return 0.0
 
     def _columns(self, fields: Sequence[Field]) -> list[int]:
         """Return the indices of the columns of fields and of all below them."""
