@@ -97,16 +97,20 @@ class Pace:
 
     def is_tiny(self, step: Step, last: Read) -> bool:
         """Whether a step, which follows one that was read, is best read without a thread."""
-        return step.rows <= _FEW_ROWS and last.size <= max(_TINY_BYTES, _LITTLE * self._columns)
+        rows = min(step.rows, self.rows)  # what is left of a step that was cut short is cut as well
+        return rows <= _FEW_ROWS and last.size <= max(_TINY_BYTES, _LITTLE * self._columns)
 
     def fitted(self, step: Step, fields: Sequence[Field], share: float = 1) -> Step:
-        """Return a step, or its beginning where the data files have too many bytes for the whole.
+        """Return a step, or its beginning where the whole has too many bytes.
+
+        Either the data files tell so, or what was learned since the step was planned.
 
         Args:
             step: The step.
             fields: What is read of its rows.
             share: Of the rows that are read.
         """
+        step = step._replace(end=min(step.start + self.rows, step.end))
         sizes = step.fragment.row_sizes(fields) if share else None
         if sizes is None:
             return step
@@ -116,12 +120,15 @@ class Pace:
         return step._replace(end=min(step.start + self._rounded(fitting), step.end))
 
     def _rounded(self, rows: int) -> int:
-        """Return whole batches, or fewer rows where so many are less than half a batch."""
-        if 2 * rows >= self._unit:
-            return max(rows // self._unit, 1) * self._unit
+        """Return whole batches, half a batch, or fewer rows where so many are less than those."""
+        # A little more than the budget is better than steps of another length.
+        for unit in (self._unit, max(self._unit // 2, 1)):
+            if 8 * rows >= 5 * unit:
+                return max(rows // unit, 1) * unit
         # To read long values takes more room besides; and where many columns make rows long, one
         # step is read at a time, which may have more bytes.
-        rows = int(rows * min(max(self._columns * _LITTLE / self._budget, 0.5), 2))
+        longer = int(rows * min(max(self._columns * _LITTLE / self._budget, 0.5), 2))
+        rows = min(longer, max(rows, _FEW_ROWS))
         return rows // _CHUNK * _CHUNK if rows > _CHUNK else max(rows, 1)
 
 
@@ -141,7 +148,7 @@ class Readers:
         self._pool = ThreadPoolExecutor(
             threads, "lancefs-scan", initializer=None if is_kept else spare_memory
         )
-        self._pending: deque[tuple[Step, Callable[[], Read]]] = deque()
+        self._pending: deque[tuple[Step, bool, Callable[[], Read]]] = deque()
         self.rows = 0  # of the steps that are pending
 
     def __len__(self) -> int:
@@ -156,21 +163,21 @@ class Readers:
     def submit(self, step: Step, is_tiny: bool) -> None:
         """Have a step read: in a thread, or when its turn comes."""
         self.rows += step.rows
-        result = partial(self._read, step) if is_tiny else self._result(step)
-        self._pending.append((step, result))
+        self._pending.append((step, is_tiny, self._result(step, is_tiny)))
 
     def next(self) -> Read:
         """Return the result for the earliest of the steps; the rest of it, if any, is the next."""
-        step, result = self._pending.popleft()
+        step, is_tiny, result = self._pending.popleft()
         read = result()
         self.rows -= read.step.rows
         if read.step.end < step.end:
             rest = step._replace(start=read.step.end)
-            self._pending.appendleft((rest, self._result(rest)))
+            self._pending.appendleft((rest, is_tiny, self._result(rest, is_tiny)))
         return read
 
-    def _result(self, step: Step) -> Callable[[], Read]:
-        """Have a thread read a step, and return what gives the result."""
+    def _result(self, step: Step, is_tiny: bool) -> Callable[[], Read]:
+        """Return what gives the result for a step, having a thread read it unless it is tiny."""
         with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
-            return self._pool.submit(self._read, step).result
+            if not is_tiny:
+                return self._pool.submit(self._read, step).result
         return partial(self._read, step)

@@ -46,8 +46,8 @@ class FieldReader(Protocol):
         """Read the same rows of several fields; see `read`. Errors name the field."""
         ...
 
-    def page_sizes(self, fields: Sequence[Field]) -> Sequence[PageSizes]:
-        """Return the pages of all columns of fields, with their bytes."""
+    def page_sizes(self, fields: Sequence[Field]) -> Sequence[Sequence[PageSizes]]:
+        """Return the pages of the columns of each field, with their bytes."""
         ...
 
 

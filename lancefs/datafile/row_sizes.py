@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -46,36 +46,52 @@ def looked_up(values: int, items: int, size: int, is_compressed: bool = False) -
     return values * min(width, _LONGEST)
 
 
+class FieldSizes(NamedTuple):
+    """What is known of the bytes of a field.
+
+    Attributes:
+        columns: The pages of its columns. Those of a column that counts the items of lists, or
+            several rows for each row of the file, are stretched over the rows.
+        least: Bytes that a value has at least once it is decoded.
+        varies: Whether the bytes that are stored come on top of these, as those of strings do.
+    """
+
+    columns: Sequence[PageSizes]
+    least: float = 0
+    varies: bool = True
+
+
 class RowSizes:
     """The bytes of ranges of rows.
 
     Args:
-        columns: The pages of columns. Those of a column that counts the items of lists, or several
-            rows for each row of the file, are stretched over the rows.
+        fields: What is read of them.
         rows: Of the file.
         most: Bytes that all pages store at most, whatever damaged files say of each of them.
-        least: Bytes that a row has at least once it is decoded.
     """
 
-    def __init__(
-        self, columns: Iterable[PageSizes], rows: int, most: int, least: float = 0
-    ) -> None:
-        alike: dict[tuple[int, ...], _Floats] = {}  # mostly all columns have their pages alike
-        for first_rows, stored, besides in columns:
-            if first_rows[-1]:
-                pages = tuple(first_rows)
-                sizes = np.array([stored, besides or [0] * len(stored)], np.float64)
-                alike[pages] = alike.get(pages, 0.0) + sizes
-        borders = [np.array(pages) * (rows / pages[-1]) for pages in alike]
+    def __init__(self, fields: Sequence[FieldSizes], rows: int, most: int) -> None:
+        pages = [one for field in fields for one in field.columns if one.first_rows[-1]]
+        total = sum([sum(one.stored) for one in pages])
+        scale = most / total if total > most else 1.0
+        alike = {tuple(one.first_rows) for one in pages}  # mostly all columns have them alike
+        borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in alike]
         self._rows = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
-        before = np.zeros((2, len(self._rows)))
-        for border, of_pages in zip(borders, alike.values(), strict=True):
-            for kind, sizes in enumerate(of_pages):
-                before[kind] += np.interp(self._rows, border, np.append(0, sizes.cumsum()))
-        if before[0, -1] > most:
-            before[0] *= most / before[0, -1]
-        within = np.maximum(np.diff(before.sum(axis=0)), np.diff(self._rows) * least)
+        within = np.zeros(len(self._rows) - 1)
+        for field in fields:
+            within += self._within(field, rows, scale)
         self._before = np.append(0, within.cumsum())
+
+    def _within(self, field: FieldSizes, rows: int, scale: float) -> _Floats:
+        """Return the bytes of a field between each two borders of pages."""
+        before = np.zeros(len(self._rows))
+        for first_rows, stored, besides in field.columns:
+            if first_rows[-1]:
+                sizes = np.array(stored, np.float64) * scale + np.array(besides or 0.0)
+                border = np.array(first_rows) * (rows / first_rows[-1])
+                before += np.interp(self._rows, border, np.append(0, sizes.cumsum()))
+        read, least = np.diff(before), np.diff(self._rows) * field.least
+        return read + least if field.varies else np.maximum(read, least)
 
     def rows_within(self, start: int, size: float) -> int:
         """Return how many rows from `start` on have no more bytes than `size`."""

@@ -73,19 +73,20 @@ class StructuralReader:
         """Read rows of several fields in one go; see `read`."""
         return assemble(fields, [(yield from self.fetch(leaves_of(fields), ranges))])
 
-    def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
-        """Return the pages of all columns of fields, with their bytes."""
+    def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
+        """Return the pages of the columns of each field, with their bytes."""
+        leaves = [leaves_of([field]) for field in fields]
+        columns = [self.columns[leaf.field.id] for of_field in leaves for leaf in of_field]
+        self.container.load_columns(columns)
+        return [[self._page_sizes(leaf) for leaf in of_field] for of_field in leaves]
+
+    def _page_sizes(self, leaf: LeafField) -> PageSizes:
         from lancefs.datafile.row_sizes import PageSizes
 
-        leaves = leaves_of(fields)
-        self.container.load_columns([self.columns[leaf.field.id] for leaf in leaves])
-        found = []
-        for leaf in leaves:
-            column = self.container.column(self.columns[leaf.field.id])
-            is_encoded = pa.types.is_dictionary(leaf.field.storage_type)
-            besides = [0.0 if is_encoded else _looked_up(page) for page in column.pages]
-            found.append(PageSizes(column.first_rows, column.stored_bytes, besides))
-        return found
+        column = self.container.column(self.columns[leaf.field.id])
+        is_encoded = pa.types.is_dictionary(leaf.field.storage_type)
+        besides = [0.0 if is_encoded else _looked_up(page) for page in column.pages]
+        return PageSizes(column.first_rows, column.stored_bytes, besides)
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Steps[FetchedRows]:
         """Fetch rows of leaves, to be assembled with those of other files, or without.

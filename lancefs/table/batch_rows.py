@@ -28,7 +28,7 @@ def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
         types: Of the columns that are read.
     """
     width = sum(least_width(data_type) for data_type in types)
-    if any(_varies(data_type) for data_type in types):
+    if any(varies(data_type) for data_type in types):
         sizes = sum(file.size or 0 for file in fragment.files)
         width = max(width, 3 * sizes / max(1, fragment.physical_rows or 1))
     rows = int(min(MOST_ROWS, max(_LEAST_ROWS, _BATCH_BYTES // max(1.0, width))))
@@ -60,7 +60,7 @@ def least_width(data_type: pa.DataType) -> float:
     return sum(times * (_OFFSET if width is None else width) for times, width in widths)
 
 
-def _varies(data_type: pa.DataType) -> bool:
+def varies(data_type: pa.DataType) -> bool:
     """Whether the bytes of a value differ from value to value."""
     return any(_width(part) is None for _, part in _parts(data_type))
 

@@ -151,17 +151,25 @@ class FragmentReader:
             return None
         key = tuple(field.id for field in fields)
         if key not in self._row_sizes:
-            from lancefs.datafile.row_sizes import RowSizes
-            from lancefs.table.batch_rows import least_width
+            from lancefs.datafile.row_sizes import FieldSizes, RowSizes
+            from lancefs.table.batch_rows import least_width, varies
 
             held: dict[int, list[Field]] = {}
-            for _, number, piece in pieces_of(fields, self.fragment):
+            missing = dict(enumerate(fields))
+            for position, number, piece in pieces_of(fields, self.fragment):
                 held.setdefault(number, []).append(piece)
+                missing.pop(position, None)
             opened = {number: self.open_file(self.fragment.files[number]) for number in held}
-            sizes = [reader.page_sizes(held[number]) for number, (_, reader) in opened.items()]
+            nulls = [FieldSizes((), least_width(one.storage_type)) for one in missing.values()]
+            sizes = nulls + [
+                FieldSizes(columns, least_width(piece.storage_type), varies(piece.storage_type))
+                for number, (_, reader) in opened.items()
+                for piece, columns in zip(
+                    held[number], reader.page_sizes(held[number]), strict=True
+                )
+            ]
             most = sum(file.size for file, _ in opened.values())
-            least = sum(least_width(field.storage_type) for field in fields)
-            self._row_sizes[key] = RowSizes(chain(*sizes), self.physical_rows, most, least)
+            self._row_sizes[key] = RowSizes(sizes, self.physical_rows, most)
         return self._row_sizes[key]
 
     @property

@@ -74,14 +74,14 @@ class LegacyReader:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         return read_fields(self.read, self.file.url, fields, ranges)
 
-    def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
+    def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return as many bytes of the file for each field with pages, since it tells none."""
         from lancefs.datafile.row_sizes import PageSizes
 
         with_pages = sum(field.has_pages for field in self.footer.fields.values())
         share = self.file.size // max(with_pages, 1)
         pages = PageSizes((0, self.num_rows), (share,))
-        return [pages for field in fields for _ in _with_pages(field)]
+        return [[pages for _ in _with_pages(field)] for field in fields]
 
     def _read(self, field: Field, pieces: Pieces) -> Steps[pa.Array]:
         with locating(place=f"field {field.id} ({field.name})"):

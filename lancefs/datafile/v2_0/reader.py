@@ -87,20 +87,21 @@ class ArrayReader:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         return read_fields(self.read, self.container.file.url, fields, ranges)
 
-    def page_sizes(self, fields: Sequence[Field]) -> list[PageSizes]:
-        """Return the pages of all columns of fields, with their bytes."""
+    def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
+        """Return the pages of the columns of each field, with their bytes."""
+        self.container.load_columns(self._columns(fields))
+        return [
+            [self._page_sizes(part) for part in field.walk() if part.id in self.columns]
+            for field in fields
+        ]
+
+    def _page_sizes(self, field: Field) -> PageSizes:
         from lancefs.datafile.row_sizes import PageSizes
 
-        self.container.load_columns(self._columns(fields))
-        found = []
-        for part in chain.from_iterable(field.walk() for field in fields):
-            if part.id in self.columns:
-                index = self.columns[part.id]
-                column = self.container.column(index)
-                is_encoded = pa.types.is_dictionary(part.storage_type)
-                besides = [0.0 if is_encoded else self._looked_up(page) for page in column.pages]
-                found.append(PageSizes(column.first_rows, column.stored_bytes, besides))
-        return found
+        column = self.container.column(self.columns[field.id])
+        is_encoded = pa.types.is_dictionary(field.storage_type)
+        besides = [0.0 if is_encoded else self._looked_up(page) for page in column.pages]
+        return PageSizes(column.first_rows, column.stored_bytes, besides)
 
     def _looked_up(self, page: Page) -> float:
         """Return how many bytes the values of a page take that a dictionary, if any, holds once."""
