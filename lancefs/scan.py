@@ -305,10 +305,8 @@ class Scan:
         elif _is_sparse(kept) or self.blobs == "bytes":
             others = self._others(step, arrays, _runs(kept, step.start))
         else:
-            looked_up = self._stored(step, self.fields)
-            others = self._others(step, arrays, step.all, looked_up)
-            size += _size(others)
-            others = _spelled_out(_filtered(others, kept), looked_up - self.encoded)
+            others, besides = self._kept(step, arrays, kept)
+            size += besides
         arrays |= others
         rows = step.rows if kept is None else int(np.count_nonzero(kept))
         return Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
@@ -363,17 +361,32 @@ class Scan:
         return pa.RecordBatch.from_arrays(columns, [field.name for field in self.filter_fields])
 
     def _others(
-        self,
-        step: Step,
-        known: dict[int, pa.Array],
-        ranges: Sequence[RowRange],
-        looked_up: frozenset[int] = frozenset(),
+        self, step: Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
     ) -> dict[int, pa.Array]:
         """Read the columns to return that the filter did not need."""
         fields = [field for field in self.fields if field.id not in known]
-        if not ranges:
-            return self._none(fields)
-        return self._columns(step.fragment, fields, ranges, looked_up)
+        return self._columns(step.fragment, fields, ranges) if ranges else self._none(fields)
+
+    def _kept(
+        self, step: Step, known: dict[int, pa.Array], kept: Mask
+    ) -> tuple[dict[int, pa.Array], int]:
+        """Read those columns of all rows, some at a time, and keep some of the rows.
+
+        Returns:
+            The columns, and the most bytes that there were of other rows at a time.
+        """
+        fields = [field for field in self.fields if field.id not in known]
+        looked_up, some = self._stored(step, self.fields), self._at_a_time(step.fragment, fields)
+        arrays: dict[int, pa.Array] = {}
+        most = 0
+        for start in range(0, len(fields), some):
+            if start:
+                step.fragment.release()
+            columns = fields[start : start + some]
+            read = self._columns(step.fragment, columns, step.all, looked_up)
+            most = max(most, _size(read))
+            arrays |= _spelled_out(_filtered(read, kept), looked_up - self.encoded)
+        return arrays, most
 
     def _columns(
         self,
@@ -385,7 +398,7 @@ class Scan:
         stored = [field for field in fields if not is_row_metadata(field)]
         encoded = self.encoded | looked_up
         read: list[pa.Array] = []
-        some = max(_MAPPED_COLUMNS if self._gives_back(fragment) else len(stored), 1)
+        some = self._at_a_time(fragment, stored)
         for start in range(0, len(stored), some):
             if start:
                 fragment.release()
@@ -406,9 +419,10 @@ class Scan:
                 arrays[field.id] = join_arrays(found, field.storage_type)
         return arrays
 
-    def _gives_back(self, fragment: FragmentReader | FragmentRun) -> bool:
-        """Whether mapped bytes are given back while others are read."""
-        return fragment.is_local and not (self.is_kept or self._is_short())
+    def _at_a_time(self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]) -> int:
+        """Return how many columns are read before mapped bytes are given back."""
+        gives_back = fragment.is_local and not (self.is_kept or self._is_short())
+        return _MAPPED_COLUMNS if gives_back else max(len(fields), 1)
 
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))

@@ -78,8 +78,8 @@ class Pace:
     """How long steps are: so long that they have a number of bytes, as far as is known yet.
 
     Args:
-        batch_rows: Rows of the first step. Others have a multiple of it, or fewer where so many
-            have more than twice the bytes of the budget.
+        batch_rows: Rows of the first step. Others have a multiple of it, half of it, or fewer
+            where so many have clearly more bytes than the budget.
         budget: Bytes.
         columns: How many are read.
     """
