@@ -54,6 +54,8 @@ _TABLE_BYTES = 192 * 1024 * 1024
 _MAPPED_BYTES = 8 * 1024 * 1024
 # And once so many columns were: to read a little of one may map half a megabyte.
 _MAPPED_COLUMNS = 64
+# A stream keeps some rows of a quarter of the columns at a time, but of no fewer than so many.
+_LEAST_COLUMNS = 4
 # Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
@@ -377,6 +379,8 @@ class Scan:
         """
         fields = [field for field in self.fields if field.id not in known]
         looked_up, some = self._stored(step, self.fields), self._at_a_time(step.fragment, fields)
+        if not self.is_kept:
+            some = min(some, max(len(fields) // 4, _LEAST_COLUMNS))
         arrays: dict[int, pa.Array] = {}
         most = 0
         for start in range(0, len(fields), some):
