@@ -30,16 +30,32 @@ _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 def columns_of(expression: pc.Expression, names: Collection[str]) -> list[str]:
     """Return the columns that an expression reads, in the order of `names`.
 
-    pyarrow does not tell them, but the form in which it pickles expressions names each field. Where
-    that cannot be read with certainty, all columns are returned: right, if slower.
+    Where that cannot be told, all columns are returned: right, if slower.
 
     Args:
         expression: An unbound expression.
         names: The columns that there are.
     """
+    found = names_in(expression)
+    if found is None or not found <= set(names):
+        return list(names)
+    return [name for name in names if name in found]
+
+
+def names_in(expression: pc.Expression) -> set[str] | None:
+    """Return the names of the columns that an expression reads.
+
+    pyarrow does not tell them, but the form in which it pickles expressions names each field.
+
+    Args:
+        expression: An unbound expression.
+
+    Returns:
+        None where that cannot be read with certainty.
+    """
     lines = _lines(_pickled(expression))
     if lines is None:
-        return list(names)
+        return None
     found: set[str] = set()
     below = 0  # references left of a path into a struct, of which only the first is a column
     for key, value in lines:
@@ -49,9 +65,7 @@ def columns_of(expression: pc.Expression, names: Collection[str]) -> list[str]:
             if below <= 0:
                 found.add(value)
             below = abs(below) - 1 if below else 0
-    if not found <= set(names):
-        return list(names)
-    return [name for name in names if name in found]
+    return found
 
 
 def values_of(expression: pc.Expression, name: str) -> Intervals | None:

@@ -186,8 +186,12 @@ class LanceScanner:
             return ()
         from lancefs import expressions
 
-        fields = self._dataset._named_fields
-        needed = {name for one in wanted for name in expressions.columns_of(one, fields)}
+        fields, needed = self._dataset._named_fields, set[str]()
+        for one in wanted:
+            found = expressions.names_in(one)
+            needed |= set(fields) if found is None else found
+        for name in sorted(needed - fields.keys()):
+            self._dataset._field(name)  # says that there is none
         return tuple(field for name, field in fields.items() if name in needed)
 
     def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -122,6 +122,17 @@ def test_a_missing_column_names_the_nearest(dataset: LanceDataset) -> None:
         dataset.to_table(columns=["pric"])
 
 
+@pytest.mark.parametrize("read", ["to_table", "count_rows", "head"])
+def test_a_filter_or_expression_over_an_unknown_column_names_the_nearest(
+    dataset: LanceDataset, read: str
+) -> None:
+    given = (1,) if read == "head" else ()
+    with pytest.raises(ColumnNotFound, match="no column 'pric'; did you mean price"):
+        getattr(dataset, read)(*given, filter=(pc.field("pric") > 1) & (pc.field("id") > 1))
+    with pytest.raises(ColumnNotFound, match="no column 'pric'; did you mean price"):
+        dataset.scanner(columns={"double": pc.multiply(pc.field("pric"), 2)})
+
+
 FILTERS = [
     pc.field("id") == 4711,
     pc.field("id") != 4711,
