@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from lancefs.datafile.container import Column, Page
+from lancefs.datafile.fields import Field
+from lancefs.errors import CorruptFile, UnsupportedFeature
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
 # A value in a dictionary counts for so many bytes at most: damage must not make steps of one row.
@@ -44,6 +50,25 @@ def looked_up(values: int, items: int, size: int, is_compressed: bool = False) -
     if is_compressed and width >= _LONG:
         width *= _EXPANDED
     return values * min(width, _LONGEST)
+
+
+def sizes_of(column: Column, field: Field, looked_up_in: Callable[[Page], float]) -> PageSizes:
+    """Return the pages of a column, with their bytes.
+
+    Args:
+        column: The column.
+        field: Whose it is. One of a dictionary type keeps its values in the dictionary.
+        looked_up_in: Tells how many bytes the values of a page take that a dictionary holds once.
+    """
+    if pa.types.is_dictionary(field.storage_type):
+        return PageSizes(column.first_rows, column.stored_bytes)
+    besides = []
+    for page in column.pages:
+        size = 0.0
+        with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
+            size = looked_up_in(page)
+        besides.append(size)
+    return PageSizes(column.first_rows, column.stored_bytes, besides)
 
 
 class FieldSizes(NamedTuple):

@@ -81,12 +81,10 @@ class StructuralReader:
         return [[self._page_sizes(leaf) for leaf in of_field] for of_field in leaves]
 
     def _page_sizes(self, leaf: LeafField) -> PageSizes:
-        from lancefs.datafile.row_sizes import PageSizes
+        from lancefs.datafile.row_sizes import sizes_of
 
         column = self.container.column(self.columns[leaf.field.id])
-        is_encoded = pa.types.is_dictionary(leaf.field.storage_type)
-        besides = [0.0 if is_encoded else _looked_up(page) for page in column.pages]
-        return PageSizes(column.first_rows, column.stored_bytes, besides)
+        return sizes_of(column, leaf.field, _looked_up)
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Steps[FetchedRows]:
         """Fetch rows of leaves, to be assembled with those of other files, or without.
@@ -204,7 +202,5 @@ class StructuralReader:
 
 def _looked_up(page: Page) -> float:
     """Return how many bytes the values of a page take that its dictionary, if any, holds once."""
-    with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
-        layout = layout_of(page.encoding)
-        return layout.looked_up(page) if isinstance(layout, MiniBlock) else 0.0
-    return 0.0
+    layout = layout_of(page.encoding)
+    return layout.looked_up(page) if isinstance(layout, MiniBlock) else 0.0

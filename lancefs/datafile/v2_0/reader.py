@@ -8,7 +8,6 @@ rows there are. Reading lists therefore takes two rounds: their offsets, then th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
@@ -96,19 +95,9 @@ class ArrayReader:
         ]
 
     def _page_sizes(self, field: Field) -> PageSizes:
-        from lancefs.datafile.row_sizes import PageSizes
+        from lancefs.datafile.row_sizes import sizes_of
 
-        column = self.container.column(self.columns[field.id])
-        is_encoded = pa.types.is_dictionary(field.storage_type)
-        besides = [0.0 if is_encoded else self._looked_up(page) for page in column.pages]
-        return PageSizes(column.first_rows, column.stored_bytes, besides)
-
-    def _looked_up(self, page: Page) -> float:
-        """Return how many bytes the values of a page take that a dictionary, if any, holds once."""
-        with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
-            opened = ArrayPage(_parse_page(page), (page.buffers, (), ()))
-            return sum(dictionary.looked_up(opened, page.rows))
-        return 0.0
+        return sizes_of(self.container.column(self.columns[field.id]), field, _looked_up)
 
     def _columns(self, fields: Sequence[Field]) -> list[int]:
         """Return the indices of the columns of fields and of all below them."""
@@ -270,6 +259,12 @@ def _outlines_of(data_type: pa.DataType) -> registry.Read:
     from lancefs.datafile.v2_0 import outlines
 
     return partial(outlines.read, data_type=data_type)
+
+
+def _looked_up(page: Page) -> float:
+    """Return how many bytes the values of a page take that a dictionary, if any, holds once."""
+    opened = ArrayPage(_parse_page(page), (page.buffers, (), ()))
+    return sum(dictionary.looked_up(opened, page.rows))
 
 
 def _parse_page(page: Page) -> pb.ArrayEncoding:
