@@ -30,7 +30,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.pages import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.selection import filtered
-from lancefs.steps import THREADS, Pace, Read, Readers, Step
+from lancefs.steps import THREADS, Pace, Read, Readers, Step, decoded_bytes
 from lancefs.table import dictionaries
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
@@ -309,9 +309,10 @@ class Scan:
         else:
             others, besides = self._kept(step, arrays, kept)
             size += besides
+        size += decoded_bytes(others)
         arrays |= others
         rows = step.rows if kept is None else int(np.count_nonzero(kept))
-        return Read(step, self._batch(self.fields, arrays, rows), kept, size + _size(others))
+        return Read(step, self._batch(self.fields, arrays, rows), kept, size)
 
     def _tested(
         self, step: Step, condition: Condition, kept: Mask | None
@@ -337,7 +338,7 @@ class Scan:
             kept[kept] = passed
         else:
             kept = passed = passed & kept
-        size = _size(arrays)
+        size = decoded_bytes(arrays)
         arrays = arrays if passed.all() else _filtered(arrays, passed)
         return _spelled_out(arrays, looked_up - self.encoded), kept, size
 
@@ -388,7 +389,7 @@ class Scan:
                 step.fragment.release()
             columns = fields[start : start + some]
             read = self._columns(step.fragment, columns, step.all, looked_up)
-            most = max(most, _size(read))
+            most = max(most, decoded_bytes(read))
             arrays |= _spelled_out(_filtered(read, kept), looked_up - self.encoded)
         return arrays, most
 
@@ -473,7 +474,3 @@ def _spelled_out(arrays: dict[int, pa.Array], encoded: Collection[int]) -> dict[
 
 def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
     return dict(zip(arrays, filtered(arrays.values(), kept), strict=True))
-
-
-def _size(arrays: Mapping[int, pa.Array]) -> int:
-    return sum(array.nbytes for array in arrays.values())

@@ -3,7 +3,7 @@
 import os
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Field
+from lancefs.datafile.levels import LEVEL_BYTES
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
@@ -24,6 +25,8 @@ _FEW_ROWS = 16 * 1024
 _TINY_BYTES = 1024 * 1024
 _LITTLE = 128 * 1024
 _CHUNK = 1024  # rows that are mostly stored together
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
 
 
 class Step(NamedTuple):
@@ -72,6 +75,21 @@ class Read(NamedTuple):
     batch: pa.RecordBatch
     kept: Mask | None  # which rows of the step are in the batch; None for all
     size: int  # bytes of all that was decoded, also of rows that are not in the batch
+
+
+def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:
+    """Return the bytes of arrays, and of the levels that lists among them were made of."""
+    return sum(array.nbytes + _level_bytes(array) for array in arrays.values())
+
+
+def _level_bytes(array: pa.Array, is_item: bool = False) -> int:
+    data_type = array.type
+    if pa.types.is_struct(data_type):
+        parts = [array.field(index) for index in range(data_type.num_fields)]
+        return sum(_level_bytes(part, is_item) for part in parts)
+    if any(is_one(data_type) for is_one in _LISTS):
+        return _level_bytes(array.values, is_item=True)
+    return LEVEL_BYTES * len(array) if is_item else 0
 
 
 class Pace:

@@ -19,7 +19,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 import lancefs
 from lancefs import scan
 from lancefs.datafile.container import Container
+from lancefs.datafile.levels import LEVEL_BYTES
 from lancefs.dataset import LanceDataset
+from lancefs.steps import decoded_bytes
 from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.manifest import read_manifest
@@ -176,9 +178,22 @@ def test_a_limit_on_long_rows_reads_no_more_than_it_must(
     assert pa.Table.from_batches(batches).equals(table.slice(25_000))
 
 
+def test_lists_count_with_the_levels_that_they_are_made_of() -> None:
+    lists = pa.array([[1, 2, 3], [], None, [4]], pa.list_(pa.int8()))
+    assert decoded_bytes({0: lists}) == lists.nbytes + 4 * LEVEL_BYTES
+    parts = pa.StructArray.from_arrays([lists, lists], ["a", "b"])
+    assert decoded_bytes({0: parts}) == parts.nbytes + 8 * LEVEL_BYTES
+    entries = pa.array([[("a", 1), ("b", 2)]], pa.map_(pa.string(), pa.int8()))
+    assert decoded_bytes({0: entries}) == entries.nbytes + 4 * LEVEL_BYTES  # a key and a value each
+    nested = pa.array([[[1, 2], [3]], [[4]]], pa.list_(pa.list_(pa.int64())))
+    assert decoded_bytes({0: nested, 1: lists}) == nested.nbytes + lists.nbytes + 8 * LEVEL_BYTES
+    numbers = pa.array([1, 2])
+    assert decoded_bytes({0: numbers}) == numbers.nbytes
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak")
-@pytest.mark.parametrize("kind", ["long", "repeated", "real", "wide", "mixed", "deleted"])
+@pytest.mark.parametrize("kind", ["long", "repeated", "real", "wide", "lists", "mixed", "deleted"])
 def test_a_stream_takes_less_than_300_mb(tmp_path: Path, kind: str) -> None:
     source = np.random.default_rng(1)
     letters = source.integers(97, 123, 1 << 22, np.uint8).tobytes().decode()
@@ -193,6 +208,11 @@ def test_a_stream_takes_less_than_300_mb(tmp_path: Path, kind: str) -> None:
     elif kind == "wide":
         numbers = source.integers(0, 1 << 40, 800_000)
         table = pa.table({f"c{i}": np.roll(numbers, i) for i in range(50)})
+    elif kind == "lists":
+        items = pa.array(source.integers(-100, 100, 80_000_000, np.int8))
+        ends = np.arange(0, len(items) + 1, 64, np.int32)
+        table = pa.table({"a": pa.ListArray.from_arrays(ends, items)})
+        table = pa.concat_tables([table] * 4)
     else:
         numbers = source.integers(0, 10**9, 120_000)
         missing = source.random(120_000) < 0.1

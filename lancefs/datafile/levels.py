@@ -23,6 +23,8 @@ from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb
 
 Level: TypeAlias = npt.NDArray[np.uint16]
+# Bytes of the two levels of an item.
+LEVEL_BYTES = 4
 
 _LISTS: dict[int, tuple[bool, bool]] = {
     pb.REPDEF_ALL_VALID_LIST: (False, False),
@@ -175,7 +177,14 @@ class Leaf(NamedTuple):
     def _visible(self, items: Sequence[RowRange]) -> Sequence[RowRange]:
         if self.definition is None or self.rep is None:
             return items
-        seen = np.concatenate(([0], np.cumsum(self.definition <= visible_levels(self.layers))))
+        highest = visible_levels(self.layers)
+        if len(items) == 1:  # the numbers of all items would be several times what is counted
+            before, end = (
+                int(np.count_nonzero(self.definition[:to] <= highest)) for to in items[0]
+            )
+            return [(before, end)]
+        seen = np.zeros(len(self.definition) + 1, np.int64)
+        np.cumsum(self.definition <= highest, out=seen[1:])
         return RowRanges(seen[bounds_of(items)])
 
 

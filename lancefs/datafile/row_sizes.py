@@ -28,13 +28,14 @@ class PageSizes(NamedTuple):
     Attributes:
         first_rows: The first row of each page; then the number of rows.
         stored: The bytes of each page.
-        looked_up: The bytes that its values take besides, where a dictionary holds them once; see
-            `looked_up`. None where no page has one.
+        besides: The bytes that its rows take besides once they are read: of values that a
+            dictionary holds once (see `looked_up`), and of the levels of lists. None where there
+            are neither.
     """
 
     first_rows: Sequence[int]
     stored: Sequence[int]
-    looked_up: Sequence[float] | None = None
+    besides: Sequence[float] | None = None
 
 
 def looked_up(values: int, items: int, size: int, is_compressed: bool = False) -> float:
@@ -52,13 +53,13 @@ def looked_up(values: int, items: int, size: int, is_compressed: bool = False) -
     return values * min(width, _LONGEST)
 
 
-def sizes_of(column: Column, field: Field, looked_up_in: Callable[[Page], float]) -> PageSizes:
+def sizes_of(column: Column, field: Field, besides_of: Callable[[Page], float]) -> PageSizes:
     """Return the pages of a column, with their bytes.
 
     Args:
         column: The column.
         field: Whose it is. One of a dictionary type keeps its values in the dictionary.
-        looked_up_in: Tells how many bytes the values of a page take that a dictionary holds once.
+        besides_of: Tells how many bytes the rows of a page take besides those that it stores.
     """
     if pa.types.is_dictionary(field.storage_type):
         return PageSizes(column.first_rows, column.stored_bytes)
@@ -66,7 +67,7 @@ def sizes_of(column: Column, field: Field, looked_up_in: Callable[[Page], float]
     for page in column.pages:
         size = 0.0
         with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
-            size = looked_up_in(page)
+            size = besides_of(page)
         besides.append(size)
     return PageSizes(column.first_rows, column.stored_bytes, besides)
 

@@ -84,7 +84,7 @@ class StructuralReader:
         from lancefs.datafile.row_sizes import sizes_of
 
         column = self.container.column(self.columns[leaf.field.id])
-        return sizes_of(column, leaf.field, _looked_up)
+        return sizes_of(column, leaf.field, _besides)
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Steps[FetchedRows]:
         """Fetch rows of leaves, to be assembled with those of other files, or without.
@@ -200,7 +200,7 @@ class StructuralReader:
         return outlined(self._pages[key], field.storage_type)
 
 
-def _looked_up(page: Page) -> float:
-    """Return how many bytes the values of a page take that its dictionary, if any, holds once."""
+def _besides(page: Page) -> float:
+    """Return how many bytes the rows of a page take, once read, besides those that it stores."""
     layout = layout_of(page.encoding)
-    return layout.looked_up(page) if isinstance(layout, MiniBlock) else 0.0
+    return layout.besides(page) if isinstance(layout, MiniBlock) else 0.0

@@ -17,7 +17,7 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import Dictionaries, look_up
 from lancefs.datafile.encodings.registry import Chunked
-from lancefs.datafile.levels import Level, parse_layers
+from lancefs.datafile.levels import LEVEL_BYTES, Level, parse_layers
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import Bytes
@@ -84,15 +84,16 @@ class MiniBlock:
         items = self.dictionary_items
         return Dictionaries(registry.decode_block(self.layout.dictionary, data, items))
 
-    def looked_up(self, page: Page) -> float:
-        """Return how many bytes the values of a page take that its dictionary holds once."""
+    def besides(self, page: Page) -> float:
+        """Return how many bytes the rows of a page take, once read, besides those it stores."""
+        levels = LEVEL_BYTES * self.items if self.has_rep else 0
         if not self.has_dictionary or len(page.buffers) < 3:
-            return 0
+            return levels
         from lancefs.datafile.row_sizes import looked_up
 
         start, end = page.buffers[2]
         is_compressed = self.layout.dictionary.WhichOneof("compression") in ("general", "fsst")
-        return looked_up(self.items, self.dictionary_items, end - start, is_compressed)
+        return levels + looked_up(self.items, self.dictionary_items, end - start, is_compressed)
 
     def levels(self, buffers: list[Chunked], counts: Ints) -> tuple[Level | None, Level | None]:
         """Decode the repetition and definition levels of chunks, and take off their buffers.
