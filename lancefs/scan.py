@@ -54,8 +54,11 @@ _TABLE_BYTES = 192 * 1024 * 1024
 _MAPPED_BYTES = 8 * 1024 * 1024
 # And once so many columns were: to read a little of one may map half a megabyte.
 _MAPPED_COLUMNS = 64
+# The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
+# them again, quicker than the system's.
+_ALIKE_COLUMNS = 2
 # A stream keeps some rows of a quarter of the columns at a time, but of no fewer than so many.
-_LEAST_COLUMNS = 4
+_LEAST_COLUMNS = 8
 # Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
 # they are scattered: a run of rows costs about as much as so many rows that are read with others.
 _SPARSE = 1 / 16
@@ -94,6 +97,9 @@ class Scan:
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
     _schemas: dict[tuple[int | bool, ...], pa.Schema] = attribute(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _dictionaries: dict[tuple[int, ...], frozenset[int]] = attribute(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -257,7 +263,7 @@ class Scan:
         yield (read := self._read(first, pace))
         rest, is_local = first._replace(start=read.step.end), first.fragment.is_local
         read_step, threads = partial(self._read, pace=pace), THREADS if is_local else _WAITING
-        with Readers(read_step, threads, self.is_kept) as readers:
+        with Readers(read_step, threads, self._spares_memory()) as readers:
             for step in chain([rest] if rest.rows else [], steps):
                 is_tiny = pace.is_tiny(step, read) or isinstance(step.fragment, FragmentRun)
                 readers.submit(step, is_tiny and is_local)
@@ -267,6 +273,11 @@ class Scan:
                     yield (read := readers.next())
             while len(readers):
                 yield readers.next()
+
+    def _spares_memory(self) -> bool:
+        """Whether threads take memory that is given back at once; see `spare_memory`."""
+        are_alike = self.filter is None and len(self.fields) <= _ALIKE_COLUMNS
+        return not (self.is_kept or (are_alike and not any(one.children for one in self.fields)))
 
     def _cut(self, reads: Iterable[Read]) -> Iterator[pa.RecordBatch]:
         """Cut steps into batches, which then are the same however long steps are.
@@ -308,7 +319,7 @@ class Scan:
             others = self._others(step, arrays, _runs(kept, step.start))
         else:
             others, besides = self._kept(step, arrays, kept)
-            size += besides
+            size += besides // 2  # they are given up at once, where others wait to be taken
         size += decoded_bytes(others)
         arrays |= others
         rows = step.rows if kept is None else int(np.count_nonzero(kept))
@@ -354,7 +365,11 @@ class Scan:
         reader = step.fragment
         if step.rows < _MANY_ROWS or not isinstance(reader, FragmentReader) or not reader.is_local:
             return frozenset()
-        return frozenset(one.id for one in dictionaries.dictionary_columns(reader, fields))
+        key = (reader.fragment.id, *(field.id for field in fields))
+        if key not in self._dictionaries:
+            found = dictionaries.dictionary_columns(reader, fields)
+            self._dictionaries[key] = frozenset(field.id for field in found)
+        return self._dictionaries[key]
 
     def _to_test(self, arrays: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
         """Return the columns that the filter reads."""

@@ -142,7 +142,7 @@ class Pace:
         # A little more than the budget is better than steps of another length.
         for unit in (self._unit, max(self._unit // 2, 1)):
             if 8 * rows >= 5 * unit:
-                return max(rows // unit, 1) * unit
+                return max((rows + rows // 16) // unit, 1) * unit
         # To read long values takes more room besides; and where many columns make rows long, one
         # step is read at a time, which may have more bytes.
         longer = int(rows * min(max(self._columns * _LITTLE / self._budget, 0.5), 2))
@@ -156,15 +156,15 @@ class Readers:
     Args:
         read: Reads a step.
         threads: How many steps are read at the same time, at most.
-        is_kept: Whether the consumer keeps the results.
+        is_spare: Whether they take memory that is given back at once (see `spare_memory`).
     """
 
-    def __init__(self, read: Callable[[Step], Read], threads: int, is_kept: bool) -> None:
+    def __init__(self, read: Callable[[Step], Read], threads: int, is_spare: bool) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         self._read = read
         self._pool = ThreadPoolExecutor(
-            threads, "lancefs-scan", initializer=None if is_kept else spare_memory
+            threads, "lancefs-scan", initializer=spare_memory if is_spare else None
         )
         self._pending: deque[tuple[Step, bool, Callable[[], Read]]] = deque()
         self.rows = 0  # of the steps that are pending

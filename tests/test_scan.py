@@ -21,7 +21,7 @@ from lancefs import scan
 from lancefs.datafile.container import Container
 from lancefs.datafile.levels import LEVEL_BYTES
 from lancefs.dataset import LanceDataset
-from lancefs.steps import decoded_bytes
+from lancefs.steps import Pace, Read, Step, decoded_bytes
 from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.manifest import read_manifest
@@ -189,6 +189,17 @@ def test_lists_count_with_the_levels_that_they_are_made_of() -> None:
     assert decoded_bytes({0: nested, 1: lists}) == nested.nbytes + lists.nbytes + 8 * LEVEL_BYTES
     numbers = pa.array([1, 2])
     assert decoded_bytes({0: numbers}) == numbers.nbytes
+
+
+@pytest.mark.parametrize(
+    ("fitting", "chosen"), [(945, 1000), (940, 750), (490, 500), (160, 250), (150, 125), (80, 125)]
+)
+def test_steps_are_whole_batches_or_half_of_one(fitting: int, chosen: int) -> None:
+    pace, batch = Pace(250, 1000 * fitting, 1), pa.record_batch({"a": [0]})
+    step = Step(None, 0, 1000)  # type: ignore[arg-type]  # nothing is read
+    for _ in range(3):
+        pace.learn(Read(step, batch, None, 1000 * 1000))
+    assert pace.rows == chosen
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ def spare_memory() -> None:
 
     mimalloc keeps what a thread took and another one gave back: tens of megabytes for each thread
     of a stream, more than the stream itself has in memory. The system's allocator reuses the
-    blocks of a stream as quickly, but maps those of whole tables anew, where mimalloc does not.
+    blocks of most streams as quickly, but maps those of whole tables anew, and many of those of a
+    stream of one column or two, where mimalloc does not.
     """
     if pa.default_memory_pool().backend_name == "mimalloc":
         _THREAD.pool = pa.system_memory_pool()
