@@ -49,30 +49,58 @@ int64_t lancefs_measure_kept(const int32_t *offsets, const uint8_t *kept, int64_
     return total;
 }
 
-/* Copy the strings that are kept, which were measured; `text` has room for them and for SLACK. */
+/* Copy strings that follow each other, or pass over them, and return where the text then ends.
+ *
+ * It is inlined for a constant number of strings. `ends` has room for them. */
+static inline int64_t keep_run(const int32_t *offsets, int64_t strings, const uint8_t *data,
+                               int64_t size, int32_t *ends, uint8_t *text, int64_t at,
+                               int64_t room, int is_kept) {
+    const int64_t start = offsets[0], length = offsets[strings] - start;
+    int descends = 0;
+    for (int64_t i = 0; i < strings; i++)
+        descends |= offsets[i + 1] < offsets[i];
+    if (descends || start < 0 || length > size - start)
+        return DAMAGED;
+    if (length <= SLACK && size - start >= SLACK) {
+        memcpy(text + at, data + start, SLACK);
+    } else if (is_kept) {
+        if (length > room - at)
+            return DAMAGED;
+        memcpy(text + at, data + start, (size_t)length);
+    }
+    if (!is_kept)
+        return at;
+    for (int64_t i = 0; i < strings; i++)
+        ends[i] = (int32_t)((uint32_t)(at - start) + (uint32_t)offsets[i + 1]);
+    return length > room - at ? DAMAGED : at + length;
+}
+
+/* Mask bytes of eight strings that are kept. */
+#define ALL_EIGHT 0x0101010101010101u
+
+/* Copy the strings that are kept, which were measured; `text` has room for them and for SLACK.
+ *
+ * Most masks keep nearly all strings: eight neighbours that are kept are copied as one. */
 int64_t lancefs_keep_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
                              const uint8_t *kept, int64_t count, int32_t *ends, int64_t room,
                              uint8_t *text, int64_t text_size) {
-    int64_t row = 0, at = 0;
-    ends[0] = 0;
+    int64_t row = 0, at = 0, i = 0;
+    *ends++ = 0;
     if (offsets[0] < 0 || offsets[count] > size)
         return DAMAGED;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t start = offsets[i], length = offsets[i + 1] - start;
-        if (start < 0 || length < 0 || length > size - start)
+    while (i < count && at >= 0) {
+        uint64_t mask = 0;
+        if (count - i >= 8)
+            memcpy(&mask, kept + i, 8);
+        const int64_t strings = mask == ALL_EIGHT ? 8 : 1, taken = strings == 8 ? 8 : kept[i];
+        if (taken > room - row)
             return DAMAGED;
-        if (length <= SLACK && size - start >= SLACK) {
-            memcpy(text + at, data + start, SLACK);
-        } else if (kept[i]) {
-            if (length > text_size - at)
-                return DAMAGED;
-            memcpy(text + at, data + start, (size_t)length);
-        }
-        at += length & -(int64_t)kept[i];
-        row += kept[i];
-        if (at > text_size || row > room)
-            return DAMAGED;
-        ends[row] = (int32_t)at;
+        if (strings == 8)
+            at = keep_run(offsets + i, 8, data, size, ends + row, text, at, text_size, 1);
+        else
+            at = keep_run(offsets + i, 1, data, size, ends + row, text, at, text_size, kept[i]);
+        i += strings;
+        row += taken;
     }
     return row == room && at == text_size ? 0 : DAMAGED;
 }

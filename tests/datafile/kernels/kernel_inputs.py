@@ -363,7 +363,7 @@ def masked_strings(draw: st.DrawFn) -> Arguments:
     before, after = draw(st.integers(0, 3)), draw(st.sampled_from([0, 1, 40]))
     offsets = np.cumsum([before, *(len(item) for item in items)]).astype(np.int32)
     data = np.frombuffer(bytes(before) + b"".join(items) + bytes(after), np.uint8)
-    kept = draw(generators()).random(len(items)) < draw(st.sampled_from([0, 0.5, 1]))
+    kept = draw(generators()).random(len(items)) < draw(st.sampled_from([0, 0.5, 0.9, 1]))
     damage(draw, offsets)
     return offsets, data, kept
 
