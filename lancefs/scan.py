@@ -52,8 +52,8 @@ STEP_BYTES = 64 * 1024 * 1024 // 5
 _TABLE_BYTES = 192 * 1024 * 1024
 # A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
 _MAPPED_BYTES = 8 * 1024 * 1024
-# And once so many columns were: to read a little of one may map half a megabyte.
-_MAPPED_COLUMNS = 64
+# And once so many columns were: to read a little of one may map a megabyte.
+_MAPPED_COLUMNS = 32
 # The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
 # them again, quicker than the system's.
 _ALIKE_COLUMNS = 2
@@ -365,6 +365,7 @@ class Scan:
         reader = step.fragment
         if step.rows < _MANY_ROWS or not isinstance(reader, FragmentReader) or not reader.is_local:
             return frozenset()
+        # Another fragment may have that id in fresh rows; to be wrong costs time, no more.
         key = (reader.fragment.id, *(field.id for field in fields))
         if key not in self._dictionaries:
             found = dictionaries.dictionary_columns(reader, fields)
