@@ -15,6 +15,7 @@ from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Field
 from lancefs.datafile.levels import LEVEL_BYTES
+from lancefs.datafile.types import is_list
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
@@ -25,8 +26,6 @@ _FEW_ROWS = 16 * 1024
 _TINY_BYTES = 1024 * 1024
 _LITTLE = 128 * 1024
 _CHUNK = 1024  # rows that are mostly stored together
-
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
 
 
 class Step(NamedTuple):
@@ -87,7 +86,7 @@ def _level_bytes(array: pa.Array, is_item: bool = False) -> int:
     if pa.types.is_struct(data_type):
         parts = [array.field(index) for index in range(data_type.num_fields)]
         return sum(_level_bytes(part, is_item) for part in parts)
-    if any(is_one(data_type) for is_one in _LISTS):
+    if is_list(data_type):
         return _level_bytes(array.values, is_item=True)
     return LEVEL_BYTES * len(array) if is_item else 0
 

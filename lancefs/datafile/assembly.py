@@ -30,6 +30,7 @@ from lancefs.datafile.leaves import (
 from lancefs.datafile.levels import Unravelled
 from lancefs.datafile.packed import without_dropped
 from lancefs.datafile.pages import join_arrays, join_columns
+from lancefs.datafile.types import is_list
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 
 
@@ -218,8 +219,7 @@ def _values(field: Field, values: pa.Array) -> pa.Array:
 
 def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> pa.Array:
     data_type, offsets = field.storage_type, layer.offsets
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
-    if offsets is None or not any(kind(data_type) for kind in kinds):
+    if offsets is None or not is_list(data_type):
         raise CorruptFile(f"{field.name}: a list where {data_type} was expected")
     items = _assemble(field.children[0], leaves, int(offsets[-1]))
     if pa.types.is_map(data_type):

@@ -16,9 +16,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.datafile.types import EXTENSION_NAME
-
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
+from lancefs.datafile.types import EXTENSION_NAME, is_list
 
 
 def present(array: pa.Array, field: Field, blobs: Blobs = "descriptors") -> pa.Array:
@@ -69,7 +67,7 @@ def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array
         return jsonb.to_text(array)
     if pa.types.is_struct(shown):
         return _struct(array, field, shown)
-    if any(check(shown) for check in _LISTS):
+    if is_list(shown):
         return _list(array, field, shown)
     if pa.types.is_fixed_size_list(shown):
         return _fixed_size_list(array, field, shown)

@@ -179,10 +179,9 @@ class Leaf(NamedTuple):
             return items
         highest = visible_levels(self.layers)
         if len(items) == 1:  # the numbers of all items would be several times what is counted
-            before, end = (
-                int(np.count_nonzero(self.definition[:to] <= highest)) for to in items[0]
-            )
-            return [(before, end)]
+            start, end = items[0]
+            before = int(np.count_nonzero(self.definition[:start] <= highest))
+            return [(before, before + int(np.count_nonzero(self.definition[start:end] <= highest)))]
         seen = np.zeros(len(self.definition) + 1, np.int64)
         np.cumsum(self.definition <= highest, out=seen[1:])
         return RowRanges(seen[bounds_of(items)])

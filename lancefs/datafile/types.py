@@ -51,6 +51,12 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 
 
+def is_list(data_type: pa.DataType) -> bool:
+    """Whether values are lists of any length; a map is a list of entries."""
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
+    return any(is_one(data_type) for is_one in kinds)
+
+
 def is_variable_width(data_type: pa.DataType) -> bool:
     """Return whether the values of a type are byte strings or texts of any length."""
     kinds = (
