@@ -194,11 +194,7 @@ class Scan:
         """Yield steps, from an offset in the first of the fragments on."""
         for fragment, within in self._sources(fragments):
             total = 0 if within == [] else fragment.physical_rows
-            while first < total:
-                step = Step(fragment, first, min(first + pace.rows, total), within)
-                first = step.end
-                if within is None or step.touches(within):
-                    yield step
+            yield from pace.parts(Step(fragment, min(first, total), total, within))
             first = 0
 
     def _sources(
@@ -264,7 +260,7 @@ class Scan:
         rest, is_local = first._replace(start=read.step.end), first.fragment.is_local
         read_step, threads = partial(self._read, pace=pace), THREADS if is_local else _WAITING
         with Readers(read_step, threads, self._spares_memory()) as readers:
-            for step in chain([rest] if rest.rows else [], steps):
+            for step in chain(pace.parts(rest), steps):
                 is_tiny = pace.is_tiny(step, read) or isinstance(step.fragment, FragmentRun)
                 readers.submit(step, is_tiny and is_local)
                 while len(readers) > THREADS and (
@@ -303,15 +299,18 @@ class Scan:
 
     def _read(self, step: Step, pace: Pace) -> Read:
         """Read one step, or its beginning where its rows are long; only rows to return."""
-        step = pace.fitted(step, self.fields if self.filter is None else self.filter_fields)
+        looked_up = self._looked_up(step)
+        fields = self.fields if self.filter is None else self.filter_fields
+        step = pace.fitted(step, [field for field in fields if field.id not in looked_up])
         kept = step.wanted()
         arrays: dict[int, pa.Array] = {}
         size = 0
         if self.filter is not None:
-            arrays, kept, size = self._tested(step, self.filter, kept)
+            arrays, kept, size = self._tested(step, self.filter, kept, looked_up)
             fitted = pace.fitted(step, self.fields, int(np.count_nonzero(kept)) / step.rows)
             if fitted.rows < step.rows:
                 return self._read(fitted, pace)
+            step, arrays = fitted, self._wanted(arrays, looked_up)
         if kept is None or kept.all():
             others = self._others(step, arrays, step.all)
             kept = None
@@ -319,27 +318,26 @@ class Scan:
             others = self._others(step, arrays, _runs(kept, step.start))
         else:
             others, besides = self._kept(step, arrays, kept)
-            size += besides // 2  # they are given up at once, where others wait to be taken
-        size += decoded_bytes(others)
+            size += besides
         arrays |= others
+        size += decoded_bytes(arrays)
         rows = step.rows if kept is None else int(np.count_nonzero(kept))
         return Read(step, self._batch(self.fields, arrays, rows), kept, size)
 
     def _tested(
-        self, step: Step, condition: Condition, kept: Mask | None
+        self, step: Step, condition: Condition, kept: Mask | None, looked_up: frozenset[int]
     ) -> tuple[dict[int, pa.Array], Mask, int]:
         """Read what the filter reads, of rows that may be wanted.
 
         Returns:
-            Those columns of the rows that pass, which rows of the step those are, and the bytes
-            that were decoded.
+            Those columns of the rows that pass, which rows of the step those are, and how many
+            bytes count that are given up at once.
         """
         is_sparse = kept is not None and (_is_sparse(kept) or self.blobs == "bytes")
         ranges = _runs(kept, step.start) if kept is not None and is_sparse else step.all
         if not ranges:
             assert kept is not None
-            return self._none(self.filter_fields), kept, 0
-        looked_up = self._looked_up(step, condition)
+            return {}, kept, 0
         arrays = self._columns(step.fragment, self.filter_fields, ranges, looked_up)
         tested = arrays if looked_up else _spelled_out(arrays, self.encoded)
         passed = condition.passed(self._to_test(tested, count_rows(ranges)))
@@ -349,13 +347,21 @@ class Scan:
             kept[kept] = passed
         else:
             kept = passed = passed & kept
-        size = decoded_bytes(arrays)
-        arrays = arrays if passed.all() else _filtered(arrays, passed)
-        return _spelled_out(arrays, looked_up - self.encoded), kept, size
+        size = decoded_bytes(arrays) // 2
+        return arrays if passed.all() else _filtered(arrays, passed), kept, size
 
-    def _looked_up(self, step: Step, condition: Condition) -> frozenset[int]:
+    def _wanted(
+        self, tested: Mapping[int, pa.Array], looked_up: frozenset[int]
+    ) -> dict[int, pa.Array]:
+        """Return those columns that the filter read which are to return, with their values."""
+        arrays = {field.id: tested[field.id] for field in self.fields if field.id in tested}
+        return _spelled_out(arrays, looked_up - self.encoded)
+
+    def _looked_up(self, step: Step) -> frozenset[int]:
         """Return the ids of filter columns that are tested by the items of their dictionaries."""
-        if not condition.takes_items(self._schema(self.filter_fields, encoded=False)):
+        if self.filter is None or not self.filter.takes_items(
+            self._schema(self.filter_fields, encoded=False)
+        ):
             return frozenset()
         wanted = frozenset(field.id for field in self.filter_fields) & self.encoded
         return wanted | self._stored(step, self.filter_fields)
@@ -392,7 +398,7 @@ class Scan:
         """Read those columns of all rows, some at a time, and keep some of the rows.
 
         Returns:
-            The columns, and the most bytes that there were of other rows at a time.
+            The columns, and how many bytes count that are given up at once, as no others are.
         """
         fields = [field for field in self.fields if field.id not in known]
         looked_up, some = self._stored(step, self.fields), self._at_a_time(step.fragment, fields)
@@ -407,7 +413,7 @@ class Scan:
             read = self._columns(step.fragment, columns, step.all, looked_up)
             most = max(most, decoded_bytes(read))
             arrays |= _spelled_out(_filtered(read, kept), looked_up - self.encoded)
-        return arrays, most
+        return arrays, most // 2
 
     def _columns(
         self,

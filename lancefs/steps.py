@@ -3,7 +3,7 @@
 import os
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -35,6 +35,7 @@ class Step(NamedTuple):
     start: int
     end: int
     within: Sequence[RowRange] | None = None  # where the rows lie that may be wanted
+    fitting: int = _LONGEST_STEP  # rows that steps here may have, as the data files tell
 
     @property
     def rows(self) -> int:
@@ -110,7 +111,22 @@ class Pace:
         """Choose the length of the steps to come by what the last ones had."""
         if read.step.rows:
             longest = int(self._budget * read.step.rows / max(read.size, 1))
-            self.rows = self._rounded(min(longest, _LONGEST_STEP, 4 * self.rows))
+            rows = self._rounded(min(longest, _LONGEST_STEP, 4 * self.rows))
+            # Steps that are planned longer than they can be read are read one by one.
+            self.rows = min(rows, read.step.fitting)
+
+    def parts(self, step: Step) -> Iterator[Step]:
+        """Yield the parts of a step that are read one after the other, and may have wanted rows."""
+        while step.rows:
+            part = step._replace(end=min(step.start + self._even(step.rows), step.end))
+            step = step._replace(start=part.end)
+            if part.within is None or part.touches(part.within):
+                yield part
+
+    def _even(self, rows: int) -> int:
+        """Return how long steps of so many rows are that have about as many each."""
+        steps = -(-rows // self.rows)
+        return min(-(-rows // (steps * self._unit)) * self._unit, self.rows)
 
     def is_tiny(self, step: Step, last: Read) -> bool:
         """Whether a step, which follows one that was read, is best read without a thread."""
@@ -127,14 +143,17 @@ class Pace:
             fields: What is read of its rows.
             share: Of the rows that are read.
         """
-        step = step._replace(end=min(step.start + self.rows, step.end))
+        if step.rows > self.rows + self.rows // 8:  # a few rows are not worth a step of their own
+            step = step._replace(end=step.start + self.rows)
         sizes = step.fragment.row_sizes(fields) if share else None
         if sizes is None:
             return step
         fitting = sizes.rows_within(step.start, self._budget / share)
-        if fitting >= step.rows:
+        if fitting >= step.fragment.physical_rows - step.start:
             return step
-        return step._replace(end=min(step.start + self._rounded(fitting), step.end))
+        rows = self._rounded(fitting)
+        end = step.end if fitting >= step.rows else min(step.start + rows, step.end)
+        return step._replace(end=end, fitting=min(rows, step.fitting))
 
     def _rounded(self, rows: int) -> int:
         """Return whole batches, half a batch, or fewer rows where so many are less than those."""

@@ -55,6 +55,21 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Ranges]:
     return asked
 
 
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, Step]]:
+    """The steps that were to be read, each with what was read of it."""
+    found: list[tuple[Step, Step]] = []
+    original = scan.Scan._read
+
+    def read(self: scan.Scan, step: Step, pace: Pace) -> Read:
+        result = original(self, step, pace)
+        found.append((step, result.step))
+        return result
+
+    monkeypatch.setattr(scan.Scan, "_read", read)
+    return found
+
+
 def lengths(reads: list[Ranges]) -> list[int]:
     return [sum(end - start for start, end in ranges) for ranges in reads]
 
@@ -163,6 +178,35 @@ def test_columns_of_which_no_row_is_left_are_not_asked_for(
     dataset = lancefs.open(tmp_path / "t.lance")
     assert not list(dataset.to_batches(filter=pc.field("id") < 0))
     assert set(loaded) == {0}
+
+
+def test_steps_are_planned_as_long_as_they_can_be_read(
+    tmp_path: Path, planned: list[tuple[Step, Step]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents(tmp_path / "t.lance", "2.1")
+    monkeypatch.setattr(scan, "STEP_BYTES", 500_000)
+    assert sum(len(batch) for batch in lancefs.open(tmp_path / "t.lance").to_batches()) == 40_000
+    # What is left of a step is read when its turn comes, not beside others.
+    cut = [read.end < step.end for step, read in planned if step.start >= 26_000]
+    assert len(cut) > 30 > 10 * sum(cut)
+
+
+def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
+    tmp_path: Path, planned: list[tuple[Step, Step]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = pa.array([f"{number} " * 500 for number in range(20)])
+    rows = 40_000
+    table = pa.table({"text": texts.take(np.arange(rows) % 20), "id": np.arange(rows)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
+    monkeypatch.setattr(scan, "STEP_BYTES", 2_000_000)
+    dataset, budget = lancefs.open(tmp_path / "t.lance"), 2_000_000 // len(texts[0].as_py())
+    few = list(dataset.to_batches(columns=["id"], filter=pc.field("text") == texts[3]))
+    assert pa.Table.from_batches(few)["id"].to_pylist() == list(range(3, rows, 20))
+    assert max(read.rows for _, read in planned) == rows  # of the texts, only indices are read
+    planned.clear()
+    most = list(dataset.to_batches(filter=pc.field("text") != texts[3]))
+    assert pa.Table.from_batches(most).equals(table.filter(pc.field("text") != texts[3]))
+    assert max(read.rows for _, read in planned) <= 2 * budget
 
 
 def test_a_limit_on_long_rows_reads_no_more_than_it_must(
