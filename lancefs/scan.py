@@ -288,14 +288,14 @@ class Scan:
             if is_small or self.is_kept:
                 yield batch
                 continue
-            ends = np.minimum(np.arange(rows, read.step.rows + rows, rows), read.step.rows)
-            if read.kept is not None:
-                ends = np.append(0, np.cumsum(read.kept))[ends]
-            start = 0
-            for end in ends.tolist():
-                if start < end:
-                    yield batch.slice(start, end - start)
-                start = end
+            done = 0
+            for start in range(0, read.step.rows, rows):
+                length = min(rows, read.step.rows - start)
+                if read.kept is not None:
+                    length = int(np.count_nonzero(read.kept[start : start + rows]))
+                if length:
+                    yield batch.slice(done, length)
+                done += length
 
     def _read(self, step: Step, pace: Pace) -> Read:
         """Read one step, or its beginning where its rows are long; only rows to return."""
