@@ -218,7 +218,9 @@ def _within(array: pa.Array, interval: Interval) -> Mask:
     else:
         sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
         values = stored_values(array, f"<{sign}{width}")
-        mask = values >= low
-        mask &= values <= high
+        limits = np.iinfo(values.dtype)
+        mask = values >= low if low > limits.min else np.ones(len(array), np.bool_)
+        if high < limits.max:
+            mask &= values <= high
     valid = valid_slots(array)
     return mask if valid is None else mask & valid

@@ -254,7 +254,9 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
         dtype = np.dtype(index_type.to_pandas_dtype())
         if block.items.length - 1 > np.iinfo(dtype).max:
             raise CorruptFile(f"a dictionary of {block.items.length} items, whose index is {dtype}")
-        buffers = [bitmap(valid), _buffer(block.indices.astype(dtype, copy=False))]
+        is_as_wide = block.indices.dtype.itemsize == dtype.itemsize  # and no index has the sign bit
+        stored = block.indices.view(dtype) if is_as_wide else block.indices.astype(dtype)
+        buffers = [bitmap(valid), _buffer(stored)]
         indices = pa.Array.from_buffers(index_type, block.length, buffers, _null_count(valid))
         return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
     return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
