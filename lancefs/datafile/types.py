@@ -50,11 +50,13 @@ _PLAIN: dict[str, pa.DataType] = {
     "duration:ns": pa.duration("ns"),
 }
 
+_ANY = pa.int8()
+_LISTS = {kind.id for kind in (pa.list_(_ANY), pa.large_list(_ANY), pa.map_(_ANY, _ANY))}
+
 
 def is_list(data_type: pa.DataType) -> bool:
     """Whether values are lists of any length; a map is a list of entries."""
-    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_map)
-    return any(is_one(data_type) for is_one in kinds)
+    return data_type.id in _LISTS
 
 
 def is_variable_width(data_type: pa.DataType) -> bool:
