@@ -209,6 +209,20 @@ def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
     assert max(read.rows for _, read in planned) <= 2 * budget
 
 
+def test_a_step_of_deleted_rows_is_tested_by_nothing(
+    tmp_path: Path, planned: list[tuple[Step, Step]]
+) -> None:
+    rows = 200_000
+    names = pa.array(["a", "b", "c"]).take(np.arange(rows) % 3)
+    table = pa.table({"name": names, "id": np.arange(rows)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
+    lance.dataset(str(tmp_path / "t.lance")).delete(f"id < {scan.BATCH_ROWS + 5}")
+    found = lancefs.open(tmp_path / "t.lance").to_table(filter=pc.field("name") == "b")
+    assert found["id"].to_pylist() == [i for i in range(scan.BATCH_ROWS + 5, rows) if i % 3 == 1]
+    assert planned[0][1].rows == scan.BATCH_ROWS
+    assert set(found["name"].to_pylist()) == {"b"}
+
+
 def test_a_limit_on_long_rows_reads_no_more_than_it_must(
     tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
 ) -> None:
