@@ -115,14 +115,14 @@ def test_a_random_table_reads_alike_in_every_version(format_: Format) -> None:
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_many_random_columns_read_as_they_were_written(format_: Format) -> None:
-    _check_columns(format_, settings(EXAMPLES, max_examples=450))
+    _check_columns(format_, settings(EXAMPLES, max_examples=250))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_many_random_tables_read_alike_in_every_version(format_: Format) -> None:
-    _check_histories(format_, settings(EXAMPLES, max_examples=100))
+    _check_histories(format_, settings(EXAMPLES, max_examples=60))
 
 
 @FORMATS
@@ -134,7 +134,7 @@ def test_outlines_of_random_tables_tell_what_values_do(format_: Format) -> None:
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_outlines_of_many_random_tables_tell_what_values_do(format_: Format) -> None:
-    _check_outlines(format_, settings(EXAMPLES, max_examples=300))
+    _check_outlines(format_, settings(EXAMPLES, max_examples=150))
 
 
 def _check_columns(format_: Format, how: settings) -> None:
