@@ -84,8 +84,6 @@ def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:
 
 def _level_bytes(array: pa.Array, is_item: bool = False) -> int:
     data_type = array.type
-    if not data_type.num_fields:
-        return LEVEL_BYTES * len(array) if is_item else 0
     if pa.types.is_struct(data_type):
         parts = [array.field(index) for index in range(data_type.num_fields)]
         return sum(_level_bytes(part, is_item) for part in parts)
