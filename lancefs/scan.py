@@ -3,38 +3,32 @@
 A scan goes through the fragments in the order of the manifest, in steps of so many rows: few at
 first, so that whoever wants little waits for little, then as many as a budget of bytes allows,
 since every step costs some time for each column. Where rows are long, whoever reads a step reads
-its beginning only, and the rest is the next step. In each step the columns that the filter reads
-come first, and the others only for rows that are left. Steps are read ahead by a few threads and
-come out in order; there are never more of them in memory than threads, plus the one in the
-consumer's hands. Only of a remote table, whose small fragments are mostly waited for, more are
-under way, as long as they have no more rows than so many long ones. Rows that a filter names by
-their ids or addresses are looked up, and steps without such rows left out.
+its beginning only, and the rest is the next step. Steps are read ahead by a few threads and come
+out in order; there are never more of them in memory than threads, plus the one in the consumer's
+hands. Only of a remote table, whose small fragments are mostly waited for, more are under way, as
+long as they have no more rows than so many long ones. Rows that a filter names by their ids or
+addresses are looked up, and steps without such rows left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as attribute
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import spelled_out, without_columns
-from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.extensions import present
+from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.datafile.pages import join_arrays
-from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
-from lancefs.datafile.selection import filtered
-from lancefs.steps import THREADS, Pace, Read, Readers, Step, decoded_bytes
-from lancefs.table import dictionaries
+from lancefs.step_reader import StepReader
+from lancefs.steps import THREADS, Pace, Read, Readers, Step
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
-from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, is_row_metadata
+from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
     from lancefs.conditions import Condition
@@ -44,6 +38,8 @@ if TYPE_CHECKING:
 BATCH_ROWS = 64 * 1024
 # A batch with the bytes of blobs has fewer: each of them may be megabytes.
 BLOB_BATCH_ROWS = 256
+# Seconds for which a scan reads without threads: little is read before these would be of use.
+AT_ONCE = 0.01
 # Small steps of a remote table that are under way at the same time.
 _WAITING = 32
 # Bytes of a step of a stream, of which with two threads five are in memory: two that are read, what
@@ -52,22 +48,12 @@ STEP_BYTES = 64 * 1024 * 1024 // 5
 _TABLE_BYTES = 192 * 1024 * 1024
 # A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
 _MAPPED_BYTES = 8 * 1024 * 1024
-# And once so many columns were: to read a little of one may map a megabyte.
-_MAPPED_COLUMNS = 32
 # The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
 # them again, quicker than the system's.
 _ALIKE_COLUMNS = 2
-# A stream keeps some rows of a quarter of the columns at a time, but of no fewer than so many.
-_LEAST_COLUMNS = 8
-# Where a filter leaves fewer rows than this share, only those are read of the other columns, unless
-# they are scattered: a run of rows costs about as much as so many rows that are read with others.
-_SPARSE = 1 / 16
-_ROWS_A_RUN = 32
-# With fewer rows it is quicker to look the values of all up than to ask where that is needless.
-_MANY_ROWS = 32 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scan:
     """What to read.
 
@@ -96,17 +82,11 @@ class Scan:
     blobs: Blobs = "descriptors"
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
-    _schemas: dict[tuple[int | bool, ...], pa.Schema] = attribute(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _dictionaries: dict[tuple[int, ...], frozenset[int]] = attribute(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return self._schema(self.fields)
+        return self._reader.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order; batches are not empty.
@@ -163,8 +143,20 @@ class Scan:
             fragment: The fragment.
             offsets: Of the rows, ascending, each once; they must not be deleted.
         """
-        arrays = self._columns(fragment, self.fields, as_ranges(offsets))
-        return self._batch(self.fields, arrays, len(offsets))
+        return self._reader.at(fragment, offsets)
+
+    @cached_property
+    def _reader(self) -> StepReader:
+        return StepReader(
+            self.fields,
+            self.filter,
+            self.filter_fields,
+            self.index,
+            self.blobs,
+            self.encoded,
+            is_kept=self.is_kept,
+            gives_back=not (self.is_kept or self._is_short()),
+        )
 
     def _is_short(self) -> bool:
         """Whether so few rows are wanted that reading ahead would be wasted."""
@@ -234,7 +226,7 @@ class Scan:
         """Read steps one by one."""
         for step in steps:
             while step.rows:
-                yield (read := self._read(step, pace))
+                yield (read := self._reader.read(step, pace))
                 step = step._replace(start=read.step.end)
 
     def _ahead(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
@@ -249,26 +241,47 @@ class Scan:
                 mapped = 0
 
     def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
-        """Read steps in threads, in order; closing the generator stops the readers.
-
-        The first step is read alone, and at once: it may be all that is wanted.
-        """
-        first = next(steps, None)
+        """Read steps in threads, in order; closing the generator stops the readers."""
+        left = yield from self._at_once(steps, pace)
+        first = next(left, None)
         if first is None:
             return
-        yield (read := self._read(first, pace))
-        rest, is_local = first._replace(start=read.step.end), first.fragment.is_local
-        read_step, threads = partial(self._read, pace=pace), THREADS if is_local else _WAITING
-        with Readers(read_step, threads, self._spares_memory()) as readers:
-            for step in chain(pace.parts(rest), steps):
-                is_tiny = pace.is_tiny(step, read) or isinstance(step.fragment, FragmentRun)
+        is_local, read_step = first.fragment.is_local, partial(self._reader.read, pace=pace)
+        with Readers(
+            read_step, THREADS if is_local else _WAITING, self._spares_memory()
+        ) as readers:
+            for step in chain([first], left):
+                is_tiny = pace.is_tiny(step) or isinstance(step.fragment, FragmentRun)
                 readers.submit(step, is_tiny and is_local)
                 while len(readers) > THREADS and (
                     is_local or len(readers) >= _WAITING or readers.rows > THREADS * pace.rows
                 ):
-                    yield (read := readers.next())
+                    yield readers.next()
             while len(readers):
                 yield readers.next()
+
+    def _at_once(self, steps: Iterator[Step], pace: Pace) -> Generator[Read, None, Iterator[Step]]:
+        """Read steps without threads, as long as that is sooner done than threads are of use.
+
+        The first one is read in any case: it may be all that is wanted.
+
+        Returns:
+            The steps that are left.
+        """
+        spent = a_row = 0.0
+        while (step := next(steps, None)) is not None:
+            if spent + a_row * step.rows > AT_ONCE:
+                return chain([step], steps)
+            started = perf_counter()
+            read = self._reader.read(step, pace)
+            seconds = perf_counter() - started
+            yield read
+            if read.step.end < step.end:
+                steps = chain(pace.parts(step._replace(start=read.step.end)), steps)
+            if not step.fragment.is_local:
+                break
+            spent, a_row = spent + seconds, seconds / read.step.rows
+        return steps
 
     def _spares_memory(self) -> bool:
         """Whether threads take memory that is given back at once; see `spare_memory`."""
@@ -296,203 +309,3 @@ class Scan:
                 if length:
                     yield batch.slice(done, length)
                 done += length
-
-    def _read(self, step: Step, pace: Pace) -> Read:
-        """Read one step, or its beginning where its rows are long; only rows to return."""
-        looked_up = self._looked_up(step)
-        fields = self.fields if self.filter is None else self.filter_fields
-        step = pace.fitted(step, [field for field in fields if field.id not in looked_up])
-        kept = step.wanted()
-        arrays: dict[int, pa.Array] = {}
-        size = 0
-        if self.filter is not None:
-            arrays, kept, size = self._tested(step, self.filter, kept, looked_up)
-            fitted = pace.fitted(step, self.fields, int(np.count_nonzero(kept)) / step.rows)
-            if fitted.rows < step.rows:
-                return self._read(fitted, pace)
-            step, arrays = fitted, self._wanted(arrays, looked_up)
-        if kept is None or kept.all():
-            others = self._others(step, arrays, step.all)
-            kept = None
-        elif _is_sparse(kept) or self.blobs == "bytes":
-            others = self._others(step, arrays, _runs(kept, step.start))
-        else:
-            others, besides = self._kept(step, arrays, kept)
-            size += besides
-        arrays |= others
-        size += decoded_bytes(arrays)
-        rows = step.rows if kept is None else int(np.count_nonzero(kept))
-        return Read(step, self._batch(self.fields, arrays, rows), kept, size)
-
-    def _tested(
-        self, step: Step, condition: Condition, kept: Mask | None, looked_up: frozenset[int]
-    ) -> tuple[dict[int, pa.Array], Mask, int]:
-        """Read what the filter reads, of rows that may be wanted.
-
-        Returns:
-            Those columns of the rows that pass, which rows of the step those are, and how many
-            bytes count that are given up at once.
-        """
-        is_sparse = kept is not None and (_is_sparse(kept) or self.blobs == "bytes")
-        ranges = _runs(kept, step.start) if kept is not None and is_sparse else step.all
-        if not ranges:
-            assert kept is not None
-            return {}, kept, 0
-        arrays = self._columns(step.fragment, self.filter_fields, ranges, looked_up)
-        tested = arrays if looked_up else _spelled_out(arrays, self.encoded)
-        passed = condition.passed(self._to_test(tested, count_rows(ranges)))
-        if kept is None:
-            kept = passed
-        elif is_sparse:
-            kept[kept] = passed
-        else:
-            kept = passed = passed & kept
-        size = decoded_bytes(arrays) // 2
-        return arrays if passed.all() else _filtered(arrays, passed), kept, size
-
-    def _wanted(
-        self, tested: Mapping[int, pa.Array], looked_up: frozenset[int]
-    ) -> dict[int, pa.Array]:
-        """Return those columns that the filter read which are to return, with their values."""
-        arrays = {field.id: tested[field.id] for field in self.fields if field.id in tested}
-        return _spelled_out(arrays, looked_up - self.encoded)
-
-    def _looked_up(self, step: Step) -> frozenset[int]:
-        """Return the ids of filter columns that are tested by the items of their dictionaries."""
-        if self.filter is None or not self.filter.takes_items(
-            self._schema(self.filter_fields, encoded=False)
-        ):
-            return frozenset()
-        wanted = frozenset(field.id for field in self.filter_fields) & self.encoded
-        return wanted | self._stored(step, self.filter_fields)
-
-    def _stored(self, step: Step, fields: Sequence[Field]) -> frozenset[int]:
-        """Return the ids of columns of which rows are chosen before their values are looked up."""
-        reader = step.fragment
-        if step.rows < _MANY_ROWS or not isinstance(reader, FragmentReader) or not reader.is_local:
-            return frozenset()
-        # Another fragment may have that id in fresh rows; to be wrong costs time, no more.
-        key = (reader.fragment.id, *(field.id for field in fields))
-        if key not in self._dictionaries:
-            found = dictionaries.dictionary_columns(reader, fields)
-            self._dictionaries[key] = frozenset(field.id for field in found)
-        return self._dictionaries[key]
-
-    def _to_test(self, arrays: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
-        """Return the columns that the filter reads."""
-        if not self.filter_fields:
-            return without_columns(rows)
-        columns = [arrays[field.id] for field in self.filter_fields]
-        return pa.RecordBatch.from_arrays(columns, [field.name for field in self.filter_fields])
-
-    def _others(
-        self, step: Step, known: dict[int, pa.Array], ranges: Sequence[RowRange]
-    ) -> dict[int, pa.Array]:
-        """Read the columns to return that the filter did not need."""
-        fields = [field for field in self.fields if field.id not in known]
-        return self._columns(step.fragment, fields, ranges) if ranges else self._none(fields)
-
-    def _kept(
-        self, step: Step, known: dict[int, pa.Array], kept: Mask
-    ) -> tuple[dict[int, pa.Array], int]:
-        """Read those columns of all rows, some at a time, and keep some of the rows.
-
-        Returns:
-            The columns, and how many bytes count that are given up at once, as no others are.
-        """
-        fields = [field for field in self.fields if field.id not in known]
-        looked_up, some = self._stored(step, self.fields), self._at_a_time(step.fragment, fields)
-        if not self.is_kept:
-            some = min(some, max(len(fields) // 4, _LEAST_COLUMNS))
-        arrays: dict[int, pa.Array] = {}
-        most = 0
-        for start in range(0, len(fields), some):
-            if start:
-                step.fragment.release()
-            columns = fields[start : start + some]
-            read = self._columns(step.fragment, columns, step.all, looked_up)
-            most = max(most, decoded_bytes(read))
-            arrays |= _spelled_out(_filtered(read, kept), looked_up - self.encoded)
-        return arrays, most // 2
-
-    def _columns(
-        self,
-        fragment: FragmentReader | FragmentRun,
-        fields: Sequence[Field],
-        ranges: Sequence[RowRange],
-        looked_up: frozenset[int] = frozenset(),
-    ) -> dict[int, pa.Array]:
-        stored = [field for field in fields if not is_row_metadata(field)]
-        encoded = self.encoded | looked_up
-        read: list[pa.Array] = []
-        some = self._at_a_time(fragment, stored)
-        for start in range(0, len(stored), some):
-            if start:
-                fragment.release()
-            columns = stored[start : start + some]
-            if encoded:
-                read += dictionaries.read(fragment, columns, ranges, self.blobs, encoded)
-            else:
-                read += fragment.read(columns, ranges, self.blobs)
-        arrays = {
-            field.id: array if field.id in encoded else present(array, field, self.blobs)
-            for field, array in zip(stored, read, strict=True)
-        }
-        for field in fields:
-            if is_row_metadata(field):
-                assert self.index is not None
-                metadata = self.index.metadata
-                found = [metadata.read(field, *part) for part in fragment.parts(ranges)]
-                arrays[field.id] = join_arrays(found, field.storage_type)
-        return arrays
-
-    def _at_a_time(self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]) -> int:
-        """Return how many columns are read before mapped bytes are given back."""
-        gives_back = fragment.is_local and not (self.is_kept or self._is_short())
-        return _MAPPED_COLUMNS if gives_back else max(len(fields), 1)
-
-    def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
-        key = (encoded, *(field.id for field in fields))
-        if key not in self._schemas:
-            self._schemas[key] = pa.schema([self._shown(field, encoded) for field in fields])
-        return self._schemas[key]
-
-    def _shown(self, field: Field, encoded: bool = True) -> pa.Field:
-        shown = field.to_arrow(self.blobs)
-        is_encoded = encoded and field.id in self.encoded
-        return shown.with_type(dictionaries.ENCODED) if is_encoded else shown
-
-    def _none(self, fields: Sequence[Field]) -> dict[int, pa.Array]:
-        # Unlike `pa.array([], …)`, this knows extension types inside of others.
-        return {field.id: pa.nulls(0, self._shown(field).type) for field in fields}
-
-    def _batch(
-        self,
-        fields: Sequence[Field],
-        arrays: Mapping[int, pa.Array],
-        rows: int,
-    ) -> pa.RecordBatch:
-        if not fields:
-            return without_columns(rows)
-        columns = [arrays[field.id] for field in fields]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema(fields))
-
-
-def _is_sparse(kept: Mask) -> bool:
-    if int(np.count_nonzero(kept)) >= _SPARSE * len(kept):
-        return False
-    return int(np.count_nonzero(kept[1:] & ~kept[:-1])) * _ROWS_A_RUN < len(kept)
-
-
-def _runs(kept: Mask, start: int) -> RowRanges:
-    """Return the ranges of rows that a mask keeps."""
-    return as_ranges(np.flatnonzero(kept) + start)
-
-
-def _spelled_out(arrays: dict[int, pa.Array], encoded: Collection[int]) -> dict[int, pa.Array]:
-    """Return columns with the values of those that came dictionary-encoded."""
-    return arrays | {id: spelled_out(arrays[id]) for id in arrays.keys() & encoded}
-
-
-def _filtered(arrays: dict[int, pa.Array], kept: Mask) -> dict[int, pa.Array]:
-    return dict(zip(arrays, filtered(arrays.values(), kept), strict=True))

@@ -106,9 +106,11 @@ class Pace:
         self.rows = self._unit = batch_rows
         self._budget = budget
         self._columns = columns
+        self._last = 0  # bytes of the last step
 
     def learn(self, read: Read) -> None:
         """Choose the length of the steps to come by what the last ones had."""
+        self._last = read.size
         if read.step.rows:
             longest = int(self._budget * read.step.rows / max(read.size, 1))
             rows = self._rounded(min(longest, _LONGEST_STEP, 4 * self.rows))
@@ -128,10 +130,10 @@ class Pace:
         steps = -(-rows // self.rows)
         return min(-(-rows // (steps * self._unit)) * self._unit, self.rows)
 
-    def is_tiny(self, step: Step, last: Read) -> bool:
-        """Whether a step, which follows one that was read, is best read without a thread."""
+    def is_tiny(self, step: Step) -> bool:
+        """Whether a step, which follows one that was learned of, is best read without a thread."""
         rows = min(step.rows, self.rows)  # what is left of a step that was cut short is cut as well
-        return rows <= _FEW_ROWS and last.size <= max(_TINY_BYTES, _LITTLE * self._columns)
+        return rows <= _FEW_ROWS and self._last <= max(_TINY_BYTES, _LITTLE * self._columns)
 
     def fitted(self, step: Step, fields: Sequence[Field], share: float = 1) -> Step:
         """Return a step, or its beginning where the whole has too many bytes.

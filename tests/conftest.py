@@ -26,6 +26,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lancefs.retrying.PAUSE", 0.001)
 
 
+@pytest.fixture(autouse=True)
+def _in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scans of small tables that use threads as those of large ones do."""
+    monkeypatch.setattr("lancefs.scan.AT_ONCE", 0)
+
+
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the columns whose values are decoded during a test, once for each batch."""

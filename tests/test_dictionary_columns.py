@@ -224,7 +224,7 @@ def test_rows_are_chosen_before_their_values_are_looked_up(
         looked_up.append(len(array))
         return spelled_out(array)
 
-    monkeypatch.setattr("lancefs.scan.spelled_out", counted)
+    monkeypatch.setattr("lancefs.step_reader.spelled_out", counted)
     filter = pc.field("row") >= ROWS // 2
     found = lancefs.open(numbers).to_table(filter=filter)
     expected = lance.dataset(numbers).to_table().filter(filter)

@@ -15,7 +15,7 @@ from support import REPOSITORY, modules_after
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
 _FORMAT = {"errors", "proto", "storage", "datafile", "table"}
-_READING = _FORMAT | {"dataset", "expressions", "scan", "scanner", "steps"}
+_READING = _FORMAT | {"dataset", "expressions", "scan", "scanner", "step_reader", "steps"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -32,7 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "expressions": set(),
     "conditions": {"datafile", "expressions"},
     "steps": _FORMAT,
-    "scan": _FORMAT | {"conditions", "expressions", "steps"},
+    "step_reader": _FORMAT | {"conditions", "steps"},
+    "scan": _FORMAT | {"conditions", "expressions", "step_reader", "steps"},
     "scanner": _FORMAT
     | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only

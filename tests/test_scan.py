@@ -21,6 +21,7 @@ from lancefs import scan
 from lancefs.datafile.container import Container
 from lancefs.datafile.levels import LEVEL_BYTES
 from lancefs.dataset import LanceDataset
+from lancefs.step_reader import StepReader
 from lancefs.steps import Pace, Read, Step, decoded_bytes
 from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
@@ -59,14 +60,14 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Ranges]:
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, Step]]:
     """The steps that were to be read, each with what was read of it."""
     found: list[tuple[Step, Step]] = []
-    original = scan.Scan._read
+    original = StepReader.read
 
-    def read(self: scan.Scan, step: Step, pace: Pace) -> Read:
+    def read(self: StepReader, step: Step, pace: Pace) -> Read:
         result = original(self, step, pace)
         found.append((step, result.step))
         return result
 
-    monkeypatch.setattr(scan.Scan, "_read", read)
+    monkeypatch.setattr(StepReader, "read", read)
     return found
 
 
@@ -84,6 +85,26 @@ def test_steps_grow_while_batches_keep_their_size(path: str, reads: list[Ranges]
     batches = list(lancefs.open(path).to_batches(batch_size=BATCH))
     assert len(reads) < len(batches) / 10
     assert max(batch.num_rows for batch in batches) <= BATCH
+
+
+def test_threads_read_what_takes_long_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"id": np.arange(200_000)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"))
+    original, readers = StepReader.read, set[str]()
+
+    def read(self: StepReader, step: Step, pace: Pace) -> Read:
+        readers.add(threading.current_thread().name)
+        return original(self, step, pace)
+
+    monkeypatch.setattr(StepReader, "read", read)
+    assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
+    assert len(readers) > 1
+    readers.clear()
+    monkeypatch.setattr(scan, "AT_ONCE", 3600)
+    assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
+    assert readers == {threading.current_thread().name}
 
 
 def test_batches_are_the_same_however_long_steps_are(
@@ -114,11 +135,17 @@ def documents(path: Path, version: str) -> pa.Table:
 
 
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("at_once", [0, 3600])
 def test_few_rows_are_read_at_a_time_where_they_are_long(
-    tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch, version: str
+    tmp_path: Path,
+    reads: list[Ranges],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    at_once: int,
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
     budget = 500_000
+    monkeypatch.setattr(scan, "AT_ONCE", at_once)
     monkeypatch.setattr(scan, "STEP_BYTES", budget)
     batches = list(lancefs.open(tmp_path / "t.lance").to_batches())
     assert pa.Table.from_batches(batches).equals(table)

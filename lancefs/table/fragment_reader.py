@@ -57,7 +57,9 @@ class FragmentReader:
         self.fields = tuple(fields)
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
         self._deleted: Offsets | None = None
-        self._row_sizes: dict[tuple[int, ...], RowSizes] = {}  # by the ids of fields
+        # By the ids of fields.
+        self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
+        self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -171,6 +173,20 @@ class FragmentReader:
             most = sum(file.size for file, _ in opened.values())
             self._row_sizes[key] = RowSizes(sizes, self.physical_rows, most)
         return self._row_sizes[key]
+
+    def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
+        """Return the ids of the fields whose pages have dictionaries.
+
+        Raises:
+            LanceError: The metadata of the columns cannot be read.
+        """
+        key = tuple(field.id for field in fields)
+        if key not in self._with_dictionaries:
+            from lancefs.table.dictionaries import dictionary_columns
+
+            found = dictionary_columns(self, fields)
+            self._with_dictionaries[key] = frozenset(field.id for field in found)
+        return self._with_dictionaries[key]
 
     @property
     def is_small(self) -> bool:
