@@ -47,6 +47,11 @@ class LanceScanner:
                 raise ValueError(f"{name} is {value}; a positive number was expected")
         if blobs not in get_args(Blobs):
             raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
+        if not (filter is None or isinstance(filter, pc.Expression)):
+            raise TypeError(
+                f"filter is {filter!r}; a pyarrow.compute expression was expected, such as "
+                'pyarrow.compute.field("price") > 3'
+            )
         self._dataset = dataset
         self._computed = _expressions(columns) if isinstance(columns, Mapping) else None
         self._scan = Scan(

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pytest
 from comparison import assert_same_table
-from leaks import own_threads
 from support import modules_after
 
 import lancefs
@@ -131,6 +130,12 @@ def test_a_filter_or_expression_over_an_unknown_column_names_the_nearest(
         getattr(dataset, read)(*given, filter=(pc.field("pric") > 1) & (pc.field("id") > 1))
     with pytest.raises(ColumnNotFound, match="no column 'pric'; did you mean price"):
         dataset.scanner(columns={"double": pc.multiply(pc.field("pric"), 2)})
+
+
+def test_a_filter_in_sql_is_refused_with_an_example(dataset: LanceDataset) -> None:
+    for read in (dataset.to_table, dataset.count_rows, dataset.to_batches):
+        with pytest.raises(TypeError, match=r"filter is 'price > 3'; .*[.]field\("):
+            read(filter="price > 3")
 
 
 FILTERS = [
@@ -255,13 +260,6 @@ def test_batches_hold_to_their_size(dataset: LanceDataset, rows: pa.Table) -> No
     assert_same_table(pa.Table.from_batches(batches), rows)
     with pytest.raises(ValueError, match="batch_size is 0"):
         dataset.to_batches(batch_size=0)
-
-
-def test_a_scan_that_is_left_stops_its_readers(dataset: LanceDataset) -> None:
-    batches = dataset.to_batches(batch_size=100)
-    next(batches)
-    batches.close()  # type: ignore[attr-defined]
-    assert not own_threads()
 
 
 def test_streams_and_frames(dataset: LanceDataset, rows: pa.Table) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from leaks import own_threads
 
 import lancefs
 from lancefs import scan
@@ -105,6 +106,15 @@ def test_threads_read_what_takes_long_and_nothing_else(
     monkeypatch.setattr(scan, "AT_ONCE", 3600)
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert readers == {threading.current_thread().name}
+
+
+def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"id": np.arange(300_000)}), str(tmp_path / "t.lance"))
+    batches = lancefs.open(tmp_path / "t.lance").to_batches()
+    assert [next(batches).num_rows for _ in range(2)] == 2 * [scan.BATCH_ROWS]
+    assert own_threads()
+    batches.close()  # type: ignore[attr-defined]
+    assert not own_threads()
 
 
 def test_batches_are_the_same_however_long_steps_are(
