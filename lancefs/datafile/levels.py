@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of, select
-from lancefs.datafile.kernels import split_lists
+from lancefs.datafile.kernels import find_rows, split_lists, tally_levels
 from lancefs.datafile.kernels.lists import Meanings
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, count_rows
 from lancefs.errors import CorruptFile
@@ -94,22 +94,20 @@ def check_levels(
         raise CorruptFile("a page has no layers")
     lists = sum(layer.is_list for layer in layers)
     highest = sum(layer.levels for layer in layers)
-    if rep is not None and (lists == 0 or int(rep.max(initial=0)) > lists):
-        raise CorruptFile(f"a repetition level above the page's {lists} list layers")
-    if definition is not None and int(definition.max(initial=0)) > highest:
-        raise CorruptFile(f"a definition level above {highest}, the highest of the page")
+    visible, told = values, values if definition is None else len(definition)
+    if rep is not None:
+        found, inside = tally_levels(rep, lists - 1)
+        if lists == 0 or found > lists:
+            raise CorruptFile(f"a repetition level above the page's {lists} list layers")
+        visible, told = len(rep), len(rep) - inside
+    if definition is not None:
+        found, visible = tally_levels(definition, visible_levels(layers))
+        if found > highest:
+            raise CorruptFile(f"a definition level above {highest}, the highest of the page")
     if rep is not None and definition is not None and len(rep) != len(definition):
         raise CorruptFile(f"{len(rep)} repetition levels, {len(definition)} definition levels")
-    visible, told = values, values
-    if definition is not None:
-        told = len(definition)
-        visible = int(np.count_nonzero(definition <= visible_levels(layers)))
-    elif rep is not None:
-        visible = len(rep)
     if visible != values:
         raise CorruptFile(f"{values} values where the levels tell of {visible}")
-    if rep is not None:
-        told = int(np.count_nonzero(rep == lists))
     if told != rows:
         raise CorruptFile(f"the levels tell of {told} rows, expected {rows}")
 
@@ -171,8 +169,8 @@ class Leaf(NamedTuple):
     def _item_ranges(self, ranges: Sequence[RowRange]) -> Sequence[RowRange]:
         assert self.rep is not None
         top = sum(layer.is_list for layer in self.layers)
-        starts = np.append(np.flatnonzero(self.rep == top), len(self.rep))
-        return RowRanges(starts[bounds_of(ranges)])
+        bounds = bounds_of(ranges)
+        return RowRanges(find_rows(self.rep, top, bounds.ravel()).reshape(bounds.shape))
 
     def _visible(self, items: Sequence[RowRange]) -> Sequence[RowRange]:
         if self.definition is None or self.rep is None:
@@ -180,8 +178,8 @@ class Leaf(NamedTuple):
         highest = visible_levels(self.layers)
         if len(items) == 1:  # the numbers of all items would be several times what is counted
             start, end = items[0]
-            before = int(np.count_nonzero(self.definition[:start] <= highest))
-            return [(before, before + int(np.count_nonzero(self.definition[start:end] <= highest)))]
+            _, before = tally_levels(self.definition[:start], highest)
+            return [(before, before + tally_levels(self.definition[start:end], highest)[1])]
         seen = np.zeros(len(self.definition) + 1, np.int64)
         np.cumsum(self.definition <= highest, out=seen[1:])
         return RowRanges(seen[bounds_of(items)])

@@ -167,6 +167,22 @@ def unpack_buffers(
     return out
 
 
+def tally_levels(levels: Array, limit: int) -> tuple[int, int]:
+    """Count levels; see `lists.tally_levels`."""
+    levels, highest = aligned(levels), np.zeros(1, np.int64)
+    found = C.lancefs_tally_levels(at(levels), len(levels), limit, at(highest))
+    return int(highest[0]), int(found)
+
+
+def find_rows(rep: Array, top: int, rows: Ints) -> Ints:
+    """Find the items that rows begin with; see `lists.find_rows`."""
+    rep, rows = aligned(rep), ints(rows)
+    found = np.empty(len(rows), np.int64)
+    if C.lancefs_find_rows(at(rep), len(rep), top, at(rows), len(rows), at(found)):
+        refuse("find_rows", rep, top, rows)
+    return found
+
+
 def split_lists(rep: Array, definition: Array | None, meanings: Meanings) -> Lists:
     """Find the lists of one layer; see `lists.split_lists`."""
     if definition is not None and len(definition) != len(rep):

@@ -15,7 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NamedTuple
 
-INTERFACE = 9  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 10  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -29,6 +29,8 @@ _PARAMETERS = {
     "unpack_at": "pqpppqpqip",
     "read_widths": "pqppqip",
     "unpack_buffers": "pqpppqiipq",
+    "tally_levels": "pqqp",
+    "find_rows": "pqqpqp",
     "split_lists": "ppqpqppppp",
     "measure_segments": "qppq",
     "join_segments": "pppqp",

@@ -1,10 +1,59 @@
-/* The levels of one layer of lists; see lists.py for what they say. */
+/* The levels of lists; see lists.py for what they say. */
 #include "kernels.h"
 
+API int64_t lancefs_tally_levels(const uint16_t *levels, int64_t count, int64_t limit,
+                                 int64_t *highest);
+API int64_t lancefs_find_rows(const uint16_t *rep, int64_t items, int64_t top, const int64_t *rows,
+                              int64_t count, int64_t *found);
 API int64_t lancefs_split_lists(const uint16_t *rep, const uint16_t *definition, int64_t items,
                                 const int64_t *meanings, int64_t room, int64_t *offsets,
                                 uint8_t *valid, uint16_t *outer_rep, uint16_t *outer_definition,
                                 int64_t *nulls);
+
+/* Items that are counted in 16 bits, as wide as their levels: so many at once in a register. */
+#define BLOCK 512
+
+/* Return how many levels are up to a limit; the highest level goes to `highest`. */
+int64_t lancefs_tally_levels(const uint16_t *levels, int64_t count, int64_t limit,
+                             int64_t *highest) {
+    const uint16_t most = (uint16_t)(limit > UINT16_MAX ? UINT16_MAX : limit);
+    uint16_t top = 0;
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i += BLOCK) {
+        const int64_t end = count - i < BLOCK ? count : i + BLOCK;
+        uint16_t here = 0;
+        for (int64_t j = i; j < end; j++) {
+            here = (uint16_t)(here + (levels[j] <= most));
+            top = levels[j] > top ? levels[j] : top;
+        }
+        found += here;
+    }
+    *highest = top;
+    return limit < 0 ? 0 : found;
+}
+
+/* Write where rows begin, whose numbers ascend; blocks in which none does are only counted. */
+int64_t lancefs_find_rows(const uint16_t *rep, int64_t items, int64_t top, const int64_t *rows,
+                          int64_t count, int64_t *found) {
+    int64_t item = 0, row = 0;
+    for (int64_t i = 0; i < count; i++) {
+        while (items - item >= BLOCK) {
+            uint16_t here = 0;
+            for (int64_t j = item; j < item + BLOCK; j++)
+                here = (uint16_t)(here + (rep[j] == (uint16_t)top));
+            if (row + here > rows[i])
+                break;
+            row += here;
+            item += BLOCK;
+        }
+        while (item < items && (rep[item] != top || row < rows[i]))
+            row += rep[item++] == top;
+        if (row != rows[i])
+            return DAMAGED;
+        found[i] = item;
+    }
+    return 0;
+}
 
 /* `room` lists begin, and the outputs have room for one more. First it is noted where they begin,
  * every item written and the next one over it where none does: a branch would be guessed wrong at

@@ -1,4 +1,4 @@
-"""The levels of one layer of lists, turned into offsets and validity."""
+"""The levels of lists: counted, cut where rows begin, turned into offsets and validity."""
 
 from typing import NamedTuple
 
@@ -25,6 +25,36 @@ class Lists(NamedTuple):
     validity: Mask | None  # None where no list is null
     rep: npt.NDArray[np.uint16]
     definition: npt.NDArray[np.uint16] | None
+
+
+def tally_levels(levels: npt.NDArray[np.uint16], limit: int) -> tuple[int, int]:
+    """Count levels.
+
+    Args:
+        levels: One an item.
+        limit: From -1.
+
+    Returns:
+        The highest of them, 0 where there are none, and how many are not above the limit.
+    """
+    return int(levels.max(initial=0)), int(np.count_nonzero(levels <= limit))
+
+
+def find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
+    """Find the items that rows begin with.
+
+    Args:
+        rep: The repetition level of each item.
+        top: That of an item which begins a row.
+        rows: Numbers of rows, ascending; that of all rows stands for the end.
+
+    Raises:
+        CorruptFile: There are fewer rows.
+    """
+    starts = np.append(np.flatnonzero(rep == top), len(rep))
+    if len(rows) and rows[-1] >= len(starts):
+        raise CorruptFile(f"the levels tell of {len(starts) - 1} rows, expected {rows[-1]}")
+    return starts[rows].astype(np.int64)
 
 
 def split_lists(

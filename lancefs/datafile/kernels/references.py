@@ -16,7 +16,7 @@ from lancefs.datafile.kernels.chunks import find_buffers, open_chunks
 from lancefs.datafile.kernels.fsst import decode as decode_fsst
 from lancefs.datafile.kernels.fsst import lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import within
-from lancefs.datafile.kernels.lists import split_lists
+from lancefs.datafile.kernels.lists import find_rows, split_lists, tally_levels
 from lancefs.datafile.kernels.lookup import take, take_strings
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather
@@ -29,6 +29,7 @@ __all__ = [
     "decode_fsst",
     "expand",
     "find_buffers",
+    "find_rows",
     "find_strings",
     "fsst_lengths",
     "gather",
@@ -42,6 +43,7 @@ __all__ = [
     "split_lists",
     "take",
     "take_strings",
+    "tally_levels",
     "unpack",
     "unpack_at",
     "unpack_buffers",

@@ -159,6 +159,25 @@ def list_levels(draw: st.DrawFn) -> Arguments:
 
 
 # Bytes of the size of each buffer, in the header of a chunk.
+@st.composite
+def counted_levels(draw: st.DrawFn) -> Arguments:
+    size = draw(st.sampled_from([0, 1, 7, 511, 512, 513, 2000]))
+    levels = draw(generators()).integers(0, draw(st.sampled_from([1, 3, 1 << 16])), size)
+    limit = draw(st.integers(-1, 4) | st.sampled_from([(1 << 16) - 1, 1 << 16]))
+    return odd_place(draw, levels.astype(np.uint16)).view(np.uint16), limit
+
+
+@st.composite
+def rows_of_items(draw: st.DrawFn) -> Arguments:
+    source = draw(generators())
+    size, top = draw(st.sampled_from([0, 1, 7, 511, 512, 513, 3000])), draw(st.integers(1, 3))
+    often = draw(st.sampled_from([0, 0.001, 0.3, 1]))
+    rep = np.where(source.random(size) < often, top, source.integers(0, top, size))
+    rows = int(np.count_nonzero(rep == top)) + draw(st.sampled_from([0] * 9 + [1]))
+    wanted = draw(st.lists(st.integers(0, rows), max_size=6))
+    return odd_place(draw, rep.astype(np.uint16)).view(np.uint16), top, ints(sorted(wanted))
+
+
 _SIZE_WIDTHS = st.lists(st.sampled_from([2, 4]), max_size=4)
 
 
@@ -385,6 +404,8 @@ PAIRS = {
     "unpack_at": (bitpacking.unpack_at, packed_values()),
     "read_widths": (bitpacking.read_widths, inline_widths()),
     "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
+    "tally_levels": (lists.tally_levels, counted_levels()),
+    "find_rows": (lists.find_rows, rows_of_items()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels import lists
+from lancefs.errors import CorruptFile
 
 
 def test_levels_tell_null_and_empty_lists_from_others() -> None:
@@ -27,3 +29,17 @@ def test_without_definition_levels_no_list_is_null_or_empty() -> None:
     found = kernels.split_lists(rep, None, lists.Meanings(0, 0, 0, 0))
     assert found.offsets.tolist() == [0, 3, 4]
     assert found.validity is None
+
+
+def test_levels_are_counted_and_their_highest_is_told() -> None:
+    levels = np.array([0, 2, 1, 5, 1], np.uint16)
+    assert kernels.tally_levels(levels, 1) == (5, 3)
+    assert kernels.tally_levels(levels, -1) == (5, 0)
+    assert kernels.tally_levels(levels[:0], 1) == (0, 0)
+
+
+def test_rows_are_found_by_their_numbers_and_their_end() -> None:
+    rep = np.array([2, 0, 1, 2, 2, 1], np.uint16)
+    assert kernels.find_rows(rep, 2, np.array([0, 1, 1, 2, 3])).tolist() == [0, 3, 3, 4, 6]
+    with pytest.raises(CorruptFile, match="tell of 3 rows, expected 4"):
+        kernels.find_rows(rep, 2, np.array([4]))
