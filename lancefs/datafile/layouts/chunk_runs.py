@@ -20,7 +20,7 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.dictionary import Dictionaries, look_up
 from lancefs.datafile.encodings.registry import Chunked
-from lancefs.datafile.kernels import open_chunks
+from lancefs.datafile.kernels import find_rows, open_chunks
 from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
 from lancefs.datafile.levels import Leaf, check_levels
 from lancefs.errors import CorruptFile
@@ -215,8 +215,7 @@ def _wanted(leaf: Leaf, runs: Sequence[ChunkRun]) -> Leaf:
     first, last = runs[0], runs[-1]
     if first.continues and leaf.rep is not None:
         # Its first items end a row whose beginning was not fetched.
-        starts = np.flatnonzero(leaf.rep == first.described.top)
-        begin = int(starts[0]) if len(starts) else len(leaf.rep)
+        begin = int(find_rows(leaf.rep, first.described.top, np.zeros(1, np.int64))[0])
         leaf = leaf.select_items([(begin, len(leaf.rep))])
     return leaf.select([(first.wanted[0], leaf.rows - last.rows + last.wanted[1])])
 
