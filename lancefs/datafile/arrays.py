@@ -22,6 +22,7 @@ from lancefs.datafile.blocks import (
     no_width,
 )
 from lancefs.datafile.kernels import is_utf8, take, take_strings
+from lancefs.datafile.kernels.strings import narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -195,7 +196,7 @@ def _variable(
         raise CorruptFile(f"variable-width values where {data_type} was expected")
     buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
     array = pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
-    if _is_text(data_type) and not (is_checked or is_utf8(block.offsets, block.data)):
+    if _is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
         _check_each(array)  # bytes under nulls do not count
     return array
 
@@ -240,7 +241,7 @@ def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) ->
         case VariableWidth():
             items = block.items
             taken = take_strings(items.offsets, items.data, block.indices, valid)
-            checked = is_utf8(items.offsets, items.data)
+            checked = is_utf8(narrowed(items.offsets), items.data)
             return _variable(VariableWidth(*taken), data_type, valid, checked)
     looked_up = to_arrow(block.items, data_type, None)
     mask = None if valid is None else ~valid

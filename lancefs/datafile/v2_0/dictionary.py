@@ -13,10 +13,10 @@ import numpy as np
 from google.protobuf.message import Message
 
 from lancefs.datafile import row_sizes
-from lancefs.datafile.blocks import Constant, FixedWidth, RowRange, VariableWidth
+from lancefs.datafile.blocks import Constant, FixedWidth, Mask, RowRange, VariableWidth
 from lancefs.datafile.blocks import Dictionary as DictionaryBlock
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, integers
+from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, unsigned
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import Buffer, Dictionary
 from lancefs.storage import Steps, together
@@ -35,22 +35,28 @@ def read(encoding: Dictionary, page: ArrayPage, ranges: Sequence[RowRange]) -> S
 
 def _look_up(indices: Slots, items: Slots, zero_based: bool) -> Slots:
     """Join indices with their items; the nulls of both become nulls of the indices."""
-    positions = integers(Slots(indices.values), "the indices into a dictionary")
-    valid = np.ones(len(positions), np.bool_) if indices.valid is None else indices.valid
+    positions, valid = unsigned(indices.values, "the indices into a dictionary"), indices.valid
     if not zero_based:
-        valid = valid & (positions > 0)
-        positions = positions - 1
-    positions = np.where(valid, positions, 0)
-    highest = int(positions.max(initial=-1))
-    if highest >= items.values.length:
-        if not valid.any():
+        valid = _both(valid, positions > 0)
+        positions = positions - positions.dtype.type(1)
+    if valid is not None:
+        positions = np.where(valid, positions, positions.dtype.type(0))
+    highest = int(positions.max(initial=0))
+    if len(positions) and highest >= items.values.length:
+        if valid is not None and not valid.any():
             return Slots(Constant(None, len(positions)))
         raise CorruptFile(f"index {highest} into a dictionary of {items.values.length} items")
     if items.valid is not None:
-        valid = valid & items.valid[positions]
-    return Slots(
-        DictionaryBlock(positions.view(np.uint64), items.values), None if valid.all() else valid
-    )
+        valid = _both(valid, items.valid[positions])
+    if positions.itemsize > 4 and highest <= np.iinfo(np.uint32).max:  # as kernels take them
+        positions = positions.astype(np.uint32)
+    return Slots(DictionaryBlock(positions, items.values), valid)
+
+
+def _both(valid: Mask | None, other: Mask) -> Mask | None:
+    """Return which slots are valid by both; None where all are."""
+    found = other if valid is None else valid & other
+    return None if found.all() else found
 
 
 def _items(encoding: Dictionary, page: ArrayPage) -> Steps[Slots]:

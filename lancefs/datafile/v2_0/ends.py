@@ -60,27 +60,32 @@ def read_extents(
     stored = integers((yield from registry.read(ends, page, wanted)), "the offsets of a page")
     if ranges[0][0] == 0:
         stored = np.concatenate((np.zeros(1, np.int64), stored))
-    adjustment = min(adjustment, int(np.iinfo(np.int64).max))
-    is_null = stored >= adjustment
-    bounds = np.where(is_null, stored - adjustment, stored) if is_null.any() else stored
+    valid, bounds = None, stored
+    if int(stored.max()) >= adjustment:
+        is_null = stored >= adjustment
+        valid, bounds = ~is_null[1:], np.where(is_null, stored - adjustment, stored)
+    if np.any(bounds[1:] < bounds[:-1]):
+        raise CorruptFile("the offsets of a page do not ascend")
+    if len(ranges) == 1:
+        parts = [(int(bounds[0]), int(bounds[-1]))]
+        offsets = bounds - bounds[0] if bounds[0] else bounds
+    else:
+        parts, rows = _apart(bounds, ranges)
+        offsets, valid = offsets_of(np.diff(bounds)[rows]), None if valid is None else valid[rows]
+    if valid is not None and valid.all():  # only the row before them is null
+        valid = None
+    return Extents(offsets, valid, [(start, end) for start, end in parts if start < end])
+
+
+def _apart(bounds: Ints, ranges: Sequence[RowRange]) -> tuple[list[RowRange], Mask]:
+    """Tell the parts of each range, and which bounds, the first one apart, are ends of rows."""
     # Each range has one bound more than it has rows; the first of them is no end of a row.
     counts = np.array([end - start + 1 for start, end in ranges], dtype=np.int64)
     lasts = np.cumsum(counts) - 1
     firsts = lasts - counts + 1
-    lengths = np.diff(bounds)
-    nulls = is_null[1:]
-    if len(ranges) > 1:
-        rows = np.ones(len(lengths), dtype=np.bool_)
-        rows[firsts[1:] - 1] = False
-        lengths, nulls = lengths[rows], nulls[rows]
-    if len(lengths) and int(lengths.min()) < 0:
-        raise CorruptFile("the offsets of a page do not ascend")
-    parts = zip(bounds[firsts].tolist(), bounds[lasts].tolist(), strict=True)
-    return Extents(
-        offsets_of(lengths),
-        ~nulls if nulls.any() else None,
-        [(start, end) for start, end in parts if start < end],
-    )
+    rows = np.ones(len(bounds) - 1, dtype=np.bool_)
+    rows[firsts[1:] - 1] = False
+    return list(zip(bounds[firsts].tolist(), bounds[lasts].tolist(), strict=True)), rows
 
 
 def join_extents(pieces: Sequence[Extents]) -> Extents:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Constant, FixedWidth, Ints, Mask
+from lancefs.datafile.buffers import Array, dtype_of
 from lancefs.datafile.row_ranges import count_rows as count_rows
 from lancefs.datafile.row_ranges import scaled as scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -71,8 +72,23 @@ class ArrayPage:
         return present[buffer.buffer_index]
 
 
+def unsigned(block: Block, what: str) -> Array:
+    """Return values that must be integers, without a sign, as wide as they are stored.
+
+    Args:
+        block: The values.
+        what: What they are, for messages.
+
+    Raises:
+        CorruptFile: They are not.
+    """
+    if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
+        raise CorruptFile(f"{what} are not integers")
+    return block.values.view(dtype_of(block.bits // 8))
+
+
 def integers(slots: Slots, what: str) -> Ints:
-    """Return values that must be integers without nulls, from 0 on.
+    """Return values that must be integers without nulls, from 0 on, in 64 bits.
 
     Args:
         slots: The values.
@@ -81,12 +97,10 @@ def integers(slots: Slots, what: str) -> Ints:
     Raises:
         CorruptFile: They are not.
     """
-    block = slots.values
-    if not isinstance(block, FixedWidth) or block.bits not in (8, 16, 32, 64):
-        raise CorruptFile(f"{what} are not integers")
+    stored = unsigned(slots.values, what)
     if slots.valid is not None and not slots.valid.all():
         raise CorruptFile(f"some of {what} are null")
-    values = block.values.astype(np.int64)
-    if block.length and int(values.min()) < 0:
+    values = stored.view(np.int64) if stored.itemsize == 8 else stored.astype(np.int64)
+    if len(values) and int(values.min()) < 0:
         raise CorruptFile(f"some of {what} are beyond 2⁶³")
     return values
