@@ -166,9 +166,9 @@ def _stored(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | 
     """Return a literal in the units that a type stores; None where Arrow would convert either."""
     if value is None or not value.is_valid:
         return None
-    if pa.types.is_decimal128(data_type) and pa.types.is_decimal(value.type):
-        exact: Decimal = value.as_py().scaleb(data_type.scale, _EXACT)
-        return exact
+    is_number = pa.types.is_decimal(value.type) or pa.types.is_integer(value.type)
+    if pa.types.is_decimal128(data_type) and is_number:
+        return Decimal(value.as_py()).scaleb(data_type.scale, _EXACT)
     if pa.types.is_integer(data_type) and pa.types.is_integer(value.type):
         return int(value.as_py())
     return int(value.value) if value.type == data_type else None

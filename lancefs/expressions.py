@@ -137,6 +137,9 @@ def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa
     Args:
         expressions: Unbound expressions.
         batch: The columns that they read.
+
+    Raises:
+        pyarrow.ArrowInvalid: They do not fit the columns.
     """
     if batch.num_columns == 0:  # a table without columns would forget its number of rows
         batch = pa.record_batch([pa.nulls(batch.num_rows, pa.int8())], names=[""])
@@ -148,7 +151,15 @@ def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa
             acero.Declaration("project", acero.ProjectNodeOptions(expressions, names)),
         ]
     )
-    return [_one(column) for column in plan.to_table(use_threads=False).columns]
+    try:
+        return [_one(column) for column in plan.to_table(use_threads=False).columns]
+    except pa.ArrowInvalid as error:
+        if not any(pa.types.is_decimal(data_type) for data_type in batch.schema.types):
+            raise
+        raise pa.ArrowInvalid(
+            f"{error}; there are decimals, which Arrow takes together with decimals only: write "
+            "Decimal('25') where 25 is meant"
+        ) from error
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from decimal import Decimal
 from typing import Any
 
@@ -141,6 +142,24 @@ MONEY = pa.record_batch(
 def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) -> None:
     assert by_column(expressions.comparisons(filter), MONEY.schema) is not None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("number", [-1, 0, 5, 7, 8, 2**63 - 1, -(2**63)])
+def test_decimals_are_compared_with_integers(name: str, number: int) -> None:
+    filter = OPERATORS[name](pc.field("money"), pc.scalar(number))
+    compare = {"equal": "eq", "less_equal": "le", "greater_equal": "ge"}.get(name, name[0] + "t")
+    said = [
+        value is not None and getattr(operator, compare)(value, number)
+        for value in MONEY["money"].to_pylist()
+    ]
+    assert Condition(filter).passed(MONEY).tolist() == said
+
+
+def test_what_arrow_refuses_of_decimals_says_how_to_write_it() -> None:
+    filter = (pc.field("money") > 5) | (pc.field("i8") > 5)
+    with pytest.raises(pa.ArrowInvalid, match=r"write Decimal\('25'\) where"):
+        Condition(filter).passed(MONEY)
 
 
 @pytest.mark.parametrize(
