@@ -78,6 +78,21 @@ def count_rows(ranges: Sequence[RowRange]) -> int:
     return sum([end - start for start, end in ranges])
 
 
+def connected(ranges: RowRanges) -> RowRanges:
+    """Return ranges with rows, those that follow each other without a gap as one."""
+    bounds = ranges.bounds[ranges.bounds[:, 0] < ranges.bounds[:, 1]]
+    apart = bounds[1:, 0] != bounds[:-1, 1]
+    is_first, is_last = np.append(True, apart), np.append(apart, True)
+    return between(bounds[is_first[: len(bounds)], 0], bounds[is_last[: len(bounds)], 1])
+
+
+def filled(ranges: Sequence[RowRange]) -> Sequence[RowRange]:
+    """Return the ranges that have rows."""
+    if isinstance(ranges, RowRanges):
+        return RowRanges(ranges.bounds[ranges.bounds[:, 0] < ranges.bounds[:, 1]])
+    return [(start, end) for start, end in ranges if start < end]
+
+
 def scaled(ranges: Sequence[RowRange], factor: int) -> Sequence[RowRange]:
     """Return the ranges of the parts of rows that have `factor` parts each."""
     if isinstance(ranges, RowRanges):

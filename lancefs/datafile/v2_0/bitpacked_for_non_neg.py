@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lancefs.datafile.blocks import FixedWidth, RowRange
+from lancefs.datafile.blocks import FixedWidth, RowRange, select
 from lancefs.datafile.kernels import unpack
 from lancefs.datafile.kernels.bitpacking import BLOCK
-from lancefs.datafile.v2_0.flat import joined, read_spans
+from lancefs.datafile.row_ranges import between, bounds_of, filled
+from lancefs.datafile.v2_0.flat import read_parts
 from lancefs.datafile.v2_0.page import ArrayPage, Slots
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import BitpackedForNonNeg
@@ -25,17 +26,16 @@ def read(encoding: BitpackedForNonNeg, page: ArrayPage, ranges: Sequence[RowRang
     if bits not in (8, 16, 32, 64) or not 0 < width <= bits:
         raise CorruptFile(f"integers of {bits} bits packed in {width} bits")
     size = BLOCK // 8 * width
-    blocks = [(start // BLOCK, -(-end // BLOCK)) for start, end in ranges]
-    spans = [(first * size, stop * size) for first, stop in blocks]
-    pieces = yield from read_spans(page, page.locate(encoding.buffer), spans)
-    counts = np.array([stop - first for first, stop in blocks], dtype=np.int64)
-    whole = np.full(int(counts.sum()), BLOCK, dtype=np.int64)
+    bounds = bounds_of(ranges)
+    rows = bounds[:, 1] - bounds[:, 0]
+    first, stop = bounds[:, 0] // BLOCK, -(-bounds[:, 1] // BLOCK)
+    # The first block of a range may be the last one of the range before it, and is read once.
+    unread = np.maximum(first, np.append(0, stop[:-1]))
+    spans = filled(between(unread * size, stop * size))
+    data = yield from read_parts(page, page.locate(encoding.buffer), spans)
+    whole = np.full(int((stop - unread).sum()), BLOCK, dtype=np.int64)
     starts = np.arange(len(whole), dtype=np.int64) * size
-    values = unpack(joined(pieces), starts, np.full(len(whole), width), whole, bits)
-    # Where the rows of each range are among the values of all blocks read.
-    shifts = (np.cumsum(counts) - counts) * BLOCK
-    kept = [
-        values[int(shift) + start % BLOCK :][: end - start]
-        for shift, (start, end) in zip(shifts, ranges, strict=True)
-    ]
-    return Slots(FixedWidth(bits, np.concatenate([values[:0], *kept])))
+    values = unpack(data, starts, np.full(len(whole), width), whole, bits)
+    # Where the rows of each range are among the values of all blocks.
+    places = (np.cumsum(stop - unread) - (stop - first)) * BLOCK + bounds[:, 0] % BLOCK
+    return Slots(FixedWidth(bits, select(values, between(places, places + rows))))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancefs.datafile.blocks import Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, connected, filled
 from lancefs.datafile.v2_0 import registry
 from lancefs.datafile.v2_0.page import ArrayPage, integers
 from lancefs.errors import CorruptFile
@@ -31,12 +32,11 @@ class Extents:
 
     offsets: Ints
     valid: Mask | None
-    ranges: list[RowRange]
+    ranges: Sequence[RowRange]
 
     def shifted(self, parts: int) -> Extents:
         """Return the same rows where `parts` parts stand before those of the page."""
-        ranges = [(start + parts, end + parts) for start, end in self.ranges]
-        return Extents(self.offsets, self.valid, ranges)
+        return Extents(self.offsets, self.valid, RowRanges(bounds_of(self.ranges) + parts))
 
 
 def read_extents(
@@ -56,7 +56,7 @@ def read_extents(
     if not ranges:
         return Extents(np.zeros(1, np.int64), None, [])
     # A row begins where the one before it ends, so that one is read too, if there is one.
-    wanted = [(max(start - 1, 0), end) for start, end in ranges]
+    wanted = RowRanges(np.maximum(bounds_of(ranges) - (1, 0), 0))
     stored = integers((yield from registry.read(ends, page, wanted)), "the offsets of a page")
     if ranges[0][0] == 0:
         stored = np.concatenate((np.zeros(1, np.int64), stored))
@@ -67,25 +67,25 @@ def read_extents(
     if np.any(bounds[1:] < bounds[:-1]):
         raise CorruptFile("the offsets of a page do not ascend")
     if len(ranges) == 1:
-        parts = [(int(bounds[0]), int(bounds[-1]))]
+        parts = filled([(int(bounds[0]), int(bounds[-1]))])
         offsets = bounds - bounds[0] if bounds[0] else bounds
     else:
         parts, rows = _apart(bounds, ranges)
         offsets, valid = offsets_of(np.diff(bounds)[rows]), None if valid is None else valid[rows]
     if valid is not None and valid.all():  # only the row before them is null
         valid = None
-    return Extents(offsets, valid, [(start, end) for start, end in parts if start < end])
+    return Extents(offsets, valid, parts)
 
 
-def _apart(bounds: Ints, ranges: Sequence[RowRange]) -> tuple[list[RowRange], Mask]:
-    """Tell the parts of each range, and which bounds, the first one apart, are ends of rows."""
+def _apart(bounds: Ints, ranges: Sequence[RowRange]) -> tuple[RowRanges, Mask]:
+    """Tell the parts of ranges, and which bounds, the first one apart, are ends of rows."""
     # Each range has one bound more than it has rows; the first of them is no end of a row.
-    counts = np.array([end - start + 1 for start, end in ranges], dtype=np.int64)
+    counts = np.diff(bounds_of(ranges)).ravel() + 1
     lasts = np.cumsum(counts) - 1
     firsts = lasts - counts + 1
     rows = np.ones(len(bounds) - 1, dtype=np.bool_)
     rows[firsts[1:] - 1] = False
-    return list(zip(bounds[firsts].tolist(), bounds[lasts].tolist(), strict=True)), rows
+    return connected(between(bounds[firsts], bounds[lasts])), rows
 
 
 def join_extents(pieces: Sequence[Extents]) -> Extents:

@@ -10,14 +10,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lancefs.datafile.blocks import Array, FixedWidth, RowRange, no_width, typed
+from lancefs.datafile.blocks import Array, FixedWidth, Ints, RowRange, no_width, typed
+from lancefs.datafile.kernels import gather
+from lancefs.datafile.row_ranges import RowRanges, bounds_of, rows_of
 from lancefs.datafile.v2_0.compression import decompress
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
+from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import Flat
-from lancefs.storage import ByteRange, Bytes, Steps
+from lancefs.storage import GAP, ByteRange, Bytes, Steps
 
 _WIDEST = 1 << 31  # bits
+_MOST = 1 << 62  # bits of a page, far more than any file has, that arrays of offsets can still tell
+# So many parts of a buffer are fetched together with what lies between them, and cut out at once.
+_MANY = 16
+_FEW_BITS = 64  # of a part: they are looked up one by one
 
 
 def read(encoding: Flat, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[Slots]:
@@ -28,13 +34,34 @@ def read(encoding: Flat, page: ArrayPage, ranges: Sequence[RowRange]) -> Steps[S
         return Slots(FixedWidth(0, no_width(count_rows(ranges))))
     if bits % 8 and bits != 1:
         raise UnsupportedFeature(f"flat values of {bits} bits; only whole bytes are known")
-    spans = [(start * bits // 8, -(-end * bits // 8)) for start, end in ranges]
-    span = page.locate(encoding.buffer)
-    scheme = encoding.compression.scheme if bits > 1 else ""
-    pieces = yield from read_spans(page, span, spans, scheme)
+    if ranges and ranges[-1][1] * bits > _MOST:
+        raise CorruptFile(f"{ranges[-1][1]} flat values of {bits} bits")
+    buffer = page.locate(encoding.buffer)
     if bits == 1:
-        return Slots(FixedWidth(1, _bits(pieces, ranges)))
-    return Slots(FixedWidth(bits, typed(joined(pieces), bits)))
+        return Slots(FixedWidth(1, (yield from _read_bits(page, buffer, ranges))))
+    data = yield from read_parts(
+        page, buffer, scaled(ranges, bits // 8), encoding.compression.scheme
+    )
+    return Slots(FixedWidth(bits, typed(data, bits)))
+
+
+def read_parts(
+    page: ArrayPage, buffer: ByteRange, spans: Sequence[ByteRange], scheme: str = ""
+) -> Steps[Bytes]:
+    """Read parts of a buffer and join them; for the arguments see `read_spans`.
+
+    Many small parts are cut out of what lies around them in one go.
+    """
+    bounds = bounds_of(spans)
+    if len(spans) < _MANY or np.any(bounds[1:, 0] < bounds[:-1, 1]):
+        return joined((yield from read_spans(page, buffer, spans, scheme)))
+    blocks = _blocks(bounds)
+    pieces = yield from read_spans(page, buffer, [_hull(block) for block in blocks], scheme)
+    found = [
+        gather(piece, block[:, 0] - block[0, 0], block[:, 1] - block[0, 0])
+        for piece, block in zip(pieces, blocks, strict=True)
+    ]
+    return joined(found)
 
 
 def read_spans(
@@ -71,13 +98,38 @@ def joined(pieces: Sequence[Bytes]) -> Bytes:
     return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, np.uint8), *pieces])
 
 
-def _bits(pieces: Sequence[Bytes], ranges: Sequence[RowRange]) -> Array:
-    """Unpack bits, which need not begin or end at the border of a byte."""
-    bits = [
-        np.unpackbits(piece, bitorder="little")[start % 8 : start % 8 + end - start]
-        for piece, (start, end) in zip(pieces, ranges, strict=True)
-    ]
-    return joined(bits)
+def _blocks(spans: Ints) -> list[Ints]:
+    """Part spans, ascending and of shape (spans, 2), where much lies between two of them."""
+    return np.split(spans, np.flatnonzero(spans[1:, 0] - spans[:-1, 1] > GAP) + 1)
+
+
+def _hull(spans: Ints) -> ByteRange:
+    return int(spans[0, 0]), int(spans[-1, 1])
+
+
+def _read_bits(page: ArrayPage, buffer: ByteRange, rows: Sequence[RowRange]) -> Steps[Array]:
+    """Read bits, which need not begin or end at the border of a byte, as bytes."""
+    if len(rows) >= _MANY and count_rows(rows) < _FEW_BITS * len(rows):
+        blocks = _blocks(bounds_of(rows))
+        hulls = [_hull(block) for block in blocks]
+        pieces = yield from read_spans(page, buffer, [_bytes_of(*hull) for hull in hulls])
+        bits = []
+        for piece, block, (start, _) in zip(pieces, blocks, hulls, strict=True):
+            places = rows_of(RowRanges(block))
+            bits.append((piece[places // 8 - start // 8] >> places % 8 & 1).astype(np.uint8))
+        return joined(bits)
+    pieces = yield from read_spans(page, buffer, [_bytes_of(start, end) for start, end in rows])
+    return joined(
+        [
+            np.unpackbits(piece, bitorder="little")[start % 8 : start % 8 + end - start]
+            for piece, (start, end) in zip(pieces, rows, strict=True)
+        ]
+    )
+
+
+def _bytes_of(start: int, end: int) -> ByteRange:
+    """Return the bytes that hold some bits."""
+    return start // 8, -(-end // 8)
 
 
 def _check(wanted: int, present: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedSizeList, FixedWidth, RowRange, Struct, typed
 from lancefs.datafile.v2_0.fixed_size_list import checked_dimension
-from lancefs.datafile.v2_0.flat import joined, read_spans
+from lancefs.datafile.v2_0.flat import read_parts
 from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
 from lancefs.datafile.v2_0.widths import flat_bits, without_nulls
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -25,7 +25,7 @@ def read(encoding: PackedStruct, page: ArrayPage, ranges: Sequence[RowRange]) ->
     if not stops or stops[-1] > _WIDEST:
         raise CorruptFile("the members of a packed struct are none, or too wide")
     spans = scaled(ranges, stops[-1])
-    data = joined((yield from read_spans(page, page.locate(encoding.buffer), spans)))
+    data = yield from read_parts(page, page.locate(encoding.buffer), spans)
     count = count_rows(ranges)
     rows = data.reshape(count, stops[-1])
     starts = [0, *stops[:-1]]

@@ -23,6 +23,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed import stored_field, without_dropped
 from lancefs.datafile.pages import by_page, join_arrays
+from lancefs.datafile.row_ranges import filled
 from lancefs.datafile.v2_0 import dictionary, registry
 from lancefs.datafile.v2_0.binary import read_bytes
 from lancefs.datafile.v2_0.ends import Extents, join_extents, read_extents
@@ -75,7 +76,7 @@ class ArrayReader:
             CorruptFile: The bytes of the file are damaged.
             UnsupportedFeature: An encoding or a type is not known; it is named.
         """
-        wanted = [(start, end) for start, end in ranges if start < end]
+        wanted = filled(ranges)
         with locating(self.container.file.url):
             yield from self.container.load(self._columns([field]))
             return (yield from self._read(field, wanted))
