@@ -25,6 +25,8 @@ _MIRRORED = {
     "greater_equal": "less_equal",
 }
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
+# What Arrow says where decimals meet other numbers.
+_OF_DECIMALS = ("Precision is not great enough", "Rescaling Decimal value")
 
 
 def columns_of(expression: pc.Expression, names: Collection[str]) -> list[str]:
@@ -154,11 +156,11 @@ def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa
     try:
         return [_one(column) for column in plan.to_table(use_threads=False).columns]
     except pa.ArrowInvalid as error:
-        if not any(pa.types.is_decimal(data_type) for data_type in batch.schema.types):
+        if not any(said in str(error) for said in _OF_DECIMALS):
             raise
         raise pa.ArrowInvalid(
-            f"{error}; there are decimals, which Arrow takes together with decimals only: write "
-            "Decimal('25') where 25 is meant"
+            f"{error}; Arrow takes decimals together with decimals only: write Decimal('25') where "
+            "25 is meant"
         ) from error
 
 
