@@ -17,12 +17,14 @@ from lancefs.datafile.v2_0.compression import decompress
 from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import Flat
-from lancefs.storage import GAP, ByteRange, Bytes, Steps
+from lancefs.storage import ByteRange, Bytes, Steps
 
 _WIDEST = 1 << 31  # bits
 _MOST = 1 << 62  # bits of a page, far more than any file has, that arrays of offsets can still tell
-# So many parts of a buffer are fetched together with what lies between them, and cut out at once.
+# So many parts of a buffer are cut out at once of what lies around them, unless more than some
+# thousands of bytes lie between two.
 _MANY = 16
+_GAP = 64 * 1024
 _FEW_BITS = 64  # of a part: they are looked up one by one
 
 
@@ -100,7 +102,7 @@ def joined(pieces: Sequence[Bytes]) -> Bytes:
 
 def _blocks(spans: Ints) -> list[Ints]:
     """Part spans, ascending and of shape (spans, 2), where much lies between two of them."""
-    return np.split(spans, np.flatnonzero(spans[1:, 0] - spans[:-1, 1] > GAP) + 1)
+    return np.split(spans, np.flatnonzero(spans[1:, 0] - spans[:-1, 1] > _GAP) + 1)
 
 
 def _hull(spans: Ints) -> ByteRange:
