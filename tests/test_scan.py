@@ -113,7 +113,7 @@ def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path) -> None:
     batches = lancefs.open(tmp_path / "t.lance").to_batches()
     assert [next(batches).num_rows for _ in range(2)] == 2 * [scan.BATCH_ROWS]
     assert own_threads()
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()  # type: ignore[attr-defined]  # an iterator that is a generator
     assert not own_threads()
 
 

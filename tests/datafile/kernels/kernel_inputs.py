@@ -158,7 +158,6 @@ def list_levels(draw: st.DrawFn) -> Arguments:
     return rep, definition, lists.Meanings(null, empty, upper, highest)
 
 
-# Bytes of the size of each buffer, in the header of a chunk.
 @st.composite
 def counted_levels(draw: st.DrawFn) -> Arguments:
     size = draw(st.sampled_from([0, 1, 7, 511, 512, 513, 2000]))
@@ -178,6 +177,7 @@ def rows_of_items(draw: st.DrawFn) -> Arguments:
     return odd_place(draw, rep.astype(np.uint16)).view(np.uint16), top, ints(sorted(wanted))
 
 
+# Bytes of the size of each buffer, in the header of a chunk.
 _SIZE_WIDTHS = st.lists(st.sampled_from([2, 4]), max_size=4)
 
 
