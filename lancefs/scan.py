@@ -46,6 +46,8 @@ _WAITING = 32
 # reading them takes, and the one that is consumed; and of a step where all rows are kept anyway.
 STEP_BYTES = 64 * 1024 * 1024 // 5
 _TABLE_BYTES = 192 * 1024 * 1024
+# Rows of small fragments that are read together where all rows are kept; of a stream, a batch.
+_TABLE_ROWS = 256 * 1024
 # A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
 _MAPPED_BYTES = 8 * 1024 * 1024
 # The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
@@ -126,24 +128,34 @@ class Scan:
         Args:
             rows: Positions among the rows of the scan, ascending, each once.
         """
+        yield from self.at(self._found(rows))
+
+    def at(self, wanted: Iterable[tuple[FragmentReader, Offsets]]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of fragments, whatever filter, offset and limit say.
+
+        Args:
+            wanted: Fragments, each with the offsets of rows of it, ascending, each once; they must
+                not be deleted.
+        """
+        pairs = list(wanted)
+        offsets = (of_fragment for _, of_fragment in pairs)
+        for source in in_runs((fragment for fragment, _ in pairs), self.batch_rows):
+            if isinstance(source, FragmentRun):
+                rows = source.joined(islice(offsets, len(source.readers)))
+            else:
+                rows = next(offsets)
+            yield self._reader.at(source, rows)
+
+    def _found(self, rows: Offsets) -> Iterator[tuple[FragmentReader, Offsets]]:
+        """Yield the fragments that hold rows at given positions, and where in them the rows are."""
         first = start = 0
         for fragment in self.fragments:
             if start == len(rows):
                 return
             end = int(np.searchsorted(rows, first + fragment.num_rows))
             if start < end:
-                offsets = fragment.offsets(rows[start:end] - first)
-                yield self.at(fragment, offsets)
+                yield fragment, fragment.offsets(rows[start:end] - first)
             first, start = first + fragment.num_rows, end
-
-    def at(self, fragment: FragmentReader, offsets: Offsets) -> pa.RecordBatch:
-        """Return rows of a fragment, whatever filter, offset and limit say.
-
-        Args:
-            fragment: The fragment.
-            offsets: Of the rows, ascending, each once; they must not be deleted.
-        """
-        return self._reader.at(fragment, offsets)
 
     @cached_property
     def _reader(self) -> StepReader:
@@ -199,7 +211,7 @@ class Scan:
         candidates = self._candidates()
         if candidates is None:
             left = iter(fragments)
-            together = in_runs(left, self.batch_rows)
+            together = in_runs(left, max(self.batch_rows, _TABLE_ROWS if self.is_kept else 0))
             yield from ((one, None) for one in chain(islice(left, 1), together))
             return
         for fragment in fragments:

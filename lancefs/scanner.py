@@ -155,7 +155,7 @@ class LanceScanner:
                 f"{self._dataset.uri}@{self._dataset._ref} has no row with the id {missing[0]}"
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
-        batches = (self._scan.at(one.reader, one.offsets) for one in found)
+        batches = self._scan.at((one.reader, one.offsets) for one in found)
         return _taken(self._gathered(batches), order[position])
 
     def _gathered(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:

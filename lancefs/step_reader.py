@@ -78,11 +78,11 @@ class StepReader:
         """The columns that come out."""
         return self._schema(self.fields)
 
-    def at(self, fragment: FragmentReader, offsets: Offsets) -> pa.RecordBatch:
-        """Return rows of a fragment, whatever the filter says.
+    def at(self, fragment: FragmentReader | FragmentRun, offsets: Offsets) -> pa.RecordBatch:
+        """Return rows of a fragment, or of a run of small ones, whatever the filter says.
 
         Args:
-            fragment: The fragment.
+            fragment: The fragment, or the run.
             offsets: Of the rows, ascending, each once; they must not be deleted.
         """
         arrays = self._columns(fragment, self.fields, as_ranges(offsets))

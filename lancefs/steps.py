@@ -22,8 +22,11 @@ from lancefs.table.fragment_run import FragmentRun
 THREADS = min(4, os.cpu_count() or 1)
 _LONGEST_STEP = 1024 * 1024  # rows
 # To read so little is mostly Python's own work, which threads only slow down: in all, and a column.
-_FEW_ROWS = 16 * 1024
+_TINY_ROWS = 32 * 1024
 _TINY_BYTES = 1024 * 1024
+_TINY_COLUMN = 384 * 1024
+# Steps of fewer rows, or bytes of a column, take mostly Python's time.
+_FEW_ROWS = 16 * 1024
 _LITTLE = 128 * 1024
 _CHUNK = 1024  # rows that are mostly stored together
 
@@ -133,7 +136,7 @@ class Pace:
     def is_tiny(self, step: Step) -> bool:
         """Whether a step, which follows one that was learned of, is best read without a thread."""
         rows = min(step.rows, self.rows)  # what is left of a step that was cut short is cut as well
-        return rows <= _FEW_ROWS and self._last <= max(_TINY_BYTES, _LITTLE * self._columns)
+        return rows <= _TINY_ROWS and self._last <= max(_TINY_BYTES, _TINY_COLUMN * self._columns)
 
     def fitted(self, step: Step, fields: Sequence[Field], share: float = 1) -> Step:
         """Return a step, or its beginning where the whole has too many bytes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,11 @@ import pyarrow as pa
 from lancefs.datafile.row_ranges import RowRange, RowRanges, bounds_of
 from lancefs.errors import CorruptFile
 
+# The number of a page, and rows of it.
+PageRanges: TypeAlias = tuple[int, Sequence[RowRange]]
 
-def by_page(
-    first_rows: Sequence[int], ranges: Sequence[RowRange]
-) -> Sequence[tuple[int, Sequence[RowRange]]]:
+
+def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[PageRanges]:
     """Cut row ranges of a column at its page borders.
 
     Args:

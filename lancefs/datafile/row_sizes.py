@@ -88,38 +88,59 @@ class FieldSizes(NamedTuple):
 
 
 class RowSizes:
-    """The bytes of ranges of rows.
+    """The bytes of ranges of rows; see `estimated`.
+
+    Args:
+        rows: Borders between rows that have different bytes; from 0 to the number of rows.
+        before: The bytes of all rows before each border.
+    """
+
+    def __init__(self, rows: _Floats, before: _Floats) -> None:
+        self._rows = rows
+        self._before = before
+
+    def rows_within(self, start: int, size: float) -> int:
+        """Return how many rows from `start` on have no more bytes than `size`."""
+        before = np.interp(start, self._rows, self._before) + size
+        return int(np.interp(before, self._before, self._rows)) - start
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowSizes]) -> RowSizes:
+        """Return those of rows that follow each other."""
+        rows, before = np.zeros(1), np.zeros(1)
+        for part in parts:
+            rows = np.append(rows, rows[-1] + part._rows[1:])
+            before = np.append(before, before[-1] + part._before[1:])
+        return cls(rows, before)
+
+
+def estimated(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
+    """Return the bytes of the rows of a file.
 
     Args:
         fields: What is read of them.
         rows: Of the file.
         most: Bytes that all pages store at most, whatever damaged files say of each of them.
     """
+    pages = [one for field in fields for one in field.columns if one.first_rows[-1]]
+    total = sum([sum(one.stored) for one in pages])
+    scale = most / total if total > most else 1.0
+    alike = {tuple(one.first_rows) for one in pages}  # mostly all columns have them alike
+    borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in alike]
+    unique = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
+    within = np.zeros(len(unique) - 1)
+    for field in fields:
+        within += _within(field, unique, scale)
+    return RowSizes(unique, np.append(0, within.cumsum()))
 
-    def __init__(self, fields: Sequence[FieldSizes], rows: int, most: int) -> None:
-        pages = [one for field in fields for one in field.columns if one.first_rows[-1]]
-        total = sum([sum(one.stored) for one in pages])
-        scale = most / total if total > most else 1.0
-        alike = {tuple(one.first_rows) for one in pages}  # mostly all columns have them alike
-        borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in alike]
-        self._rows = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
-        within = np.zeros(len(self._rows) - 1)
-        for field in fields:
-            within += self._within(field, rows, scale)
-        self._before = np.append(0, within.cumsum())
 
-    def _within(self, field: FieldSizes, rows: int, scale: float) -> _Floats:
-        """Return the bytes of a field between each two borders of pages."""
-        before = np.zeros(len(self._rows))
-        for first_rows, stored, besides in field.columns:
-            if first_rows[-1]:
-                sizes = np.array(stored, np.float64) * scale + np.array(besides or 0.0)
-                border = np.array(first_rows) * (rows / first_rows[-1])
-                before += np.interp(self._rows, border, np.append(0, sizes.cumsum()))
-        read, least = np.diff(before), np.diff(self._rows) * field.least
-        return read + least if field.varies else np.maximum(read, least)
-
-    def rows_within(self, start: int, size: float) -> int:
-        """Return how many rows from `start` on have no more bytes than `size`."""
-        before = np.interp(start, self._rows, self._before) + size
-        return int(np.interp(before, self._before, self._rows)) - start
+def _within(field: FieldSizes, rows: _Floats, scale: float) -> _Floats:
+    """Return the bytes of a field between each two borders of pages."""
+    before = np.zeros(len(rows))
+    for first_rows, stored, besides in field.columns:
+        if first_rows[-1]:
+            sizes = np.array(stored, np.float64) * scale + np.array(besides or 0.0)
+            border = np.array(first_rows) * (rows[-1] / first_rows[-1])
+            before += np.interp(rows, border, np.append(0, sizes.cumsum()))
+    read, least = np.diff(before), np.diff(rows) * field.least
+    return read + least if field.varies else np.maximum(read, least)

@@ -6,7 +6,7 @@ and fetches what holds the wanted rows; `assembly` makes arrays of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,12 @@ from lancefs.datafile.assembly import assemble
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field
-from lancefs.datafile.layouts.chunk_runs import ChunkRun, Request, request_page
+from lancefs.datafile.layouts.chunk_runs import (
+    ChunkRun,
+    Request,
+    is_read_whole,
+    request_page,
+)
 from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.miniblock import MiniBlockPage
 from lancefs.datafile.layouts.page import PageReader, PageRows
@@ -29,7 +34,7 @@ from lancefs.datafile.leaves import (
     leaves_of,
 )
 from lancefs.datafile.packed import stored_field
-from lancefs.datafile.pages import by_page
+from lancefs.datafile.pages import PageRanges, by_page
 from lancefs.datafile.row_ranges import count_rows, scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import Steps, together
@@ -95,11 +100,11 @@ class StructuralReader:
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         known, steps = [], []
-        for leaf in leaves:
-            if requests := self._requests(leaf, ranges):
+        for leaf, pages in zip(leaves, self._cut(leaves, ranges), strict=True):
+            if requests := self._requests(leaf, pages):
                 known.append((leaf, requests))
             else:
-                steps.append(self._fetch_leaf(leaf, ranges))
+                steps.append(self._fetch_leaf(leaf, pages))
         if known:
             steps.append(self._fetch_runs(known))
         parts = yield from together(steps)
@@ -107,8 +112,22 @@ class StructuralReader:
         url, count = self.container.file.url, count_rows(ranges)
         return FetchedRows(url, count, [found[leaf.field.id] for leaf in leaves])
 
+    def _cut(
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
+    ) -> Iterator[Sequence[PageRanges]]:
+        """Yield the pages of each leaf that hold the rows, with the rows of each."""
+        known: dict[tuple[int, tuple[int, ...]], Sequence[PageRanges]] = {}
+        for leaf in leaves:
+            index, scale = self.columns[leaf.field.id], leaf.scale
+            first_rows = self.container.column(index).first_rows
+            if (scale, first_rows) not in known:
+                with locating(self.container.file.url, leaf.place(index)):
+                    rows = ranges if scale == 1 else scaled(ranges, scale)
+                    known[scale, first_rows] = by_page(first_rows, rows)
+            yield known[scale, first_rows]
+
     def _requests(
-        self, leaf: LeafField, ranges: Sequence[RowRange]
+        self, leaf: LeafField, pages: Sequence[PageRanges]
     ) -> Sequence[tuple[int, Request]]:
         """Return what to fetch of the pages of a leaf, where it is known for all without a look.
 
@@ -116,12 +135,12 @@ class StructuralReader:
             The pages, and what to fetch of each; nothing where some are to be looked into, or of
             other layouts.
         """
-        if leaf.field.is_outline or len(ranges) != 1 or leaf.scale != 1:
+        if leaf.field.is_outline or leaf.scale != 1:
             return ()
         index = self.columns[leaf.field.id]
         column, requests = self.container.column(index), []
         with suppress(CorruptFile, UnsupportedFeature):  # reading page by page tells where
-            for number, (rows,) in by_page(column.first_rows, ranges):
+            for number, rows in pages:
                 request = self._request(index, number, column.pages[number], rows)
                 if request is None:
                     return ()
@@ -129,13 +148,17 @@ class StructuralReader:
             return requests
         return ()
 
-    def _request(self, column: int, number: int, page: Page, rows: RowRange) -> Request | None:
+    def _request(
+        self, column: int, number: int, page: Page, rows: Sequence[RowRange]
+    ) -> Request | None:
         """Return what to fetch of rows of a page, where it is known without a look at the page."""
-        if rows == (0, page.rows):
-            layout = layout_of(page.encoding)
-            return request_page(page, layout) if isinstance(layout, MiniBlock) else None
         reader = self._pages.get((column, number))
-        return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
+        if reader is not None:
+            return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
+        layout = layout_of(page.encoding)
+        if isinstance(layout, MiniBlock) and is_read_whole(page, layout, rows):
+            return request_page(page, layout, rows)
+        return None
 
     def _fetch_runs(
         self, leaves: Sequence[tuple[LeafField, Sequence[tuple[int, Request]]]]
@@ -154,15 +177,13 @@ class StructuralReader:
             for leaf, pages in leaves
         ]
 
-    def _fetch_leaf(self, leaf: LeafField, ranges: Sequence[RowRange]) -> Steps[list[FetchedLeaf]]:
-        index, scale = self.columns[leaf.field.id], leaf.scale
+    def _fetch_leaf(self, leaf: LeafField, pages: Sequence[PageRanges]) -> Steps[list[FetchedLeaf]]:
+        index = self.columns[leaf.field.id]
         with locating(self.container.file.url, leaf.place(index)):
-            rows = ranges if scale == 1 else scaled(ranges, scale)
-            wanted = by_page(self.container.column(index).first_rows, rows)
             found = yield from together(
-                [self._fetch_page(leaf.field, index, page, local) for page, local in wanted]
+                [self._fetch_page(leaf.field, index, page, local) for page, local in pages]
             )
-        numbers = [page for page, _ in wanted]
+        numbers = [page for page, _ in pages]
         return [self._fetched(leaf, list(zip(numbers, found, strict=True)))]
 
     def _fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
@@ -174,8 +195,8 @@ class StructuralReader:
     ) -> Steps[PageRows | ChunkRun]:
         with locating(place=f"page {number}"):
             reader = self._page_reader(field, column, number)
-            if len(ranges) == 1 and isinstance(reader, MiniBlockPage) and not field.is_outline:
-                return (yield from reader.fetch(ranges[0]))
+            if isinstance(reader, MiniBlockPage) and not field.is_outline:
+                return (yield from reader.fetch(ranges))
             return (yield from reader.read(ranges))
 
     def _stored(self, leaf: LeafField) -> Field:

@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from lancefs.table.roaring import Offsets
 
 # With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
-_SMALL_ROWS = 16 * 1024
-_SMALL_BYTES = 512 * 1024
+_SMALL_ROWS = 32 * 1024
+_SMALL_BYTES = 4 * 1024 * 1024
+# With no more of both, it does not matter how many bytes its rows have.
+_FEW_ROWS = 16 * 1024
+_FEW_BYTES = 512 * 1024
 
 # What a data file gave for a field: the field as far as the file holds it, and its values.
 Piece = tuple[Field, pa.Array]
@@ -149,11 +152,11 @@ class FragmentReader:
             CorruptFile: A data file is damaged.
             UnsupportedFeature: A data file uses something that this release does not read.
         """
-        if self.is_small:
+        if self._has_at_most(_FEW_ROWS, _FEW_BYTES):
             return None
         key = tuple(field.id for field in fields)
         if key not in self._row_sizes:
-            from lancefs.datafile.row_sizes import FieldSizes, RowSizes
+            from lancefs.datafile.row_sizes import FieldSizes, estimated
             from lancefs.table.batch_rows import least_width, varies
 
             held: dict[int, list[Field]] = {}
@@ -171,7 +174,7 @@ class FragmentReader:
                 )
             ]
             most = sum(file.size for file, _ in opened.values())
-            self._row_sizes[key] = RowSizes(sizes, self.physical_rows, most)
+            self._row_sizes[key] = estimated(sizes, self.physical_rows, most)
         return self._row_sizes[key]
 
     def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
@@ -191,10 +194,12 @@ class FragmentReader:
     @property
     def is_small(self) -> bool:
         """Whether it is best read with others of its kind: it has few rows and few bytes."""
-        rows, size = self.fragment.physical_rows, self.fragment.size
-        if rows is None or size is None:
-            return False
-        return rows <= _SMALL_ROWS and size < _SMALL_BYTES
+        return self._has_at_most(_SMALL_ROWS, _SMALL_BYTES)
+
+    def _has_at_most(self, rows: int, size: int) -> bool:
+        """Whether the manifest says that it has no more rows and bytes of files."""
+        recorded, stored = self.fragment.physical_rows, self.fragment.size
+        return recorded is not None and stored is not None and recorded <= rows and stored <= size
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
         """Return ranges of rows as those of each fragment, which is this one."""

@@ -23,11 +23,12 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_of
 
 if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import RowSizes
     from lancefs.table.roaring import Offsets
 
 # Fragments of a run, whose files are open at the same time, and the bytes of these.
 _LONGEST = 64
-_MOST_BYTES = 8 * 1024 * 1024
+_MOST_BYTES = 32 * 1024 * 1024
 
 # The fields of each file of a fragment, and their columns.
 _Kind: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -41,7 +42,7 @@ class FragmentRun:
     """
 
     def __init__(self, readers: Sequence[FragmentReader]) -> None:
-        self._readers = tuple(readers)
+        self.readers = tuple(readers)
         self._first_rows = [0, *accumulate(one.physical_rows for one in readers)]
 
     @property
@@ -52,18 +53,22 @@ class FragmentRun:
     @property
     def is_local(self) -> bool:
         """Whether the table is on this machine, so that a read does not wait for a network."""
-        return self._readers[0].is_local
+        return self.readers[0].is_local
 
     @cached_property
     def deleted(self) -> Offsets:
         """The offsets of the deleted rows, ascending."""
-        pairs = zip(self._readers, self._first_rows, strict=False)
-        return np.concatenate([reader.deleted + first for reader, first in pairs])
+        return self.joined(reader.deleted for reader in self.readers)
+
+    def joined(self, offsets: Iterable[Offsets]) -> Offsets:
+        """Return offsets in each of its fragments as offsets in the run."""
+        pairs = zip(offsets, self._first_rows, strict=False)
+        return np.concatenate([own + first for own, first in pairs])
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
         """Return ranges of rows as those of each fragment."""
         cut = by_page(self._first_rows, ranges)
-        return [(self._readers[position], local) for position, local in cut]
+        return [(self.readers[position], local) for position, local in cut]
 
     def read(
         self,
@@ -76,7 +81,7 @@ class FragmentRun:
         if blobs == "bytes":
             return join_columns([reader.read(fields, local, blobs) for reader, local in parts])
         found: list[list[Piece]] = [[] for _ in fields]
-        held = pieces_of(fields, self._readers[0].fragment)
+        held = pieces_of(fields, self.readers[0].fragment)
         for number in sorted({number for _, number, _ in held}):
             of_file = [(position, piece) for position, file, piece in held if file == number]
             opened = [
@@ -88,12 +93,22 @@ class FragmentRun:
         rows = count_rows(ranges)
         return [merge(field, pieces, rows) for field, pieces in zip(fields, found, strict=True)]
 
-    def row_sizes(self, _fields: Sequence[Field]) -> None:
-        """Say nothing of the bytes of rows: all fragments of a run are small."""
+    def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
+        """Return how many bytes rows of fields have; see `FragmentReader.row_sizes`."""
+        sizes = [reader.row_sizes(fields) for reader in self.readers]
+        if not any(sizes):
+            return None
+        from lancefs.datafile.row_sizes import RowSizes, estimated
+
+        parts = [
+            of_one or estimated([], reader.physical_rows, 0)
+            for of_one, reader in zip(sizes, self.readers, strict=True)
+        ]
+        return RowSizes.joined(parts)
 
     def release(self) -> None:
         """Give back the memory that bytes of local files take which were read; see `File`."""
-        for reader in self._readers:
+        for reader in self.readers:
             reader.release()
 
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile import leaves
-from lancefs.datafile.blocks import Array, Dictionary, FixedWidth, VariableWidth
+from lancefs.datafile.blocks import Array, Dictionary, FixedWidth, Mask, RowRange, VariableWidth
 from lancefs.datafile.layouts.chunk_runs import ChunkRun, decode, request_page
 from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.registry import layout_of
-from lancefs.datafile.levels import Leaf
+from lancefs.datafile.levels import Leaf, Unravelled
 from lancefs.datafile.structural import StructuralReader
 from lancefs.errors import CorruptFile
 
@@ -58,7 +58,7 @@ def pages_of(path: Path, column: str) -> list[ChunkRun]:
         (page,) = opened.container.column(opened.columns[field.id]).pages
         layout = layout_of(page.encoding)
         assert isinstance(layout, MiniBlock)
-        request = request_page(page, layout)
+        request = request_page(page, layout, [(0, page.rows)])
         found.append(request.opened(file.read(request.ranges)))
     return found
 
@@ -76,6 +76,41 @@ def test_rows_come_in_the_order_of_pages(table: Path, column: str) -> None:
             assert np.array_equal(getattr(joined, part), np.concatenate(levels))
     values = np.concatenate([_numbers(leaf) for leaf in alone])
     assert np.array_equal(_numbers(joined), values)
+
+
+@pytest.mark.parametrize("column", ["number", "flag", "list"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        ([(0, 1)], [(996, 997)]),
+        ([(1, 3), (500, 502)], [(0, 997)]),
+        ([(999, 1000)], [(0, 2), (7, 9)]),  # a range across the pages
+        ([(0, 1000)], [(3, 4)]),
+        ([(0, 1000)], [(0, 997)]),
+    ],
+    ids=str,
+)
+def test_rows_that_are_wanted_of_several_pages_may_be_scattered(
+    table: Path, column: str, wanted: tuple[list[RowRange], ...]
+) -> None:
+    pages = [
+        page._replace(wanted=rows)
+        for page, rows in zip(pages_of(table, column), wanted, strict=True)
+    ]
+    (joined,) = decode([pages])
+    whole = [decode([[page]])[0] for page in pages_of(table, column)]
+    alone = [leaf.select(rows) for leaf, rows in zip(whole, wanted, strict=True)]
+    assert joined.rows == sum(leaf.rows for leaf in alone)
+    assert np.array_equal(_numbers(joined), np.concatenate([_numbers(leaf) for leaf in alone]))
+    apart = zip(*(leaf.unravel() for leaf in alone), strict=True)
+    for ours, theirs in zip(joined.unravel(), apart, strict=True):
+        assert ours.length == sum(layer.length for layer in theirs)
+        valid = np.concatenate([_valid(layer) for layer in theirs])
+        assert np.array_equal(_valid(ours), valid)
+
+
+def _valid(layer: Unravelled) -> Mask:
+    return np.ones(layer.length, np.bool_) if layer.validity is None else layer.validity
 
 
 def _numbers(leaf: Leaf) -> Array:

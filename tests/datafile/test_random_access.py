@@ -22,6 +22,7 @@ from support import local_store
 
 import lancefs
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.layouts import chunk_runs
 from lancefs.datafile.reader import FieldReader, open_data_file
 from lancefs.dataset import LanceDataset
 from lancefs.storage import File, Steps, Store
@@ -244,17 +245,29 @@ def test_rows_cost_the_chunks_that_they_are_in(
     assert got.equals(pa.concat_arrays([whole[:3], whole[middle : middle + 2], whole[-2:]]))
 
 
+@pytest.mark.parametrize("pages", ["large", "small"])
 @pytest.mark.parametrize(("name", "version"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def test_scattered_rows_are_those_of_a_whole_read(
-    tables: Callable[[str, str], LanceDataset], name: str, version: str
+    tables: Callable[[str, str], LanceDataset],
+    name: str,
+    version: str,
+    pages: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Few of them are decoded alone, more of them with what is around, unless that is much."""
+    """Few of them are decoded alone, more of them with what is around, unless that is much.
+
+    Small pages are read whole, whatever is wanted of them.
+    """
+    limit = 0 if pages == "large" else 1 << 40
+    monkeypatch.setattr(chunk_runs, "_LITTLE", limit)
+    monkeypatch.setattr(chunk_runs, "_FEW_VALUES", limit)
     dataset = tables(name, version)
     total = dataset.count_rows()
     whole, _ = Counted(dataset).read([(0, total)])
     column = Counted(dataset)
     both_ends = [*range(1, 60, 3), *range(total - 60, total - 1, 3)]
-    for rows in (*(range(1, total - 1, every) for every in (1000, 97, 5)), both_ends):
+    one = [total // 2]
+    for rows in (*(range(1, total - 1, every) for every in (1000, 97, 5)), both_ends, one):
         ranges = [(row, row + 1 + row % 2) for row in rows]
         got, _ = column.read(ranges)
         assert got.equals(pa.concat_arrays([whole[start:end] for start, end in ranges]))

@@ -14,6 +14,7 @@ import pytest
 from comparison import assert_same_table
 
 import lancefs
+from lancefs import scan
 from lancefs.errors import CorruptFile
 from lancefs.table import fragment_reader, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
@@ -142,6 +143,39 @@ def test_strings_of_a_run_may_stay_dictionaries(table: Path, runs: list[int]) ->
         assert len(items) == len(set(items))
     assert runs
     assert encoded["renamed"].cast(pa.string()).to_pylist() == plain.to_pylist()
+
+
+def test_rows_of_small_fragments_are_taken_together(table: Path, runs: list[int]) -> None:
+    expected = apart(table)
+    dataset = lancefs.open(table)
+    wanted = np.random.default_rng(5).integers(0, expected.num_rows, 60)
+    assert_same_table(dataset.take(wanted), expected.take(pa.array(wanted)))
+    assert runs == [FRAGMENTS]
+    names = ["_rowid", "text", "list"]
+    whole = dataset.to_table(columns=names)
+    ids = whole["_rowid"].take(pa.array(wanted))
+    assert_same_table(dataset.take(row_ids=ids, columns=names), whole.take(pa.array(wanted)))
+    assert_same_table(dataset.take([0, 1], columns=names), whole.slice(0, 2))
+
+
+def test_small_fragments_that_are_long_are_cut(
+    table: Path, runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs know how many bytes their rows have, but for fragments of which that is few."""
+    expected = apart(table)
+    dataset = lancefs.open(table)
+    run = FragmentRun(dataset._fragment_readers[:FRAGMENTS])
+    assert run.row_sizes(dataset.manifest.fields) is None
+    monkeypatch.setattr(fragment_reader, "_FEW_ROWS", 1000)  # the first three have no more
+    sizes = run.row_sizes(dataset.manifest.fields)
+    assert sizes is not None
+    few = sum(one.physical_rows for one in run.readers[:3])
+    assert few <= sizes.rows_within(0, 1) <= few + 1
+    monkeypatch.setattr(scan, "STEP_BYTES", 40_000)
+    batches = list(lancefs.open(table).to_batches())
+    assert runs == [FRAGMENTS - 1] * len(runs)
+    assert len(runs) > 3
+    assert_same_table(pa.Table.from_batches(batches), expected)
 
 
 def test_batches_are_no_longer_for_runs(table: Path, runs: list[int]) -> None:

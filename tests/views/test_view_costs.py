@@ -66,9 +66,9 @@ def test_one_column_costs_its_pages_and_those_with_nulls(
     fs.info(PATH)
     pages, size = stored(lancefs.open(wide), {"n05", "holes"})
     opened: list[object] = []
-    for name in ("open_page", "layout_of"):  # of a page that is found in, and of one that is not
+    for name in ("open_page", "request_page"):  # some rows of a page, or the whole
         real = getattr(structural, name)
-        watched = partial(lambda real, page: opened.append(page) or real(page), real)
+        watched = partial(lambda real, *page: opened.append(page) or real(*page), real)
         monkeypatch.setattr(structural, name, watched)
     before = counting.bytes_read("/data/")
     with fs.open(PATH) as file:

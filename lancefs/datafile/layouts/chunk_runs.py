@@ -23,11 +23,16 @@ from lancefs.datafile.encodings.registry import Chunked
 from lancefs.datafile.kernels import find_rows, open_chunks
 from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
 from lancefs.datafile.levels import Leaf, check_levels
+from lancefs.datafile.row_ranges import RowRanges, bounds_of, connected, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes
 
 # Bytes of a run that is decoded together with others, for which its bytes are copied.
 _SMALL = 256 * 1024
+# Pages of so few bytes and values are read whole, where some of their rows are wanted: that takes
+# less time than to look for the chunks with these, page by page.
+_LITTLE = 64 * 1024
+_FEW_VALUES = 16 * 1024
 
 
 class ChunkRun(NamedTuple):
@@ -40,7 +45,7 @@ class ChunkRun(NamedTuple):
         chunks: The chunks.
         items: Their values.
         rows: The rows that start in them.
-        wanted: Which of those rows are wanted.
+        wanted: Which of those rows are wanted, ascending and disjoint.
         dictionary: That of the page, where it has one: its bytes, or decoded.
         continues: Whether the first chunk begins in the middle of a row.
     """
@@ -51,7 +56,7 @@ class ChunkRun(NamedTuple):
     chunks: Bytes
     items: int
     rows: int
-    wanted: RowRange
+    wanted: Sequence[RowRange]
     dictionary: Bytes | Dictionaries | None = None
     continues: bool = False
 
@@ -61,8 +66,8 @@ class ChunkRun(NamedTuple):
         return (self.make, self.described.kind) if len(self.chunks) <= _SMALL else None
 
     def is_followed_by(self, other: ChunkRun) -> bool:
-        """Whether another one can be decoded with this one, and what is wanted of both is one."""
-        if self.wanted[1] != self.rows or other.wanted[0] or other.continues:
+        """Whether another one can be decoded with this one, as if its chunks came next."""
+        if other.continues:
             return False
         if isinstance(self.dictionary, Dictionaries) or isinstance(other.dictionary, Dictionaries):
             return False
@@ -83,14 +88,31 @@ class Request(NamedTuple):
     opened: Callable[[Sequence[Bytes]], ChunkRun]
 
 
+def is_read_whole(page: Page, described: MiniBlock, wanted: Sequence[RowRange]) -> bool:
+    """Whether all of a page is read for some rows of it, ascending and disjoint.
+
+    Raises:
+        CorruptFile: It has too few buffers.
+    """
+    if len(wanted) == 1 and wanted[0] == (0, page.rows):
+        return True
+    described.check_buffers(page)
+    start, end = page.buffers[1]
+    return end - start <= _LITTLE and described.items <= _FEW_VALUES
+
+
 def request_page(
-    page: Page, described: MiniBlock, make: Callable[[Chunks], Block] = Chunks.decode
+    page: Page,
+    described: MiniBlock,
+    wanted: Sequence[RowRange],
+    make: Callable[[Chunks], Block] = Chunks.decode,
 ) -> Request:
-    """Return what to fetch of all rows of a page.
+    """Return what to fetch of a page that is read whole.
 
     Args:
         page: Where its buffers are.
         described: What its description says.
+        wanted: The rows that are wanted, ascending and disjoint.
         make: What is made of the values of its chunks.
 
     Raises:
@@ -98,15 +120,19 @@ def request_page(
     """
     described.check_buffers(page)
     buffers = page.buffers[: 2 + described.has_dictionary]
-    return Request(buffers, partial(_whole, page, described, make))
+    return Request(buffers, partial(_whole, described, make, page.rows, wanted))
 
 
 def _whole(
-    page: Page, described: MiniBlock, make: Callable[[Chunks], Block], buffers: Sequence[Bytes]
+    described: MiniBlock,
+    make: Callable[[Chunks], Block],
+    rows: int,
+    wanted: Sequence[RowRange],
+    buffers: Sequence[Bytes],
 ) -> ChunkRun:
     dictionary = buffers[2] if described.has_dictionary else None
-    rows, (table, chunks) = page.rows, buffers[:2]
-    return ChunkRun(described, make, table, chunks, described.items, rows, (0, rows), dictionary)
+    table, chunks = buffers[:2]
+    return ChunkRun(described, make, table, chunks, described.items, rows, wanted, dictionary)
 
 
 def decode(pieces: Sequence[Sequence[ChunkRun]]) -> list[Leaf]:
@@ -212,12 +238,18 @@ def _cut(
 
 def _wanted(leaf: Leaf, runs: Sequence[ChunkRun]) -> Leaf:
     """Cut the rows that are wanted out of those of runs that follow each other."""
-    first, last = runs[0], runs[-1]
+    first = runs[0]
     if first.continues and leaf.rep is not None:
         # Its first items end a row whose beginning was not fetched.
         begin = int(find_rows(leaf.rep, first.described.top, np.zeros(1, np.int64))[0])
         leaf = leaf.select_items([(begin, len(leaf.rep))])
-    return leaf.select([(first.wanted[0], leaf.rows - last.rows + last.wanted[1])])
+    if len(runs) == 1:
+        return leaf.select(first.wanted)
+    if sum([count_rows(run.wanted) for run in runs]) == leaf.rows:
+        return leaf
+    first_rows = accumulate([run.rows for run in runs], initial=0)
+    wanted = [bounds_of(run.wanted) + row for run, row in zip(runs, first_rows, strict=False)]
+    return leaf.select(connected(RowRanges(np.concatenate(wanted))))
 
 
 def _dictionary(runs: Sequence[ChunkRun]) -> Dictionaries | None:

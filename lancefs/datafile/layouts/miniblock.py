@@ -20,7 +20,13 @@ from lancefs.datafile.encodings.dictionary import Dictionaries
 from lancefs.datafile.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import read_table
-from lancefs.datafile.layouts.chunk_runs import ChunkRun, Request, decode, request_page
+from lancefs.datafile.layouts.chunk_runs import (
+    ChunkRun,
+    Request,
+    decode,
+    is_read_whole,
+    request_page,
+)
 from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
 from lancefs.datafile.levels import Leaf
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
@@ -84,43 +90,50 @@ class MiniBlockPage:
 
     def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
         """Read rows, ascending and disjoint, within the page."""
-        if len(ranges) == 1:
-            return decode([[(yield from self.fetch(ranges[0]))]])[0]
-        index = yield from self._load()
+        found = yield from self.fetch(ranges)
+        return found if isinstance(found, Leaf) else decode([[found]])[0]
+
+    def request(self, ranges: Sequence[RowRange]) -> Request | None:
+        """Return what to fetch of rows of the page.
+
+        Returns:
+            None where that is not known yet, or the rows are scattered: `fetch` finds it out.
+        """
+        page, described = self.page, self.described
+        if is_read_whole(page, described, ranges):
+            return request_page(page, described, ranges, self._make)
+        if self._found.index is None or len(ranges) != 1:
+            return None
+        index, (start, end) = self._found.index, ranges[0]
+        first = bisect_right(index.first_row, start, hi=len(index.counts)) - 1
+        last = bisect_right(index.first_row, end - 1, lo=first, hi=len(index.counts)) - 1
+        chosen = slice(first, max(index.reach.item(last), last + 1))
+        base, begin, stop = page.buffers[1][0], index.starts.item(first), chosen.stop
+        span = base + begin, base + index.ends.item(stop - 1)
+        return Request([span], partial(self._some, index, chosen, (start, end)))
+
+    def fetch(self, ranges: Sequence[RowRange]) -> Steps[ChunkRun | Leaf]:
+        """Fetch rows of the page, ascending and disjoint.
+
+        Returns:
+            Chunks that follow each other, to be decoded with others; or rows, where they are
+            scattered.
+        """
+        request = self.request(ranges)
+        if request is None:
+            index = yield from self._load()
+            request = self.request(ranges)
+            if request is None:
+                return (yield from self._scattered(index, ranges))
+        return request.opened((yield request.ranges))
+
+    def _scattered(self, index: _Index, ranges: Sequence[RowRange]) -> Steps[Leaf]:
         if not self.has_rep:
             return (yield from self._read_values(index, rows_of(ranges)))
         chosen = _chunks_of(index, ranges)
         data, starts = yield from self._fetch_chunks(index, chosen)
         leaf = self._decode(index, chosen, data, starts).check()
         return leaf.select(_moved_rows(index, chosen, ranges))
-
-    def request(self, rows: RowRange) -> Request | None:
-        """Return what to fetch of rows that follow each other, within the page.
-
-        Returns:
-            None where that is not known yet: `fetch` finds it out.
-        """
-        page, described = self.page, self.described
-        if rows == (0, page.rows):
-            return request_page(page, described, self._make)
-        if self._found.index is None:
-            return None
-        index, (start, end) = self._found.index, rows
-        first = bisect_right(index.first_row, start, hi=len(index.counts)) - 1
-        last = bisect_right(index.first_row, end - 1, lo=first, hi=len(index.counts)) - 1
-        chosen = slice(first, max(index.reach.item(last), last + 1))
-        base, begin, stop = page.buffers[1][0], index.starts.item(first), chosen.stop
-        span = base + begin, base + index.ends.item(stop - 1)
-        return Request([span], partial(self._some, index, chosen, rows))
-
-    def fetch(self, rows: RowRange) -> Steps[ChunkRun]:
-        """Fetch rows that follow each other, within the page."""
-        request = self.request(rows)
-        if request is None:
-            yield from self._load()
-            request = self.request(rows)
-            assert request is not None
-        return request.opened((yield request.ranges))
 
     def _some(
         self, index: _Index, chosen: slice, rows: RowRange, buffers: Sequence[Bytes]
@@ -136,7 +149,7 @@ class MiniBlockPage:
             buffers[0],
             total(index.counts[chosen]) if self.has_rep else starting,
             starting,
-            (rows[0] - before, rows[1] - before),
+            [(rows[0] - before, rows[1] - before)],
             index.dictionary,
             index.continues is not None and bool(index.continues[first]),
         )
