@@ -12,12 +12,12 @@ addresses are looked up, and steps without such rows left out.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,15 @@ if TYPE_CHECKING:
     from lancefs.table.roaring import Offsets
     from lancefs.table.row_index import RowIndex
 
+_One = TypeVar("_One")
+_Result = TypeVar("_Result")
+
 BATCH_ROWS = 64 * 1024
 # A batch with the bytes of blobs has fewer: each of them may be megabytes.
 BLOB_BATCH_ROWS = 256
 # Seconds for which a scan reads without threads: little is read before these would be of use.
 AT_ONCE = 0.01
-# Small steps of a remote table that are under way at the same time.
+# Small steps, or fragments that rows are taken from, of a remote table that are under way at once.
 _WAITING = 32
 # Bytes of a step of a stream, of which with two threads five are in memory: two that are read, what
 # reading them takes, and the one that is consumed; and of a step where all rows are kept anyway.
@@ -128,7 +131,9 @@ class Scan:
         Args:
             rows: Positions among the rows of the scan, ascending, each once.
         """
-        yield from self.at(self._found(rows))
+        found = list(self._found(rows))
+        offsets = self._each(lambda one: one[0].offsets(one[1]), found)
+        yield from self.at(zip((fragment for fragment, _ in found), offsets, strict=True))
 
     def at(self, wanted: Iterable[tuple[FragmentReader, Offsets]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -138,23 +143,34 @@ class Scan:
                 not be deleted.
         """
         pairs = list(wanted)
-        offsets = (of_fragment for _, of_fragment in pairs)
+        left = (offsets for _, offsets in pairs)
+        sources: list[tuple[FragmentReader | FragmentRun, Offsets]] = []
         for source in in_runs((fragment for fragment, _ in pairs), self.batch_rows):
             if isinstance(source, FragmentRun):
-                rows = source.joined(islice(offsets, len(source.readers)))
+                sources.append((source, source.joined(islice(left, len(source.readers)))))
             else:
-                rows = next(offsets)
-            yield self._reader.at(source, rows)
+                sources.append((source, next(left)))
+        yield from self._each(lambda one: self._reader.at(*one), sources)
+
+    def _each(self, do: Callable[[_One], _Result], wanted: Sequence[_One]) -> Iterator[_Result]:
+        """Yield what is done with each of some fragments; of a remote table, all are waited for."""
+        if len(wanted) < 2 or self.fragments[0].is_local:
+            yield from map(do, wanted)
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(min(len(wanted), _WAITING), "lancefs-take") as pool:
+            yield from pool.map(do, wanted)
 
     def _found(self, rows: Offsets) -> Iterator[tuple[FragmentReader, Offsets]]:
-        """Yield the fragments that hold rows at given positions, and where in them the rows are."""
+        """Yield the fragments with rows at given positions, and these as positions in each."""
         first = start = 0
         for fragment in self.fragments:
             if start == len(rows):
                 return
             end = int(np.searchsorted(rows, first + fragment.num_rows))
             if start < end:
-                yield fragment, fragment.offsets(rows[start:end] - first)
+                yield fragment, rows[start:end] - first
             first, start = first + fragment.num_rows, end
 
     @cached_property

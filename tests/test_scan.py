@@ -415,10 +415,12 @@ class Together(MemoryFileSystem):  # type: ignore[misc]
         return bytes(super().cat_file(path, start, end, **kwargs))
 
 
-def remote_table(tmp_path: Path) -> Together:
-    """A table of 20 fragments of 100 rows."""
+def remote_table(tmp_path: Path, deleted: str | None = None) -> Together:
+    """A table of 20 fragments of 100 rows, some of them deleted."""
     table = pa.table({"x": np.arange(2000)})
-    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=100)
+    dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=100)
+    if deleted is not None:
+        dataset.delete(deleted)
     fs = Together()
     fs.put(str(tmp_path / "t.lance"), "/t.lance", recursive=True)
     return fs
@@ -434,6 +436,23 @@ def test_many_small_fragments_of_a_store_are_waited_for_together(tmp_path: Path)
     dataset = opened(fs)
     fs.wanted = 10
     assert dataset.to_table()["x"].to_pylist() == list(range(2000))
+    assert fs.most >= fs.wanted
+
+
+@pytest.mark.parametrize("are_deleted", [False, True])
+def test_fragments_that_rows_are_taken_from_are_waited_for_together(
+    tmp_path: Path, are_deleted: bool
+) -> None:
+    fs = remote_table(tmp_path, "x % 2 = 1" if are_deleted else None)
+    dataset = opened(fs)
+    fs.wanted = 10
+    wanted = list(range(dataset.count_rows() - 1, 0, -99))
+    expected = [2 * row for row in wanted] if are_deleted else wanted
+    assert dataset.take(wanted)["x"].to_pylist() == expected
+    assert fs.most >= fs.wanted
+    fs.most = 0
+    ids = dataset.to_table(columns=["_rowid"])["_rowid"].take(wanted)
+    assert dataset.take(row_ids=ids)["x"].to_pylist() == expected
     assert fs.most >= fs.wanted
 
 
