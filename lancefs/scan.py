@@ -27,7 +27,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.step_reader import StepReader
 from lancefs.steps import THREADS, Pace, Read, Readers, Step
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun, in_runs
+from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
@@ -142,14 +142,7 @@ class Scan:
             wanted: Fragments, each with the offsets of rows of it, ascending, each once; they must
                 not be deleted.
         """
-        pairs = list(wanted)
-        left = (offsets for _, offsets in pairs)
-        sources: list[tuple[FragmentReader | FragmentRun, Offsets]] = []
-        for source in in_runs((fragment for fragment, _ in pairs), self.batch_rows):
-            if isinstance(source, FragmentRun):
-                sources.append((source, source.joined(islice(left, len(source.readers)))))
-            else:
-                sources.append((source, next(left)))
+        sources = list(runs_with(list(wanted), self.batch_rows))
         yield from self._each(lambda one: self._reader.at(*one), sources)
 
     def _each(self, do: Callable[[_One], _Result], wanted: Sequence[_One]) -> Iterator[_Result]:

@@ -1,4 +1,4 @@
-"""Small fragments that follow each other, read as one.
+"""Fragments that follow each other, read as one: small ones, or some rows of any.
 
 Reading a column of a fragment costs some time in Python, whatever it holds. Appends of a few rows
 each leave thousands of fragments whose files are alike; of a run of those, the pages of a column
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -121,29 +121,65 @@ def in_runs(
         readers: Of the fragments, in order.
         most_rows: Rows of a run.
     """
-    run: list[FragmentReader] = []
+    sized = (
+        (reader, reader.physical_rows, reader.fragment.size or 0 if reader.is_small else None)
+        for reader in readers
+    )
+    return map(_joined, _grouped(sized, most_rows))
+
+
+def runs_with(
+    wanted: Sequence[tuple[FragmentReader, Offsets]], most_rows: int
+) -> Iterator[tuple[FragmentReader | FragmentRun, Offsets]]:
+    """Join fragments that follow each other and are stored alike, of which some rows are wanted.
+
+    Args:
+        wanted: The fragments, in order, each with the offsets of rows.
+        most_rows: Rows that are wanted of a run.
+
+    Yields:
+        A fragment or a run, and the offsets of the rows in it.
+    """
+    left = (offsets for _, offsets in wanted)
+    for group in _grouped(((reader, len(rows), 0) for reader, rows in wanted), most_rows):
+        offsets = list(islice(left, len(group)))
+        source = _joined(group)
+        yield source, source.joined(offsets) if isinstance(source, FragmentRun) else offsets[0]
+
+
+def _grouped(
+    readers: Iterable[tuple[FragmentReader, int, int | None]], most_rows: int
+) -> Iterator[list[FragmentReader]]:
+    """Group fragments that can be read as one.
+
+    Args:
+        readers: Of the fragments, in order, each with how many rows are read of it, and how many
+            bytes; None for one that is read alone.
+        most_rows: Rows that are read of a group.
+    """
+    group: list[FragmentReader] = []
     kind, rows, size = None, 0, 0
-    for reader in readers:
-        own, own_size = _kind(reader), reader.fragment.size or 0
-        rows, size = rows + reader.physical_rows, size + own_size
-        is_full = rows > most_rows or size > _MOST_BYTES or len(run) == _LONGEST
-        if run and (own is None or own != kind or is_full):
-            yield _joined(run)
-            run, rows, size = [], reader.physical_rows, own_size
-        run.append(reader)
+    for reader, own_rows, own_size in readers:
+        own = None if own_size is None else _kind(reader)
+        rows, size = rows + own_rows, size + (own_size or 0)
+        is_full = rows > most_rows or size > _MOST_BYTES or len(group) == _LONGEST
+        if group and (own is None or own != kind or is_full):
+            yield group
+            group, rows, size = [], own_rows, own_size or 0
+        group.append(reader)
         kind = own
-    if run:
-        yield _joined(run)
+    if group:
+        yield group
 
 
-def _joined(run: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
-    return run[0] if len(run) == 1 else FragmentRun(run)
+def _joined(group: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
+    return group[0] if len(group) == 1 else FragmentRun(group)
 
 
 def _kind(reader: FragmentReader) -> _Kind | None:
     """Return what fragments that can be read as one have in common; None for one that cannot."""
     fragment = reader.fragment
-    if not reader.is_local or not reader.is_small or fragment.overlays:
+    if not reader.is_local or fragment.overlays:
         return None
     if any(file.has_nulls_apart for file in fragment.files):
         return None
