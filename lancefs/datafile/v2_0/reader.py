@@ -8,7 +8,7 @@ rows there are. Reading lists therefore takes two rounds: their offsets, then th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from lancefs.datafile.arrays import bitmap, to_arrow
 from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
-from lancefs.datafile.container import Column, Container, Page
+from lancefs.datafile.container import Column, Container, Encoding, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed import stored_field, without_dropped
@@ -270,11 +270,16 @@ def _looked_up(page: Page) -> float:
 
 def _parse_page(page: Page) -> pb.ArrayEncoding:
     """Read the description of a page."""
-    if page.encoding.type_name != _PAGE_TYPE:
-        raise UnsupportedFeature(f"page encoding {page.encoding.type_name or '(none)'}")
+    return _parse_encoding(page.encoding)
+
+
+@lru_cache(maxsize=1024)  # the pages of a column, and of the other fragments, are encoded alike
+def _parse_encoding(described: Encoding) -> pb.ArrayEncoding:
+    if described.type_name != _PAGE_TYPE:
+        raise UnsupportedFeature(f"page encoding {described.type_name or '(none)'}")
     encoding = pb.ArrayEncoding()
     try:
-        encoding.ParseFromString(page.encoding.data)
+        encoding.ParseFromString(described.data)
     except DecodeError as error:
         raise CorruptFile("the description of the page is not an ArrayEncoding message") from error
     return encoding
@@ -285,11 +290,16 @@ def _check_column(column: Column) -> None:
 
     A blob's pages are its descriptors; zone maps stand beside the pages and are not needed.
     """
-    if column.encoding.type_name != _COLUMN_TYPE:
-        raise UnsupportedFeature(f"column encoding {column.encoding.type_name or '(none)'}")
+    _check_encoding(column.encoding)
+
+
+@lru_cache(maxsize=1024)  # most columns are described alike
+def _check_encoding(described: Encoding) -> None:
+    if described.type_name != _COLUMN_TYPE:
+        raise UnsupportedFeature(f"column encoding {described.type_name or '(none)'}")
     encoding = pb.ColumnEncoding()
     try:
-        encoding.ParseFromString(column.encoding.data)
+        encoding.ParseFromString(described.data)
     except DecodeError as error:
         raise CorruptFile("the description is not a ColumnEncoding message") from error
     while (kind := encoding.WhichOneof("column_encoding")) != "values":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TypeAlias, cast
 
@@ -48,11 +49,17 @@ def read(encoding: ArrayEncoding, page: ArrayPage, ranges: Sequence[RowRange]) -
         UnsupportedFeature: The encoding is not known, or not one of a data file 2.0.
     """
     name = name_of(encoding)
+    decode = _decoder(name)
+    return (yield from decode(getattr(encoding, name), page, ranges))
+
+
+@cache
+def _decoder(name: str) -> Callable[..., Steps[Slots]]:
+    """Return what reads arrays of an encoding, imported when it is first needed."""
     if name not in _MODULES:
         raise UnsupportedFeature(f"array encoding {name} in a data file 2.0")
     module = import_module(f"lancefs.datafile.v2_0.{_MODULES[name]}")
-    decode = cast("Callable[..., Steps[Slots]]", module.read)
-    return (yield from decode(getattr(encoding, name), page, ranges))
+    return cast("Callable[..., Steps[Slots]]", module.read)
 
 
 def name_of(encoding: ArrayEncoding) -> str:
