@@ -104,6 +104,11 @@ class RowSizes:
         before = np.interp(start, self._rows, self._before) + size
         return int(np.interp(before, self._before, self._rows)) - start
 
+    def stretched(self, rows: int) -> RowSizes:
+        """Return those of so many rows, where these are a sample of them."""
+        factor = rows / self._rows[-1]
+        return RowSizes(self._rows * factor, self._before * factor)
+
     @classmethod
     def joined(cls, parts: Sequence[RowSizes]) -> RowSizes:
         """Return those of rows that follow each other."""

@@ -94,10 +94,15 @@ class FragmentRun:
         return [merge(field, pieces, rows) for field, pieces in zip(fields, found, strict=True)]
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
-        """Return how many bytes rows of fields have; see `FragmentReader.row_sizes`."""
+        """Return how many bytes rows of fields have; see `FragmentReader.row_sizes`.
+
+        Of a run of very small fragments, which are mostly alike, the first one is looked into.
+        """
         sizes = [reader.row_sizes(fields) for reader in self.readers]
         if not any(sizes):
-            return None
+            sample = self.readers[0]
+            found = sample.row_sizes(fields, of_few=True) if sample.physical_rows else None
+            return None if found is None else found.stretched(self.physical_rows)
         from lancefs.datafile.row_sizes import RowSizes, estimated
 
         parts = [

@@ -64,6 +64,12 @@ def test_bytes_of_rows_that_follow_each_other() -> None:
     assert sizes.rows_within(0, 1000) == 35
 
 
+def test_a_sample_tells_of_more_rows() -> None:
+    sizes = estimated([FieldSizes([PageSizes((0, 10, 30), (100, 1000))])], rows=30, most=10_000)
+    assert sizes.stretched(300).rows_within(0, 500) == 50
+    assert sizes.stretched(300).rows_within(100, 11_000) == 200
+
+
 def test_a_damaged_dictionary_does_not_make_rows_as_long_as_the_file() -> None:
     assert looked_up(values=100, items=20, size=4000) == 100 * 200
     assert looked_up(values=100, items=0, size=1 << 40) == 100 * 256 * 1024
