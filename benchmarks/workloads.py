@@ -87,6 +87,8 @@ WORKLOADS = {
     "count": Workload("lines-2.1", kind="count"),
     "10 % deleted": Workload("deleted"),
     "1,000 fragments": Workload("fragments"),
+    "filter, 1,000 fragments": Workload("fragments", kind="filter"),
+    "take, 1,000 fragments": Workload("fragments", kind="take"),
     "DuckDB Q1": Workload("lines-2.1", kind="sql", query=Q1, target=1.3),
     "DuckDB Q6": Workload("lines-2.1", kind="sql", query=Q6, target=1.3),
     "stream": Workload("lines-2.1", kind="stream"),
