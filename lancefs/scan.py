@@ -12,6 +12,7 @@ addresses are looked up, and steps without such rows left out.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -131,9 +132,7 @@ class Scan:
         Args:
             rows: Positions among the rows of the scan, ascending, each once.
         """
-        found = list(self._found(rows))
-        offsets = self._each(lambda one: one[0].offsets(one[1]), found)
-        yield from self.at(zip((fragment for fragment, _ in found), offsets, strict=True))
+        yield from self.at(self._each(_with_offsets, self._found(rows)))
 
     def at(self, wanted: Iterable[tuple[FragmentReader, Offsets]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -142,18 +141,27 @@ class Scan:
             wanted: Fragments, each with the offsets of rows of it, ascending, each once; they must
                 not be deleted.
         """
-        sources = list(runs_with(list(wanted), self.batch_rows))
-        yield from self._each(lambda one: self._reader.at(*one), sources)
+        runs = runs_with(wanted, self.batch_rows)
+        yield from self._each(lambda one: self._reader.at(*one), runs)
 
-    def _each(self, do: Callable[[_One], _Result], wanted: Sequence[_One]) -> Iterator[_Result]:
-        """Yield what is done with each of some fragments; of a remote table, all are waited for."""
-        if len(wanted) < 2 or self.fragments[0].is_local:
-            yield from map(do, wanted)
+    def _each(self, do: Callable[[_One], _Result], wanted: Iterable[_One]) -> Iterator[_Result]:
+        """Yield what is done with each of some fragments, of which few are open at a time.
+
+        Those of a remote table are waited for together.
+        """
+        left = iter(wanted)
+        first = list(islice(left, 2))
+        if len(first) < 2 or self.fragments[0].is_local:
+            yield from map(do, chain(first, left))
             return
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(len(wanted), _WAITING), "lancefs-take") as pool:
-            yield from pool.map(do, wanted)
+        with ThreadPoolExecutor(_WAITING, "lancefs-take") as pool:
+            ahead = islice(left, _WAITING - len(first))
+            pending = deque(pool.submit(do, one) for one in chain(first, ahead))
+            while pending:
+                yield pending.popleft().result()
+                pending.extend(pool.submit(do, one) for one in islice(left, 1))
 
     def _found(self, rows: Offsets) -> Iterator[tuple[FragmentReader, Offsets]]:
         """Yield the fragments with rows at given positions, and these as positions in each."""
@@ -330,3 +338,9 @@ class Scan:
                 if length:
                     yield batch.slice(done, length)
                 done += length
+
+
+def _with_offsets(one: tuple[FragmentReader, Offsets]) -> tuple[FragmentReader, Offsets]:
+    """Return a fragment, and positions among the rows that a reader sees as offsets."""
+    fragment, rows = one
+    return fragment, fragment.offsets(rows)

@@ -7,9 +7,10 @@ are decoded together (see `datafile.layouts.chunk_runs`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -134,7 +135,7 @@ def in_runs(
 
 
 def runs_with(
-    wanted: Sequence[tuple[FragmentReader, Offsets]], most_rows: int
+    wanted: Iterable[tuple[FragmentReader, Offsets]], most_rows: int
 ) -> Iterator[tuple[FragmentReader | FragmentRun, Offsets]]:
     """Join fragments that follow each other and are stored alike, of which some rows are wanted.
 
@@ -145,10 +146,15 @@ def runs_with(
     Yields:
         A fragment or a run, and the offsets of the rows in it.
     """
-    left = (offsets for _, offsets in wanted)
-    for group in _grouped(((reader, len(rows), 0) for reader, rows in wanted), most_rows):
-        offsets = list(islice(left, len(group)))
-        source = _joined(group)
+    found: deque[Offsets] = deque()
+
+    def counted() -> Iterator[tuple[FragmentReader, int, int]]:
+        for reader, offsets in wanted:
+            found.append(offsets)
+            yield reader, len(offsets), 0
+
+    for group in _grouped(counted(), most_rows):
+        source, offsets = _joined(group), [found.popleft() for _ in group]
         yield source, source.joined(offsets) if isinstance(source, FragmentRun) else offsets[0]
 
 

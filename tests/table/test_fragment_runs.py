@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import lance
 import numpy as np
@@ -16,7 +17,7 @@ from comparison import assert_same_table
 import lancefs
 from lancefs import scan
 from lancefs.errors import CorruptFile
-from lancefs.table import fragment_reader, fragment_run
+from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
 
@@ -156,6 +157,30 @@ def test_rows_of_small_fragments_are_taken_together(table: Path, runs: list[int]
     ids = whole["_rowid"].take(pa.array(wanted))
     assert_same_table(dataset.take(row_ids=ids, columns=names), whole.take(pa.array(wanted)))
     assert_same_table(dataset.take([0, 1], columns=names), whole.slice(0, 2))
+
+
+def test_few_fragments_are_open_at_a_time_when_rows_of_many_are_taken(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fragment_run, "_LONGEST", 2)
+    monkeypatch.setattr(fragment_readers, "_OPEN", 1)
+    opened, most = WeakSet[FragmentReader](), 0
+    open_file = FragmentReader.open_file
+
+    def watched(self: FragmentReader, *arguments: Any) -> Any:
+        nonlocal most
+        opened.add(self)
+        most = max(most, len(opened))
+        return open_file(self, *arguments)
+
+    monkeypatch.setattr(FragmentReader, "open_file", watched)
+    dataset = lancefs.open(table)
+    rows = np.arange(0, dataset.count_rows(), 100)
+    expected = dataset.to_table().take(pa.array(rows))
+    opened.clear()
+    most = 0
+    assert_same_table(dataset.take(rows), expected)
+    assert 1 < most < FRAGMENTS
 
 
 def test_small_fragments_that_are_long_are_cut(
