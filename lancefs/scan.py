@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -157,11 +158,17 @@ class Scan:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_WAITING, "lancefs-take") as pool:
+
+            def result_of(one: _One) -> Callable[[], _Result]:
+                with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
+                    return pool.submit(do, one).result
+                return partial(do, one)
+
             ahead = islice(left, _WAITING - len(first))
-            pending = deque(pool.submit(do, one) for one in chain(first, ahead))
+            pending = deque(result_of(one) for one in chain(first, ahead))
             while pending:
-                yield pending.popleft().result()
-                pending.extend(pool.submit(do, one) for one in islice(left, 1))
+                yield pending.popleft()()
+                pending.extend(result_of(one) for one in islice(left, 1))
 
     def _found(self, rows: Offsets) -> Iterator[tuple[FragmentReader, Offsets]]:
         """Yield the fragments with rows at given positions, and these as positions in each."""

@@ -456,6 +456,21 @@ def test_fragments_that_rows_are_taken_from_are_waited_for_together(
     assert fs.most >= fs.wanted
 
 
+def test_a_store_is_read_also_while_the_interpreter_ends(tmp_path: Path) -> None:
+    table = pa.table({"x": np.arange(2000)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=100)
+    code = f"""
+import atexit, fsspec, lancefs
+fsspec.filesystem("memory").put({str(tmp_path / "t.lance")!r}, "/t.lance", recursive=True)
+dataset = lancefs.open("memory://t.lance")
+atexit.register(lambda: print(dataset.take(range(0, 2000, 300))["x"].to_pylist()))
+atexit.register(lambda: print(dataset.to_table().num_rows))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["2000", str(list(range(0, 2000, 300)))]
+    assert not done.stderr
+
+
 def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
