@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -27,10 +26,11 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.step_reader import StepReader
-from lancefs.steps import THREADS, Pace, Read, Readers, Step
+from lancefs.steps import Pace, Read, Readers, Step
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+from lancefs.threads import THREADS, handed_to
 
 if TYPE_CHECKING:
     from lancefs.conditions import Condition
@@ -158,17 +158,11 @@ class Scan:
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_WAITING, "lancefs-take") as pool:
-
-            def result_of(one: _One) -> Callable[[], _Result]:
-                with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
-                    return pool.submit(do, one).result
-                return partial(do, one)
-
             ahead = islice(left, _WAITING - len(first))
-            pending = deque(result_of(one) for one in chain(first, ahead))
+            pending = deque(handed_to(pool, do, one) for one in chain(first, ahead))
             while pending:
                 yield pending.popleft()()
-                pending.extend(result_of(one) for one in islice(left, 1))
+                pending.extend(handed_to(pool, do, one) for one in islice(left, 1))
 
     def _found(self, rows: Offsets) -> Iterator[tuple[FragmentReader, Offsets]]:
         """Yield the fragments with rows at given positions, and these as positions in each."""
@@ -235,7 +229,8 @@ class Scan:
         candidates = self._candidates()
         if candidates is None:
             left = iter(fragments)
-            together = in_runs(left, max(self.batch_rows, _TABLE_ROWS if self.is_kept else 0))
+            most_rows = max(self.batch_rows, _TABLE_ROWS) if self.is_kept else self.batch_rows
+            together = in_runs(left, most_rows)
             yield from ((one, None) for one in chain(islice(left, 1), together))
             return
         for fragment in fragments:

@@ -1,10 +1,8 @@
 """The steps of a scan: the rows that are read together, how many, and by which threads."""
 
-import os
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -18,8 +16,8 @@ from lancefs.datafile.levels import LEVEL_BYTES
 from lancefs.datafile.types import is_list
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+from lancefs.threads import handed_to
 
-THREADS = min(4, os.cpu_count() or 1)
 _LONGEST_STEP = 1024 * 1024  # rows
 # To read so little is mostly Python's own work, which threads only slow down: in all, and a column.
 _TINY_ROWS = 32 * 1024
@@ -218,7 +216,4 @@ class Readers:
 
     def _result(self, step: Step, is_tiny: bool) -> Callable[[], Read]:
         """Return what gives the result for a step, having a thread read it unless it is tiny."""
-        with suppress(RuntimeError):  # no thread starts any more while the interpreter ends
-            if not is_tiny:
-                return self._pool.submit(self._read, step).result
-        return partial(self._read, step)
+        return partial(self._read, step) if is_tiny else handed_to(self._pool, self._read, step)

@@ -14,13 +14,14 @@ from support import REPOSITORY, modules_after
 
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
-_FORMAT = {"errors", "proto", "storage", "datafile", "table"}
+_FORMAT = {"errors", "proto", "storage", "datafile", "table", "threads"}
 _READING = _FORMAT | {"dataset", "expressions", "scan", "scanner", "step_reader", "steps"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "threads": set(),
     "cache": set(),
     "retrying": set(),
     "ranges": set(),
@@ -28,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "proto": set(),
     "storage": {"errors", "cache", "local", "ranges", "retrying"},
     "datafile": {"errors", "proto", "storage"},
-    "table": {"errors", "proto", "storage", "datafile"},
+    "table": {"errors", "proto", "storage", "datafile", "threads"},
     "expressions": set(),
     "conditions": {"datafile", "expressions"},
     "steps": _FORMAT,

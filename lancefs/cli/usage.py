@@ -7,7 +7,6 @@ sample that tells how large they are in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2, encodings_v2_3_pb2
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragments import DataFile, Fragment
+from lancefs.threads import in_threads
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -113,13 +113,12 @@ def measure(target: Target) -> Usage:
     }
     work = [(one, file) for one in manifest.fragments for file in one.files]
     usage.deletion_files = sum(one.deletion_file is not None for one in manifest.fragments)
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="lancefs-du") as pool:
-        found = pool.map(lambda part: _look(target.files, part[1]), work)
-        for (fragment, file), result in zip(work, found, strict=True):
-            if isinstance(result, str):
-                usage.problems.append(result)
-            else:
-                _count(usage, fragment, file, result, owner)
+    found = in_threads(lambda part: _look(target.files, part[1]), work, _READERS, "lancefs-du")
+    for (fragment, file), result in zip(work, found, strict=True):
+        if isinstance(result, str):
+            usage.problems.append(result)
+        else:
+            _count(usage, fragment, file, result, owner)
     for column, one in zip(usage.columns, manifest.fields, strict=True):
         _measure_memory(target, column, one)
     return usage

@@ -6,7 +6,6 @@ What is gone, or cannot be read, is noted: a history goes on past it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +14,7 @@ from lancefs.storage import ByteRange, Bytes, File, Store, read_all
 from lancefs.table.manifest import Manifest, read_manifest, read_timestamp
 from lancefs.table.transactions import Transaction, read_transaction
 from lancefs.table.versions import VersionFile
+from lancefs.threads import in_threads
 
 # Manifests that are read together, and the size up to which they are read whole.
 _BATCH = 64
@@ -76,8 +76,8 @@ def _read(store: Store, versions: Sequence[VersionFile]) -> list[CommitFile]:
     files = _fetch(store, versions)
     if store.is_local:  # nothing to wait for
         return [_read_one(store, *one) for one in zip(versions, files, strict=True)]
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="lancefs-history") as pool:
-        return list(pool.map(lambda one, file: _read_one(store, one, file), versions, files))
+    wanted = list(zip(versions, files, strict=True))
+    return in_threads(lambda one: _read_one(store, *one), wanted, _READERS, "lancefs-history")
 
 
 def _fetch(store: Store, versions: Sequence[VersionFile]) -> list[File]:

@@ -11,7 +11,6 @@ Format page: MemTable and WAL, section "LSM Tree Merging Read" (`docs/src/format
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +35,7 @@ from lancefs.table.mem_wal import Generation
 from lancefs.table.roaring import Offsets
 from lancefs.table.schema import primary_key
 from lancefs.table.versions import latest
+from lancefs.threads import in_threads
 
 _TOMBSTONE = "_tombstone"
 # In place of the id of a field, for a reader to pass over it.
@@ -118,19 +118,20 @@ def read_fresh(
     if not {one.id for one in key} <= {one.id for one in fields}:
         raise UnsupportedFeature("a write-ahead log of a table whose key lies in structs")
     newest_first = sorted(generations, key=lambda one: (one.number, one.shard), reverse=True)
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="lancefs-fresh") as pool:
-        tables = pool.map(lambda one: _open(store, one, fields, key, rules), newest_first)
-        rows = [one for table in tables for one in table]
-        keys = _Keys(rows)
-        counting = keys.first if key else np.ones(keys.total, np.bool_)
-        fresh = _covered(rows, counting, fields)
-        if not key or not keys.total:
-            return [*base, *fresh]
-        steps = [(reader, step) for reader in base for step in _steps(reader)]
-        found = pool.map(lambda one: _replaced(one[0], one[1], key, keys), steps)
-        hidden: dict[int, list[Offsets]] = {}
-        for (reader, _), offsets in zip(steps, found, strict=True):
-            hidden.setdefault(reader.fragment.id, []).append(offsets)
+    tables = in_threads(
+        lambda one: _open(store, one, fields, key, rules), newest_first, _THREADS, "lancefs-fresh"
+    )
+    rows = [one for table in tables for one in table]
+    keys = _Keys(rows)
+    counting = keys.first if key else np.ones(keys.total, np.bool_)
+    fresh = _covered(rows, counting, fields)
+    if not key or not keys.total:
+        return [*base, *fresh]
+    steps = [(reader, step) for reader in base for step in _steps(reader)]
+    found = in_threads(lambda one: _replaced(*one, key, keys), steps, _THREADS, "lancefs-fresh")
+    hidden: dict[int, list[Offsets]] = {}
+    for (reader, _), offsets in zip(steps, found, strict=True):
+        hidden.setdefault(reader.fragment.id, []).append(offsets)
     replaced = {number: np.concatenate(parts) for number, parts in hidden.items()}
     return [
         Covered(reader, reader.fragment, fields, replaced[reader.fragment.id])

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,6 +23,7 @@ from lancefs.storage import File, Store, read_all
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import MEM_WAL, Index
 from lancefs.table.plain import uuid_text
+from lancefs.threads import in_threads
 
 DIRECTORY = "_mem_wal"
 # Shards that are listed at the same time.
@@ -65,9 +65,8 @@ def read_generations(store: Store) -> list[Generation]:
     """
     store.refresh(DIRECTORY)
     shards = sorted(name for name in store.names(DIRECTORY) if _is_id(name))
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="lancefs-shards") as pool:
-        found = zip(shards, pool.map(lambda shard: _newest(store, shard), shards), strict=True)
-        newest = {shard: one for shard, one in found if one is not None}
+    found = in_threads(lambda shard: _newest(store, shard), shards, _READERS, "lancefs-shards")
+    newest = {shard: one for shard, one in zip(shards, found, strict=True) if one is not None}
     data = read_all([(file, [(0, file.size)]) for _, file in newest.values()])
     generations: list[Generation] = []
     for (shard, (version, file)), (manifest,) in zip(newest.items(), data, strict=True):

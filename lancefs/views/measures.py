@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
@@ -20,9 +19,9 @@ from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile
-from lancefs.steps import THREADS
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.threads import THREADS, in_threads
 from lancefs.views.shapes import Numbers, Shape, measure, walk
 from lancefs.views.source import BATCH_ROWS, Batch, joins, read_together
 
@@ -259,11 +258,7 @@ class Measures:
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Do something for each item, several at a time; more of them where that means waiting."""
         is_remote = any(batch.is_remote for batch in self.batches[:1])
-        threads = min(len(items), REQUESTS if is_remote else THREADS)
-        if threads <= 1:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(threads, thread_name_prefix="lancefs-layout") as pool:
-            return list(pool.map(work, items))
+        return in_threads(work, items, REQUESTS if is_remote else THREADS, "lancefs-layout")
 
     def _unknown(self, batch: int, first: Sequence[int]) -> list[int]:
         """Return the columns of a batch that must be read to know their measures."""

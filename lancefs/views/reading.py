@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Field
-from lancefs.steps import THREADS
+from lancefs.threads import THREADS, handed_to
 from lancefs.views.source import Batch, joins, read_together
 
 # What batches that wait for a slow reader may take together. One that is larger waits alone.
@@ -41,18 +41,18 @@ def read_batches(
         ]
 
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-stream")
-    pending: deque[Future[list[pa.RecordBatch]]] = deque()
+    pending: deque[Callable[[], list[pa.RecordBatch]]] = deque()
     left = _groups(batches, len(fields))
     ahead = 0  # the first group, of which the size is not known, is read alone
     try:
         while True:
             for group in left:
-                pending.append(pool.submit(read, group))
+                pending.append(handed_to(pool, read, group))
                 if len(pending) > ahead:
                     break
             if not pending:
                 return
-            found = pending.popleft().result()
+            found = pending.popleft()()
             ahead = min(THREADS, AHEAD // max(1, sum(one.nbytes for one in found)))
             yield from found
             del found

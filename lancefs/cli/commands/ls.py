@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from lancefs.storage import Store
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import resolve
 from lancefs.table.versions import VERSIONS, list_versions
+from lancefs.threads import in_threads
 
 # What a table shows at the top of its tree, as `fsspec` lists it (a test compares them): known
 # without the libraries that reading needs.
@@ -86,9 +86,10 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
     folders = sorted(name for name, info in entries if info.get("type") == "directory")
     if not folders and len(entries) == 1:
         raise Failure(f"{store.url()}: a file; the folder of a table was expected")
-    with ThreadPoolExecutor(_LOOKERS, thread_name_prefix="lancefs-ls") as pool:
-        look = _describe if is_long or form != "table" else _identify
-        rows = list(pool.map(lambda name: look(Store(store.fs, store.full(name)), name), folders))
+    look = _describe if is_long or form != "table" else _identify
+    rows = in_threads(
+        lambda name: look(Store(store.fs, store.full(name)), name), folders, _LOOKERS, "lancefs-ls"
+    )
     if form == "table" and not is_long:
         for row in rows:
             name = row["name"] if row["type"] == "table" else f"{row['name']}/"
