@@ -79,7 +79,7 @@ class StepReader:
         return self._schema(self.fields)
 
     def at(self, fragment: FragmentReader | FragmentRun, offsets: Offsets) -> pa.RecordBatch:
-        """Return rows of a fragment, or of a run of small ones, whatever the filter says.
+        """Return rows of a fragment, or of a run of several, whatever the filter says.
 
         Args:
             fragment: The fragment, or the run.

@@ -19,8 +19,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.layouts.chunk_runs import (
     ChunkRun,
     Request,
-    is_read_whole,
-    request_page,
+    request_whole,
 )
 from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.miniblock import MiniBlockPage
@@ -156,9 +155,7 @@ class StructuralReader:
         if reader is not None:
             return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
         layout = layout_of(page.encoding)
-        if isinstance(layout, MiniBlock) and is_read_whole(page, layout, rows):
-            return request_page(page, layout, rows)
-        return None
+        return request_whole(page, layout, rows) if isinstance(layout, MiniBlock) else None
 
     def _fetch_runs(
         self, leaves: Sequence[tuple[LeafField, Sequence[tuple[int, Request]]]]

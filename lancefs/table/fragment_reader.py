@@ -141,23 +141,26 @@ class FragmentReader:
         ]
         return self._overlaid(shown, arrays, found, blobs)
 
-    def row_sizes(self, fields: Sequence[Field], of_few: bool = False) -> RowSizes | None:
+    def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
+        """Return how many bytes rows of fields have; None where the fragment has few anyway.
+
+        Raises:
+            LanceError: As `stored_row_sizes` does.
+        """
+        is_tiny = self._has_at_most(_FEW_ROWS, _FEW_BYTES)
+        return None if is_tiny else self.stored_row_sizes(fields)
+
+    def stored_row_sizes(self, fields: Sequence[Field]) -> RowSizes:
         """Return how many bytes rows of fields have in the data files.
 
         Args:
             fields: Columns of the table.
-            of_few: Whether to tell also where the fragment is so small that it does not matter.
-
-        Returns:
-            None where it does not matter.
 
         Raises:
             MissingFile: A data file is gone.
             CorruptFile: A data file is damaged.
             UnsupportedFeature: A data file uses something that this release does not read.
         """
-        if not of_few and self._has_at_most(_FEW_ROWS, _FEW_BYTES):
-            return None
         key = tuple(field.id for field in fields)
         if key not in self._row_sizes:
             from lancefs.datafile.row_sizes import FieldSizes, estimated

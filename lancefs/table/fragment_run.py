@@ -102,8 +102,9 @@ class FragmentRun:
         sizes = [reader.row_sizes(fields) for reader in self.readers]
         if not any(sizes):
             sample = self.readers[0]
-            found = sample.row_sizes(fields, of_few=True) if sample.physical_rows else None
-            return None if found is None else found.stretched(self.physical_rows)
+            if not sample.physical_rows:
+                return None
+            return sample.stored_row_sizes(fields).stretched(self.physical_rows)
         from lancefs.datafile.row_sizes import RowSizes, estimated
 
         parts = [

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import lancefs
 from lancefs.datafile import leaves
 from lancefs.datafile.blocks import Array, Dictionary, FixedWidth, Mask, RowRange, VariableWidth
-from lancefs.datafile.layouts.chunk_runs import ChunkRun, decode, request_page
+from lancefs.datafile.layouts.chunk_runs import ChunkRun, decode, request_whole
 from lancefs.datafile.layouts.chunks import MiniBlock
 from lancefs.datafile.layouts.registry import layout_of
 from lancefs.datafile.levels import Leaf, Unravelled
@@ -58,7 +58,8 @@ def pages_of(path: Path, column: str) -> list[ChunkRun]:
         (page,) = opened.container.column(opened.columns[field.id]).pages
         layout = layout_of(page.encoding)
         assert isinstance(layout, MiniBlock)
-        request = request_page(page, layout, [(0, page.rows)])
+        request = request_whole(page, layout, [(0, page.rows)])
+        assert request is not None
         found.append(request.opened(file.read(request.ranges)))
     return found
 

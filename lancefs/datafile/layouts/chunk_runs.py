@@ -88,26 +88,13 @@ class Request(NamedTuple):
     opened: Callable[[Sequence[Bytes]], ChunkRun]
 
 
-def is_read_whole(page: Page, described: MiniBlock, wanted: Sequence[RowRange]) -> bool:
-    """Whether all of a page is read for some rows of it, ascending and disjoint.
-
-    Raises:
-        CorruptFile: It has too few buffers.
-    """
-    if len(wanted) == 1 and wanted[0] == (0, page.rows):
-        return True
-    described.check_buffers(page)
-    start, end = page.buffers[1]
-    return end - start <= _LITTLE and described.items <= _FEW_VALUES
-
-
-def request_page(
+def request_whole(
     page: Page,
     described: MiniBlock,
     wanted: Sequence[RowRange],
     make: Callable[[Chunks], Block] = Chunks.decode,
-) -> Request:
-    """Return what to fetch of a page that is read whole.
+) -> Request | None:
+    """Return what to fetch of a page that is read whole, as all of it is wanted or it is small.
 
     Args:
         page: Where its buffers are.
@@ -115,11 +102,18 @@ def request_page(
         wanted: The rows that are wanted, ascending and disjoint.
         make: What is made of the values of its chunks.
 
+    Returns:
+        None for a page that is not read whole.
+
     Raises:
         CorruptFile: It has too few buffers.
     """
     described.check_buffers(page)
     buffers = page.buffers[: 2 + described.has_dictionary]
+    start, end = buffers[1]
+    is_small = end - start <= _LITTLE and described.items <= _FEW_VALUES
+    if not is_small and (len(wanted) != 1 or wanted[0] != (0, page.rows)):
+        return None
     return Request(buffers, partial(_whole, described, make, page.rows, wanted))
 
 

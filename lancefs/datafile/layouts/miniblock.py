@@ -24,8 +24,7 @@ from lancefs.datafile.layouts.chunk_runs import (
     ChunkRun,
     Request,
     decode,
-    is_read_whole,
-    request_page,
+    request_whole,
 )
 from lancefs.datafile.layouts.chunks import Chunks, MiniBlock, check_rows
 from lancefs.datafile.levels import Leaf
@@ -100,8 +99,9 @@ class MiniBlockPage:
             None where that is not known yet, or the rows are scattered: `fetch` finds it out.
         """
         page, described = self.page, self.described
-        if is_read_whole(page, described, ranges):
-            return request_page(page, described, ranges, self._make)
+        request = request_whole(page, described, ranges, self._make)
+        if request is not None:
+            return request
         if self._found.index is None or len(ranges) != 1:
             return None
         index, (start, end) = self._found.index, ranges[0]

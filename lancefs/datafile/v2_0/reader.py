@@ -213,7 +213,7 @@ class ArrayReader:
             counts = []
             for number, page in enumerate(self.container.column(column).pages):
                 with locating(place=f"page {number}"):
-                    encoding = _parse_page(page)
+                    encoding = _parse(page.encoding)
                     if registry.name_of(encoding) != "list":
                         raise CorruptFile(f"lists encoded as {registry.name_of(encoding)}")
                     counts.append(int(encoding.list.num_items) if page.rows else 0)
@@ -244,7 +244,7 @@ class ArrayReader:
             return latest[1]
         metadata = self.container.column(column)
         opened = ArrayPage(
-            _parse_page(metadata.pages[page]),
+            _parse(metadata.pages[page].encoding),
             (
                 metadata.pages[page].buffers,
                 metadata.buffers,
@@ -264,17 +264,13 @@ def _outlines_of(data_type: pa.DataType) -> registry.Read:
 
 def _looked_up(page: Page) -> float:
     """Return how many bytes the values of a page take that a dictionary, if any, holds once."""
-    opened = ArrayPage(_parse_page(page), (page.buffers, (), ()))
+    opened = ArrayPage(_parse(page.encoding), (page.buffers, (), ()))
     return sum(dictionary.looked_up(opened, page.rows))
 
 
-def _parse_page(page: Page) -> pb.ArrayEncoding:
-    """Read the description of a page."""
-    return _parse_encoding(page.encoding)
-
-
 @lru_cache(maxsize=1024)  # the pages of a column, and of the other fragments, are encoded alike
-def _parse_encoding(described: Encoding) -> pb.ArrayEncoding:
+def _parse(described: Encoding) -> pb.ArrayEncoding:
+    """Read the description of a page."""
     if described.type_name != _PAGE_TYPE:
         raise UnsupportedFeature(f"page encoding {described.type_name or '(none)'}")
     encoding = pb.ArrayEncoding()
@@ -309,4 +305,4 @@ def _check_encoding(described: Encoding) -> None:
 
 
 def _holds_lists(column: Column) -> bool:
-    return bool(column.pages) and registry.name_of(_parse_page(column.pages[0])) == "list"
+    return bool(column.pages) and registry.name_of(_parse(column.pages[0].encoding)) == "list"
