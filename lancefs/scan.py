@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.mapped import STREAM_BYTES, Mapped
 from lancefs.step_reader import StepReader
 from lancefs.steps import Pace, Read, Readers, Step
 from lancefs.table.fragment_reader import FragmentReader
@@ -53,8 +54,6 @@ STEP_BYTES = 64 * 1024 * 1024 // 5
 _TABLE_BYTES = 192 * 1024 * 1024
 # Rows of small fragments that are read together where all rows are kept; of a stream, a batch.
 _TABLE_ROWS = 256 * 1024
-# A stream gives mapped bytes of files back once so many were decoded; to map them anew takes time.
-_MAPPED_BYTES = 8 * 1024 * 1024
 # The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
 # them again, quicker than the system's.
 _ALIKE_COLUMNS = 2
@@ -113,9 +112,8 @@ class Scan:
         steps = self._steps(fragments, first, pace)
         if left == 0:
             return
-        for batch in self._cut(
-            self._in_turn(steps, pace) if self._is_short() else self._ahead(steps, pace)
-        ):
+        reads = self._in_turn(steps, pace) if self._is_short() else self._ahead(steps, pace)
+        for batch in self._cut(self._giving_back(reads)):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
@@ -261,15 +259,17 @@ class Scan:
                 step = step._replace(start=read.step.end)
 
     def _ahead(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
-        """Read steps in threads, choose how long the next ones are, and give mapped bytes back."""
-        mapped, most_mapped = 0, _TABLE_BYTES if self.is_kept else _MAPPED_BYTES
+        """Read steps in threads, and choose how long the next ones are."""
         for read in self._in_threads(steps, pace):
             pace.learn(read)
             yield read
-            mapped += read.size
-            if mapped >= most_mapped:
-                read.step.fragment.release()
-                mapped = 0
+
+    def _giving_back(self, reads: Iterable[Read]) -> Iterator[Read]:
+        """Give mapped bytes of files back as reads are done with."""
+        mapped = Mapped(_TABLE_BYTES if self.is_kept else STREAM_BYTES)
+        for read in reads:
+            yield read
+            mapped.watch(read.step.fragment)
 
     def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers."""

@@ -41,6 +41,8 @@ GAP = 64 * 1024
 LARGEST_REQUEST = 16 * 1024 * 1024
 # The end of a file that is read at once when its footer is wanted: enough for most metadata.
 TAIL = 64 * 1024
+# To read some bytes of a mapped file brings in about so many others around them.
+_AROUND = 64 * 1024
 # A file of unknown size that is not larger than this takes one request.
 SMALL = 1024 * 1024
 # Bytes of footers, manifests and deletion vectors of remote files that are kept for the next one
@@ -218,6 +220,7 @@ class File:
     Attributes:
         tail: How many bytes of its end are read at once, at least; for whoever knows that all of
             them will be needed.
+        touched: About how many bytes of a local file are in memory since it was last released.
     """
 
     def __init__(self, store: Store, path: str, size: int | None, stamp: str | None = None) -> None:
@@ -225,6 +228,7 @@ class File:
         self.path = path
         self.stamp = stamp
         self.tail = 0
+        self.touched = 0
         self._size = size
         self._mapped: Bytes | None = None
         self._lock = threading.Lock()
@@ -336,6 +340,7 @@ class File:
         """
         with self._lock:
             view: Any = None if self._mapped is None else self._mapped.base
+            self.touched = 0
         mapped = getattr(view, "obj", None)
         if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
@@ -356,6 +361,8 @@ class File:
                 )
                 error.path = self.url
                 raise error
+        with self._lock:
+            self.touched += sum(end - start + _AROUND for start, end in ranges)
         return [mapped[start:end] for start, end in ranges]
 
 

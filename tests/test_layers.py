@@ -34,13 +34,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conditions": {"datafile", "expressions"},
     "steps": _FORMAT,
     "step_reader": _FORMAT | {"conditions", "steps"},
-    "scan": _FORMAT | {"conditions", "expressions", "step_reader", "steps"},
+    "mapped": _FORMAT,
+    "scan": _FORMAT | {"conditions", "expressions", "mapped", "step_reader", "steps"},
     "scanner": _FORMAT
     | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only
     "dataset": _FORMAT | {"expressions", "scan", "scanner", "showing"},
     "opening": _FORMAT | {"dataset", "local"},
-    "views": _READING | {"cache", "version"},
+    "views": _READING | {"cache", "mapped", "version"},
     "filesystem": _READING | {"views"},
     "s3_ddb": {"errors", "table", "views"},  # of the views, that they are read-only
     "lancefs": _READING | {"opening", "views", "filesystem", "version"},

@@ -22,6 +22,7 @@ from lancefs import scan
 from lancefs.datafile.container import Container
 from lancefs.datafile.levels import LEVEL_BYTES
 from lancefs.dataset import LanceDataset
+from lancefs.mapped import Mapped
 from lancefs.step_reader import StepReader
 from lancefs.steps import Pace, Read, Step, decoded_bytes
 from lancefs.storage import Store
@@ -327,18 +328,50 @@ def test_a_stream_takes_less_than_300_mb(tmp_path: Path, kind: str) -> None:
     lance.write_dataset(table, str(tmp_path / "t.lance"))
     if kind == "deleted":
         lance.dataset(str(tmp_path / "t.lance")).delete("c0 % 10 = 3")
+    peak = peak_of(tmp_path / "t.lance", "dataset.to_batches()", table.num_rows * 9 // 10)
+    assert peak < 300e6 < table.nbytes
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak")
+@pytest.mark.parametrize(
+    ("batches", "rows"),
+    [
+        ("dataset.to_batches()", 4_000_000),
+        ("dataset.to_batches(filter=pc.field('c0') < 1 << 52)", 3_000),
+        ("dataset.scanner(filter=pc.field('c0') < 0, limit=10).to_batches()", 0),
+        ("pa.ipc.open_stream(fs.open('latest.arrows'))", 4_000_000),
+    ],
+)
+def test_what_was_read_of_many_fragments_does_not_stay_in_memory(
+    tmp_path: Path, batches: str, rows: int
+) -> None:
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 4_000_000)
+    table = pa.table({f"c{i}": np.roll(numbers, i) for i in range(16)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=40_000)
+    assert peak_of(tmp_path / "t.lance", batches, rows) < 300e6 < table.nbytes
+
+
+def peak_of(path: Path, batches: str, least: int) -> int:
+    """Return the bytes that a process takes at most that reads batches, three times.
+
+    Args:
+        path: Of the table.
+        batches: An expression.
+        least: Rows that it gives, at least.
+    """
     code = f"""
-import lancefs
-dataset = lancefs.open({str(tmp_path / "t.lance")!r})
+import lancefs, pyarrow as pa, pyarrow.compute as pc
+dataset, fs = lancefs.open({str(path)!r}), lancefs.LanceFileSystem(fo={str(path)!r})
 for _ in range(3):
-    assert sum(batch.num_rows for batch in dataset.to_batches()) == dataset.count_rows()
+    assert sum(batch.num_rows for batch in {batches}) >= {least}
 status = open("/proc/self/status").read().splitlines()
 print(next(line.split()[1] for line in status if line.startswith("VmHWM")))
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
     )
-    assert int(done.stdout) * 1024 < 300e6 < table.nbytes
+    return int(done.stdout) * 1024
 
 
 def test_a_filter_with_a_limit_reads_no_further_than_it_must(
@@ -390,6 +423,20 @@ def test_bytes_that_were_given_back_are_still_right(tmp_path: Path) -> None:
     for reader in dataset._fragment_readers:
         reader.release()
     assert np.array_equal(table["n"].to_numpy(), numbers)
+
+
+def test_bytes_of_all_fragments_are_given_back_once_there_are_many(tmp_path: Path) -> None:
+    table = pa.table({"n": np.random.default_rng(1).integers(0, 1 << 62, 100_000)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=10_000)
+    readers = lancefs.open(tmp_path / "t.lance")._fragment_readers
+    mapped, most, found = Mapped(500_000), 0, []
+    for reader in readers:
+        found += reader.read(reader.fields, [(0, reader.physical_rows)])
+        assert reader.touched > 80_000
+        mapped.watch(reader)
+        most = max(most, sum(one.touched for one in readers))
+    assert 300_000 < most < 500_000
+    assert np.array_equal(np.concatenate(found), table["n"].to_numpy())
 
 
 class Together(MemoryFileSystem):  # type: ignore[misc]

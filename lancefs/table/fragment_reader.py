@@ -212,12 +212,19 @@ class FragmentReader:
         """Return ranges of rows as those of each fragment, which is this one."""
         return [(self, ranges)]
 
+    @property
+    def touched(self) -> int:
+        """About how many bytes of local files are in memory since they were last released."""
+        return sum(file.touched for file in self._opened())
+
     def release(self) -> None:
         """Give back the memory that bytes of local files take which were read; see `File`."""
-        with self._lock:
-            files = [file for file, _ in self._readers.values()]
-        for file in files:
+        for file in self._opened():
             file.release()
+
+    def _opened(self) -> list[File]:
+        with self._lock:
+            return [file for file, _ in self._readers.values()]
 
     def _overlaid(
         self,

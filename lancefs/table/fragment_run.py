@@ -113,6 +113,11 @@ class FragmentRun:
         ]
         return RowSizes.joined(parts)
 
+    @property
+    def touched(self) -> int:
+        """About how many bytes of local files are in memory since they were last released."""
+        return sum(reader.touched for reader in self.readers)
+
     def release(self) -> None:
         """Give back the memory that bytes of local files take which were read; see `File`."""
         for reader in self.readers:

@@ -19,6 +19,7 @@ from lancefs.cache import BudgetCache
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile
+from lancefs.mapped import STREAM_BYTES, Mapped
 from lancefs.table.all_valid import all_valid
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.threads import THREADS, in_threads
@@ -63,6 +64,7 @@ class Measures:
         self.shapes = shapes
         self._sharer = sharer
         self._identities: dict[int, str] = {}
+        self._mapped = Mapped(STREAM_BYTES)
         self._lock = threading.Lock()
         # Unknown ones are below zero.
         self.columns = [self._gathered(column) for column in range(len(fields))]
@@ -132,8 +134,7 @@ class Measures:
         }
         wanted = [one for one in columns if any(found[batch, one] is None for batch in batches)]
         if wanted:
-            fields = [self.fields[column] for column in wanted]
-            read = read_together([self.batches[batch] for batch in batches], fields)
+            read = self._read(batches, [self.fields[column] for column in wanted])
             for batch, arrays in zip(batches, read, strict=True):
                 found.update(zip(((batch, column) for column in wanted), arrays, strict=True))
         new = set(wanted)
@@ -145,6 +146,13 @@ class Measures:
                 if keep:
                     _READ.put(self._place(column, batch), array, array.nbytes)
         return [[found[batch, column] for column in columns] for batch in batches]
+
+    def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[list[pa.Array]]:
+        """Read fields of batches of one fragment."""
+        group = [self.batches[batch] for batch in batches]
+        read = read_together(group, fields)
+        self._mapped.watch(group[0].fragment)
+        return read
 
     def spans(self, batches: Iterable[int], columns: int) -> list[list[int]]:
         """Group batches that are read together.
@@ -243,7 +251,7 @@ class Measures:
         outlines = {one: self._outline(batches[0], one) for one in columns}
         told = {one: outline for one, outline in outlines.items() if outline is not None}
         if told:
-            read = read_together([self.batches[batch] for batch in batches], list(told.values()))
+            read = self._read(batches, list(told.values()))
             for batch, arrays in zip(batches, read, strict=True):
                 for column, array in zip(told, arrays, strict=True):
                     self._measure(batch, column, array)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Field
+from lancefs.mapped import STREAM_BYTES, Mapped
 from lancefs.threads import THREADS, handed_to
 from lancefs.views.source import Batch, joins, read_together
 
@@ -41,21 +42,24 @@ def read_batches(
         ]
 
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-stream")
-    pending: deque[Callable[[], list[pa.RecordBatch]]] = deque()
+    pending: deque[tuple[Batch, Callable[[], list[pa.RecordBatch]]]] = deque()
+    mapped = Mapped(STREAM_BYTES)
     left = _groups(batches, len(fields))
     ahead = 0  # the first group, of which the size is not known, is read alone
     try:
         while True:
             for group in left:
-                pending.append(handed_to(pool, read, group))
+                pending.append((group[0], handed_to(pool, read, group)))
                 if len(pending) > ahead:
                     break
             if not pending:
                 return
-            found = pending.popleft()()
+            first, result = pending.popleft()
+            found = result()
             ahead = min(THREADS, AHEAD // max(1, sum(one.nbytes for one in found)))
             yield from found
-            del found
+            del found, result
+            mapped.watch(first.fragment)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
