@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from lancefs.cache import BudgetCache
-from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
+from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, locating
 from lancefs.local import is_local, list_directory, local_filesystem, map_file
 from lancefs.ranges import ByteRange as ByteRange
 from lancefs.ranges import Bytes as Bytes
@@ -200,9 +200,8 @@ class Store:
                 "requests for parts of a file, which is needed to read a table"
             )
         if len(got) < end - start:
-            error = CorruptFile(
-                f"ends at byte {start + len(got)}, wanted up to {end}; it was cut short"
-            )
+            last = start + len(got)
+            error = CorruptFile(f"ends at byte {last}, wanted up to {end}; it was cut short")
             error.path = url
             return error
         return None
@@ -339,9 +338,8 @@ class File:
         Bytes that were handed out stay as they are: they come from the file again when touched.
         """
         with self._lock:
-            view: Any = None if self._mapped is None else self._mapped.base
             self.touched = 0
-        mapped = getattr(view, "obj", None)
+            mapped = getattr(getattr(self._mapped, "base", None), "obj", None)
         if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
 
@@ -355,14 +353,12 @@ class File:
         mapped = self._map()
         for start, end in ranges:
             if not 0 <= start <= end <= len(mapped):
-                error = CorruptFile(
-                    f"bytes {start}–{end} are wanted, the file ends at {len(mapped)}; it was cut "
-                    "short or the offset is damaged"
-                )
-                error.path = self.url
-                raise error
-        with self._lock:
-            self.touched += sum(end - start + _AROUND for start, end in ranges)
+                with locating(self.url):
+                    raise CorruptFile(
+                        f"bytes {start}–{end} are wanted, the file ends at {len(mapped)}; it was "
+                        "cut short or the offset is damaged"
+                    )
+            self.touched += end - start + _AROUND
         return [mapped[start:end] for start, end in ranges]
 
 

@@ -7,7 +7,6 @@ frame. Of a chunk only the first buffer is compressed. Full-zip values are compr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, offsets_of
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.zstd_frames import decompress_frames
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import (
     COMPRESSION_ALGORITHM_LZ4,
@@ -44,25 +44,41 @@ def decode_blocks(encoding: General, buffer: Chunked, counts: Ints) -> Block:
 
 
 def decode_variable(encoding: General, values: VariableWidth) -> Block:
-    offsets = values.offsets.tolist()
-    pieces = [
-        decompress(encoding.compression.scheme, values.data[start:end])
-        for start, end in pairwise(offsets)
-    ]
-    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
-    data = np.concatenate(pieces) if pieces else values.data[:0]
-    return VariableWidth(offsets_of(lengths), data)
+    packed = Chunked(values.data, values.offsets[:-1], values.offsets[1:])
+    found = decompress_chunks(encoding, packed)
+    return VariableWidth(offsets_of(found.sizes), found.data)
 
 
 def decompress_chunks(encoding: General, packed: Chunked) -> Chunked:
-    """Decompress one buffer of each chunk."""
+    """Decompress one buffer of each chunk; see `decompress`."""
+    scheme = encoding.compression.scheme
+    data, sizes = _frames(scheme, packed) or _one_by_one(scheme, packed)
+    offsets = offsets_of(sizes)
+    return Chunked(data, offsets[:-1], offsets[1:])
+
+
+def _frames(scheme: int, packed: Chunked) -> tuple[Bytes, Ints] | None:
+    """Decompress buffers in one go, where that can be done."""
+    held = packed.sizes > 0  # an empty one stays empty
+    if scheme != COMPRESSION_ALGORITHM_ZSTD or np.count_nonzero(held) < 2:
+        return None
+    found = decompress_frames(
+        packed.data, packed.starts[held], packed.ends[held], _LARGEST_RATIO[scheme]
+    )
+    if found is None:
+        return None
+    sizes = np.zeros(len(held), np.int64)
+    sizes[held] = found[1]
+    return found[0], sizes
+
+
+def _one_by_one(scheme: int, packed: Chunked) -> tuple[Bytes, Ints]:
     pieces = [
-        decompress(encoding.compression.scheme, packed.data[start:end])
+        decompress(scheme, packed.data[start:end])
         for start, end in zip(packed.starts.tolist(), packed.ends.tolist(), strict=True)
     ]
-    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-    data = np.concatenate(pieces) if pieces else packed.data[:0]
-    return Chunked(data, np.concatenate((np.zeros(1, np.int64), ends[:-1]))[: len(ends)], ends)
+    sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    return np.concatenate(pieces) if pieces else packed.data[:0], sizes
 
 
 def decompress(scheme: int, data: Bytes) -> Bytes:
@@ -85,10 +101,24 @@ def decompress(scheme: int, data: Bytes) -> Bytes:
     size = int.from_bytes(data[:prefix].tobytes(), "little")
     if len(data) < prefix or size > _LARGEST_RATIO[scheme] * len(data):
         raise CorruptFile(f"a buffer of {len(data)} bytes says that {size} bytes are in it")
+    codec = pa.Codec(name)
     try:
-        return _checked(pa.Codec(name).decompress(data[prefix:], size), size)
+        found = codec.decompress(data[prefix:], size)
     except OSError as error:  # Arrow's name for bytes that do not decompress
         raise CorruptFile(f"a buffer does not decompress: {error}") from error
+    is_less = scheme == COMPRESSION_ALGORITHM_LZ4 and size and _fits(codec, data, size - 1)
+    if is_less or len(found) != size:
+        raise CorruptFile(f"a buffer does not decompress to the {size} bytes that it says")
+    return np.frombuffer(found, dtype=np.uint8)
+
+
+def _fits(codec: pa.Codec, data: Bytes, size: int) -> bool:
+    """Whether what is in an lz4 buffer has no more bytes; Arrow does not tell how many it has."""
+    try:
+        codec.decompress(data[4:], size)
+    except OSError:
+        return False
+    return True
 
 
 def _first_decompressed(encoding: General, buffers: Sequence[Chunked]) -> list[Chunked]:
@@ -104,9 +134,3 @@ def _zstd_frame(data: Bytes) -> Bytes:
         return np.frombuffer(stream.read(), dtype=np.uint8)
     except OSError as error:
         raise CorruptFile(f"a buffer does not decompress: {error}") from error
-
-
-def _checked(buffer: pa.Buffer, size: int) -> Bytes:
-    if len(buffer) != size:
-        raise CorruptFile(f"a buffer decompressed to {len(buffer)} bytes; it says {size}")
-    return np.frombuffer(buffer, dtype=np.uint8)
