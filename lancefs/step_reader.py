@@ -8,6 +8,7 @@ rows that are returned. Of a stream, mapped bytes of files are given back betwee
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.datafile.buffers import TooLarge, limited
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.pages import join_arrays
@@ -44,6 +46,8 @@ _SPARSE = 1 / 16
 _ROWS_A_RUN = 32
 # With fewer rows it is quicker to look the values of all up than to ask where that is needless.
 _MANY_ROWS = 32 * 1024
+# Times fewer rows that are tried where the values of so many turned out to be too large.
+_FEWER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,13 @@ class StepReader:
         looked_up = self._looked_up(step)
         fields = self.fields if self.filter is None else self.filter_fields
         step = pace.fitted(step, [field for field in fields if field.id not in looked_up])
+        while step.rows > 1:
+            with suppress(TooLarge), limited(pace.largest):
+                return self._read(step, looked_up, pace)
+            step = step.begun(-(-step.rows // _FEWER))
+        return self._read(step, looked_up, pace)
+
+    def _read(self, step: Step, looked_up: frozenset[int], pace: Pace) -> Read:
         kept = step.wanted()
         arrays: dict[int, pa.Array] = {}
         size = 0

@@ -1,5 +1,7 @@
 """The steps of a scan: the rows that are read together, how many, and by which threads."""
 
+from __future__ import annotations
+
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +29,9 @@ _TINY_COLUMN = 384 * 1024
 _FEW_ROWS = 16 * 1024
 _LITTLE = 128 * 1024
 _CHUNK = 1024  # rows that are mostly stored together
+# Where rows have so many times fewer bytes than they were told to have, what is guessed of them is
+# doubted; what then turns out to be too much is cut off (see `datafile.buffers.limited`).
+_FAR = 2
 
 
 class Step(NamedTuple):
@@ -37,6 +42,7 @@ class Step(NamedTuple):
     end: int
     within: Sequence[RowRange] | None = None  # where the rows lie that may be wanted
     fitting: int = _LONGEST_STEP  # rows that steps here may have, as the data files tell
+    told: float = 0  # bytes that the data files tell its rows to have; 0 where they do not
 
     @property
     def rows(self) -> int:
@@ -47,6 +53,10 @@ class Step(NamedTuple):
     def all(self) -> list[RowRange]:
         """All rows of the step."""
         return [(self.start, self.end)]
+
+    def begun(self, rows: int) -> Step:
+        """Return its first rows; steps here may have no more."""
+        return self._replace(end=self.start + rows, fitting=min(rows, self.fitting))
 
     def touches(self, ranges: Sequence[RowRange]) -> bool:
         """Whether some of the ranges, ascending and disjoint, overlap it."""
@@ -108,10 +118,19 @@ class Pace:
         self._budget = budget
         self._columns = columns
         self._last = 0  # bytes of the last step
+        self._doubt = 1.0  # times fewer bytes than are guessed are taken for them
+
+    @property
+    def largest(self) -> int:
+        """Bytes that the values of one column of a step may have, where more may be cut off."""
+        return 2 * self._budget
 
     def learn(self, read: Read) -> None:
         """Choose the length of the steps to come by what the last ones had."""
         self._last = read.size
+        if read.step.told:
+            doubt = read.step.told / (_FAR * max(read.size, 1))
+            self._doubt = max(1, min(doubt, 4 * self._doubt))
         if read.step.rows:
             longest = int(self._budget * read.step.rows / max(read.size, 1))
             rows = self._rounded(min(longest, _LONGEST_STEP, 4 * self.rows))
@@ -151,12 +170,13 @@ class Pace:
         sizes = step.fragment.row_sizes(fields) if share else None
         if sizes is None:
             return step
-        fitting = sizes.rows_within(step.start, self._budget / share)
-        if fitting >= step.fragment.physical_rows - step.start:
-            return step
-        rows = self._rounded(fitting)
-        end = step.end if fitting >= step.rows else min(step.start + rows, step.end)
-        return step._replace(end=end, fitting=min(rows, step.fitting))
+        fitting = sizes.rows_within(step.start, self._budget / share, self._doubt)
+        if fitting < step.fragment.physical_rows - step.start:
+            rows = self._rounded(fitting)
+            if fitting < step.rows:
+                step = step._replace(end=min(step.start + rows, step.end))
+            step = step._replace(fitting=min(rows, step.fitting))
+        return step._replace(told=share * sizes.bytes_of(step.start, step.end))
 
     def _rounded(self, rows: int) -> int:
         """Return whole batches, half a batch, or fewer rows where so many are less than those."""
@@ -193,7 +213,7 @@ class Readers:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def __enter__(self) -> "Readers":
+    def __enter__(self) -> Readers:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,9 +20,42 @@ class _Thread(threading.local):
     """What holds for one thread."""
 
     pool: pa.MemoryPool | None = None  # Arrow's default one
+    most: int | None = None  # bytes that values may have which are looked up or decompressed
 
 
 _THREAD = _Thread()
+
+
+class TooLarge(Exception):
+    """Values have more bytes than `limited` allows."""
+
+
+@contextmanager
+def limited(most: int | None) -> Iterator[None]:
+    """Allow the values that this thread reads of a column so many bytes; None for any.
+
+    What pages say does not tell how many bytes values have that are looked up in a dictionary, or
+    decompressed one by one. So rows that are read together may turn out to be too many, which is
+    found out before these bytes are made.
+
+    Raises:
+        TooLarge: There are more.
+    """
+    before, _THREAD.most = _THREAD.most, most
+    try:
+        yield
+    finally:
+        _THREAD.most = before
+
+
+def check_size(size: int) -> None:
+    """Check that values may have so many bytes.
+
+    Raises:
+        TooLarge: They may not; see `limited`.
+    """
+    if _THREAD.most is not None and size > _THREAD.most:
+        raise TooLarge(f"values of {size} bytes")
 
 
 def spare_memory() -> None:

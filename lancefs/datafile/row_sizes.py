@@ -92,31 +92,54 @@ class RowSizes:
 
     Args:
         rows: Borders between rows that have different bytes; from 0 to the number of rows.
-        before: The bytes of all rows before each border.
+        before: The bytes of all rows before each border, but for those that are guessed.
+        guessed: The bytes, of all rows before each border, of values that are looked up: as if each
+            of a dictionary occurred as often.
     """
 
-    def __init__(self, rows: _Floats, before: _Floats) -> None:
+    def __init__(self, rows: _Floats, before: _Floats, guessed: _Floats) -> None:
         self._rows = rows
         self._before = before
+        self._guessed = guessed
 
-    def rows_within(self, start: int, size: float) -> int:
-        """Return how many rows from `start` on have no more bytes than `size`."""
-        before = np.interp(start, self._rows, self._before) + size
-        return int(np.interp(before, self._before, self._rows)) - start
+    def rows_within(self, start: int, size: float, doubt: float = 1) -> int:
+        """Return how many rows from `start` on have no more bytes than `size`.
+
+        Args:
+            start: A row.
+            size: Bytes.
+            doubt: How many times fewer bytes are taken for guessed ones.
+        """
+        before = self._before + self._guessed / doubt
+        most = np.interp(start, self._rows, before) + size
+        return int(np.interp(most, before, self._rows)) - start
+
+    def bytes_of(self, start: int, end: int) -> float:
+        """Return how many bytes rows have, guessed ones included."""
+        first, last = np.interp((start, end), self._rows, self._before + self._guessed)
+        return float(last - first)
 
     def stretched(self, rows: int) -> RowSizes:
         """Return those of so many rows, where these are a sample of them."""
         factor = rows / self._rows[-1]
-        return RowSizes(self._rows * factor, self._before * factor)
+        return RowSizes(self._rows * factor, self._before * factor, self._guessed * factor)
 
     @classmethod
     def joined(cls, parts: Sequence[RowSizes]) -> RowSizes:
         """Return those of rows that follow each other."""
-        rows, before = np.zeros(1), np.zeros(1)
-        for part in parts:
-            rows = np.append(rows, rows[-1] + part._rows[1:])
-            before = np.append(before, before[-1] + part._before[1:])
-        return cls(rows, before)
+        return cls(
+            _joined([part._rows for part in parts]),
+            _joined([part._before for part in parts]),
+            _joined([part._guessed for part in parts]),
+        )
+
+
+def _joined(parts: Sequence[_Floats]) -> _Floats:
+    """Join running totals, each of which begins with 0."""
+    found = [np.zeros(1)]
+    for part in parts:
+        found.append(part[1:] + found[-1][-1])
+    return np.concatenate(found)
 
 
 def estimated(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
@@ -133,19 +156,30 @@ def estimated(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
     alike = {tuple(one.first_rows) for one in pages}  # mostly all columns have them alike
     borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in alike]
     unique = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
-    within = np.zeros(len(unique) - 1)
+    before, guessed = np.zeros(len(unique)), np.zeros(len(unique))
     for field in fields:
-        within += _within(field, unique, scale)
-    return RowSizes(unique, np.append(0, within.cumsum()))
+        stored, looked = _within(field, unique, scale)
+        before[1:] += stored.cumsum()
+        guessed[1:] += looked.cumsum()
+    return RowSizes(unique, before, guessed)
 
 
-def _within(field: FieldSizes, rows: _Floats, scale: float) -> _Floats:
-    """Return the bytes of a field between each two borders of pages."""
-    before = np.zeros(len(rows))
-    for first_rows, stored, besides in field.columns:
-        if first_rows[-1]:
-            sizes = np.array(stored, np.float64) * scale + np.array(besides or 0.0)
-            border = np.array(first_rows) * (rows[-1] / first_rows[-1])
-            before += np.interp(rows, border, np.append(0, sizes.cumsum()))
-    read, least = np.diff(before), np.diff(rows) * field.least
-    return read + least if field.varies else np.maximum(read, least)
+def _within(field: FieldSizes, rows: _Floats, scale: float) -> tuple[_Floats, _Floats]:
+    """Return the bytes of a field between each two borders of pages, and the guessed ones."""
+    stored, besides = np.zeros(len(rows) - 1), np.zeros(len(rows) - 1)
+    for column in field.columns:
+        if column.first_rows[-1]:
+            stored += scale * _spread(column, column.stored, rows)
+            if column.besides is not None:
+                besides += _spread(column, column.besides, rows)
+    least = np.diff(rows) * field.least
+    if field.varies:
+        return stored + least, besides
+    known = np.maximum(stored, least)
+    return known, np.maximum(stored + besides, least) - known
+
+
+def _spread(column: PageSizes, sizes: Sequence[float], rows: _Floats) -> _Floats:
+    """Spread numbers of a column's pages over the rows between each two borders."""
+    border = np.array(column.first_rows) * (rows[-1] / column.first_rows[-1])
+    return np.diff(np.interp(rows, border, np.append(0.0, np.cumsum(sizes))))

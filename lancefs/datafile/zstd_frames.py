@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints
-from lancefs.datafile.buffers import Array
+from lancefs.datafile.buffers import Array, check_size
 from lancefs.datafile.kernels import gather
 from lancefs.storage import Bytes
 
@@ -47,6 +47,7 @@ def decompress_frames(
         return None
     frames = gather(data, starts + PREFIX, ends)
     size = int(sizes.sum())
+    check_size(size)
     try:
         found = pa.Codec("zstd").decompress(frames, size)
     except OSError:  # Arrow's name for bytes that do not decompress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, Ints, Mask, empty, total
+from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, total
 from lancefs.datafile.kernels.calls import SLACK, C, aligned, at, in_numpy, ints, plain, refuse
 from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.errors import CorruptFile
@@ -146,11 +146,12 @@ def take_strings(
     size = C.lancefs_measure_strings(
         at(offsets), len(data), items, at(indices), width, shown, count
     )
+    if size < 0:
+        refuse("take_strings", *arguments)
+    check_size(size)
     if size > LARGEST:
         taken = in_numpy("take_strings", *arguments)
         return taken
-    if size < 0:
-        refuse("take_strings", *arguments)
     found, text = empty(count + 1, np.int32), empty(size, np.uint8, SLACK)
     failed = C.lancefs_take_strings(
         at(offsets),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Mask
+from lancefs.datafile.buffers import Array, Mask, check_size
 from lancefs.datafile.kernels.strings import narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -41,10 +41,13 @@ def take_strings(
 
     Raises:
         CorruptFile: An index is beyond the strings, or their offsets are damaged.
+        TooLarge: The strings have more bytes than may be; see `limited`.
     """
     _check(indices, len(offsets) - 1)
     if np.any(offsets[1:] < offsets[:-1]) or offsets[0] < 0 or offsets[-1] > len(data):
         raise CorruptFile("the offsets of a dictionary descend or leave its bytes")
+    lengths = np.diff(offsets)[indices]
+    check_size(int((lengths if valid is None else lengths[valid]).sum(dtype=np.int64)))
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     items = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
     mask = None if valid is None else ~valid
