@@ -194,15 +194,16 @@ def _parse_page(page: pb.ColumnMetadata.Page, size: int) -> Page:
 
 
 def _buffers(offsets: Sequence[int], sizes: Sequence[int], size: int) -> tuple[ByteRange, ...]:
-    if len(offsets) != len(sizes):
-        raise CorruptFile(f"{len(offsets)} buffer offsets and {len(sizes)} buffer sizes")
-    if not len(offsets):
+    if not offsets and not sizes:
         return ()
-    ranges = [(start, start + length) for start, length in zip(offsets, sizes, strict=True)]
-    if max([end for _, end in ranges]) > size:
-        for start, end in ranges:
+    starts, lengths = offsets[:], sizes[:]  # lists, which are quicker to go through
+    if len(starts) != len(lengths):
+        raise CorruptFile(f"{len(starts)} buffer offsets and {len(lengths)} buffer sizes")
+    ranges = tuple([(start, start + length) for start, length in zip(starts, lengths, strict=True)])
+    for start, end in ranges:
+        if end > size:
             _range(start, end - start, size)
-    return tuple(ranges)
+    return ranges
 
 
 def _parse_encoding(encoding: pb.Encoding) -> Encoding:

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, offsets_of
+from lancefs.datafile.buffers import check_size
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.kernels import decompress_lz4
 from lancefs.datafile.zstd_frames import decompress_frames
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import (
@@ -52,24 +54,35 @@ def decode_variable(encoding: General, values: VariableWidth) -> Block:
 def decompress_chunks(encoding: General, packed: Chunked) -> Chunked:
     """Decompress one buffer of each chunk; see `decompress`."""
     scheme = encoding.compression.scheme
-    data, sizes = _frames(scheme, packed) or _one_by_one(scheme, packed)
+    data, sizes = _in_one_go(scheme, packed) or _one_by_one(scheme, packed)
     offsets = offsets_of(sizes)
     return Chunked(data, offsets[:-1], offsets[1:])
 
 
-def _frames(scheme: int, packed: Chunked) -> tuple[Bytes, Ints] | None:
-    """Decompress buffers in one go, where that can be done."""
+def _in_one_go(scheme: int, packed: Chunked) -> tuple[Bytes, Ints] | None:
+    """Decompress several buffers in one go; None where that cannot be done."""
     held = packed.sizes > 0  # an empty one stays empty
-    if scheme != COMPRESSION_ALGORITHM_ZSTD or np.count_nonzero(held) < 2:
+    if scheme not in _LARGEST_RATIO or np.count_nonzero(held) < 2:
         return None
-    found = decompress_frames(
-        packed.data, packed.starts[held], packed.ends[held], _LARGEST_RATIO[scheme]
-    )
+    several = _lz4_blocks if scheme == COMPRESSION_ALGORITHM_LZ4 else decompress_frames
+    found = several(packed.data, packed.starts[held], packed.ends[held], _LARGEST_RATIO[scheme])
     if found is None:
         return None
     sizes = np.zeros(len(held), np.int64)
     sizes[held] = found[1]
     return found[0], sizes
+
+
+def _lz4_blocks(
+    data: Bytes, starts: Ints, ends: Ints, largest_ratio: int
+) -> tuple[Bytes, Ints] | None:
+    if np.any(ends - starts < 4):
+        return None
+    sizes = data[starts[:, None] + np.arange(4)].view("<u4")[:, 0].astype(np.int64)
+    if np.any(sizes > largest_ratio * (ends - starts)):
+        return None
+    check_size(int(sizes.sum()))
+    return decompress_lz4(data, starts + 4, ends, sizes), sizes
 
 
 def _one_by_one(scheme: int, packed: Chunked) -> tuple[Bytes, Ints]:
@@ -91,9 +104,9 @@ def decompress(scheme: int, data: Bytes) -> Bytes:
     if not len(data):
         return data
     if scheme == COMPRESSION_ALGORITHM_LZ4:
-        name, prefix = "lz4_raw", 4
+        prefix = 4
     elif scheme == COMPRESSION_ALGORITHM_ZSTD:
-        name, prefix = "zstd", 8
+        prefix = 8
         if data[:4].tobytes() == _ZSTD_MAGIC and not (len(data) > 4 and data[4] & 0b10000):
             return _zstd_frame(data)
     else:
@@ -101,24 +114,15 @@ def decompress(scheme: int, data: Bytes) -> Bytes:
     size = int.from_bytes(data[:prefix].tobytes(), "little")
     if len(data) < prefix or size > _LARGEST_RATIO[scheme] * len(data):
         raise CorruptFile(f"a buffer of {len(data)} bytes says that {size} bytes are in it")
-    codec = pa.Codec(name)
+    if scheme == COMPRESSION_ALGORITHM_LZ4:
+        return decompress_lz4(data, *(np.array([one]) for one in (prefix, len(data), size)))
     try:
-        found = codec.decompress(data[prefix:], size)
+        found = np.frombuffer(pa.Codec("zstd").decompress(data[prefix:], size), dtype=np.uint8)
     except OSError as error:  # Arrow's name for bytes that do not decompress
         raise CorruptFile(f"a buffer does not decompress: {error}") from error
-    is_less = scheme == COMPRESSION_ALGORITHM_LZ4 and size and _fits(codec, data, size - 1)
-    if is_less or len(found) != size:
-        raise CorruptFile(f"a buffer does not decompress to the {size} bytes that it says")
-    return np.frombuffer(found, dtype=np.uint8)
-
-
-def _fits(codec: pa.Codec, data: Bytes, size: int) -> bool:
-    """Whether what is in an lz4 buffer has no more bytes; Arrow does not tell how many it has."""
-    try:
-        codec.decompress(data[4:], size)
-    except OSError:
-        return False
-    return True
+    if len(found) != size:
+        raise CorruptFile(f"a buffer decompresses to {len(found)} bytes, not the {size} it says")
+    return found
 
 
 def _first_decompressed(encoding: General, buffers: Sequence[Chunked]) -> list[Chunked]:

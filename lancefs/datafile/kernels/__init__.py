@@ -12,6 +12,7 @@ from lancefs.datafile.kernels.library import LIBRARY, KernelReport, kernels_in_u
 
 if LIBRARY is not None:
     from lancefs.datafile.kernels.compiled import (
+        decompress_lz4,
         expand,
         find_buffers,
         find_rows,
@@ -40,6 +41,7 @@ if LIBRARY is not None:
 else:
     from lancefs.datafile.kernels.references import (
         decode_fsst,
+        decompress_lz4,
         expand,
         find_buffers,
         find_rows,
@@ -66,6 +68,7 @@ else:
 __all__ = [
     "KernelReport",
     "decode_fsst",
+    "decompress_lz4",
     "expand",
     "find_buffers",
     "find_rows",

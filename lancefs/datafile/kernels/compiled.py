@@ -13,8 +13,19 @@ import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty, total
 from lancefs.datafile.kernels.bitpacking import BLOCK, MOST
-from lancefs.datafile.kernels.calls import SLACK, C, aligned, at, ints, plain, refuse, small
+from lancefs.datafile.kernels.calls import (
+    SLACK,
+    C,
+    aligned,
+    at,
+    in_numpy,
+    ints,
+    plain,
+    refuse,
+    small,
+)
 from lancefs.datafile.kernels.lists import Lists, Meanings
+from lancefs.datafile.kernels.lz4 import LARGEST_RATIO
 from lancefs.storage import Bytes
 
 
@@ -293,6 +304,21 @@ def join_streams(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
     )
     if failed:
         refuse("join_streams", *arguments)
+    return out
+
+
+def decompress_lz4(data: Bytes, starts: Ints, ends: Ints, sizes: Ints) -> Bytes:
+    """Decompress blocks, one after the other; see `lz4.decompress_lz4`."""
+    arguments = data, starts, ends, sizes
+    data, starts, ends, sizes = plain(data), ints(starts), ints(ends), ints(sizes)
+    if not np.all((sizes >= 0) & (sizes <= LARGEST_RATIO * len(data))):
+        refuse("decompress_lz4", *arguments)
+    out = empty(int(sizes.sum()), np.uint8)
+    failed = C.lancefs_lz4(
+        at(data), len(data), at(starts), at(ends), at(sizes), len(sizes), at(out), len(out)
+    )
+    if failed:  # mostly damage; of what the format rules out, the library takes some
+        out = in_numpy("decompress_lz4", *arguments)
     return out
 
 

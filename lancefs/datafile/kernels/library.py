@@ -15,7 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NamedTuple
 
-INTERFACE = 10  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 11  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -37,6 +37,7 @@ _PARAMETERS = {
     "fsst_measure": "pqp",
     "fsst_decode": "pqpqpppqp",
     "fsst_lengths": "pqpqpp",
+    "lz4": "pqpppqpq",
     "join_chunks": "pqpppqipqpq",
     "find_strings": "pqpppqipqpp",
     "measure_strings": "pqqpipq",

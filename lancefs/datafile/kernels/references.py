@@ -18,6 +18,7 @@ from lancefs.datafile.kernels.fsst import lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import within
 from lancefs.datafile.kernels.lists import find_rows, split_lists, tally_levels
 from lancefs.datafile.kernels.lookup import take, take_strings
+from lancefs.datafile.kernels.lz4 import decompress_lz4
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather
 from lancefs.datafile.kernels.selection import keep, keep_strings
@@ -27,6 +28,7 @@ from lancefs.datafile.kernels.utf8 import is_utf8
 
 __all__ = [
     "decode_fsst",
+    "decompress_lz4",
     "expand",
     "find_buffers",
     "find_rows",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from lancefs.datafile.kernels import (
     library,
     lists,
     lookup,
+    lz4,
     runs,
     segments,
     selection,
@@ -396,6 +398,24 @@ def numbers_and_bounds(draw: st.DrawFn) -> Arguments:
     return stored.view("V16"), draw(number), draw(number)
 
 
+@st.composite
+def lz4_blocks(draw: st.DrawFn) -> Arguments:
+    words = st.sampled_from([b"a", b"ab", b"abc", b"0123456", b"some longer text "])
+    repeated = st.builds(bytes.__mul__, words, st.integers(0, 400))
+    texts = draw(st.lists(st.lists(repeated | st.binary(), max_size=6).map(b"".join), max_size=5))
+    codec = pa.Codec("lz4_raw")
+    blocks = [codec.compress(text, asbytes=True) for text in texts]
+    between = draw(st.sampled_from([0, 0, 4]))
+    starts = np.cumsum([0, *(len(block) + between for block in blocks)])[: len(blocks)]
+    ends = starts + [len(block) for block in blocks]
+    sizes = ints([len(text) for text in texts])
+    data = np.frombuffer(b"".join(block + bytes(between) for block in blocks), np.uint8).copy()
+    if len(data) and draw(st.integers(0, 3)) == 0:
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    damage(draw, starts, ends, sizes)
+    return odd_place(draw, data), ints(starts), ints(ends), sizes
+
+
 # The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
@@ -410,6 +430,7 @@ PAIRS = {
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),
     "fsst_lengths": (fsst.lengths, fsst_strings()),
+    "decompress_lz4": (lz4.decompress_lz4, lz4_blocks()),
     "join_chunks": (strings.join_chunks, string_chunks()),
     "find_strings": (strings.find_strings, strings_of_chunks()),
     "take": (lookup.take, fixed_lookups()),

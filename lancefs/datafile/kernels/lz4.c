@@ -1,0 +1,96 @@
+/* lz4 blocks, one after the other.
+ *
+ * Source: the description of the LZ4 block format, "lz4_Block_format.md". What it demands of the end
+ * of a block is held to as strictly as by the library: the last sequence has literals only, at least
+ * five; no match begins within the last twelve bytes.
+ */
+#include "kernels.h"
+
+API int64_t lancefs_lz4(const uint8_t *data, int64_t size, const int64_t *starts,
+                        const int64_t *ends, const int64_t *sizes, int64_t count, uint8_t *out,
+                        int64_t room);
+
+#define LEAST_MATCH 4
+#define LAST_LITERALS 5
+#define LAST_MATCH 12
+#define WIDE 16
+
+/* Add the bytes that lengthen a length which its four bits do not hold; `left` of them at most. */
+static inline int64_t lengthened(const uint8_t **at, int64_t left, int64_t length) {
+    uint8_t more = 255;
+    if (length != 15)
+        return length;
+    for (; more == 255; left--) {
+        if (left <= 0)
+            return DAMAGED;
+        more = *(*at)++;
+        length += more;
+    }
+    return length;
+}
+
+/* Copy bytes that were written `offset` bytes before, which may be among those that are copied. */
+static inline void repeat(uint8_t *to, int64_t offset, int64_t length, int64_t room) {
+    const uint8_t *from = to - offset;
+    if (offset >= WIDE && room - length >= WIDE) {
+        for (int64_t i = 0; i < length; i += WIDE)
+            memcpy(to + i, from + i, WIDE);
+    } else if (offset >= 8 && room - length >= 8) {
+        for (int64_t i = 0; i < length; i += 8)
+            memcpy(to + i, from + i, 8);
+    } else if (offset == 1) {
+        memset(to, *from, (size_t)length);
+    } else {
+        for (int64_t i = 0; i < length; i++)
+            to[i] = from[i];
+    }
+}
+
+static int64_t decompress(const uint8_t *in, const uint8_t *in_end, uint8_t *out, int64_t size) {
+    uint8_t *to = out, *const end = out + size;
+    if (!size)
+        return in_end - in == 1 && !*in ? 0 : DAMAGED;
+    while (in < in_end) {
+        const int token = *in++;
+        const int64_t literals = lengthened(&in, in_end - in, token >> 4);
+        if (literals < 0 || literals > in_end - in || literals > end - to)
+            return DAMAGED;
+        if (literals <= WIDE && in_end - in >= WIDE && end - to >= WIDE)
+            memcpy(to, in, WIDE);
+        else
+            memcpy(to, in, (size_t)literals);
+        in += literals;
+        to += literals;
+        if (in == in_end)
+            return to == end ? 0 : DAMAGED;
+        if (end - to < LAST_MATCH || in_end - in < 2 + 1 + LAST_LITERALS)
+            return DAMAGED;
+        const int64_t offset = (int64_t)load(in, 2);
+        in += 2;
+        const int64_t left = in_end - in - (LAST_LITERALS - 1);
+        const int64_t more = lengthened(&in, left, token & 15);
+        if (more < 0 || !offset || offset > to - out)
+            return DAMAGED;
+        if (more > end - to - LAST_LITERALS - LEAST_MATCH)
+            return DAMAGED;
+        repeat(to, offset, more + LEAST_MATCH, end - to);
+        to += more + LEAST_MATCH;
+    }
+    return DAMAGED;
+}
+
+/* Decompress blocks of which the raw sizes are known, and are those of all of `out`. */
+int64_t lancefs_lz4(const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+                    const int64_t *sizes, int64_t count, uint8_t *out, int64_t room) {
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (starts[i] < 0 || ends[i] < starts[i] || ends[i] > size)
+            return DAMAGED;
+        if (sizes[i] < 0 || sizes[i] > room - at)
+            return DAMAGED;
+        if (decompress(data + starts[i], data + ends[i], out + at, sizes[i]))
+            return DAMAGED;
+        at += sizes[i];
+    }
+    return at == room ? 0 : DAMAGED;
+}
