@@ -102,7 +102,7 @@ OLDEST_PYTHON ?= python3.11
 
 .PHONY: test-oldest
 test-oldest: .venv-oldest/.installed ## Run the tests of views and stores with the oldest dependencies
-	.venv-oldest/bin/pytest tests/filesystem tests/views tests/test_storage.py \
+	.venv-oldest/bin/pytest tests/filesystem tests/views tests/test_arrow_dataset.py tests/test_storage.py \
 	  tests/test_corpus.py $(PYTEST_ARGS)
 
 KERNELS := lancefs/datafile/kernels

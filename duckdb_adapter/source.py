@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on
 from duckdb_adapter.types import readable, readable_field
+from lancefs.arrow_dataset import pads
 from lancefs.dataset import LanceDataset
 from lancefs.errors import LanceError
 from lancefs.expressions import columns_of, matching

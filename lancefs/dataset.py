@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Not the narrower `pyarrow._dataset`: DuckDB 1.4 asks whether this module was imported before it
-# takes an object for a dataset, and pushes no column and no filter into anything else.
-import pyarrow.dataset as pads
-
+from lancefs.arrow_dataset import pads
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.errors import ColumnNotFound
 from lancefs.scanner import Columns, LanceScanner, Positions

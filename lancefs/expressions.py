@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
+
+from lancefs.arrow_dataset import acero
 
 _LINE = re.compile(r"(\w+): '(.*)'$", re.DOTALL)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import without_columns
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.scan import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
 from lancefs.table.dictionaries import is_encodable
@@ -210,7 +211,7 @@ class LanceScanner:
 def _taken(table: pa.Table, positions: Positions) -> pa.Table:
     """Return rows of a table by their positions."""
     if table.num_columns:
-        return table.take(pa.array(positions))
+        return table.take(to_arrow_numbers(positions))
     # What Arrow takes of a table without columns has no rows.
     return pa.Table.from_batches([without_columns(len(positions))], table.schema)
 

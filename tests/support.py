@@ -134,17 +134,18 @@ def rewrite_manifest(table: Path, change: Callable[[table_pb2.Manifest], object]
     file.write_bytes(frame(message, data[:position]))
 
 
+def run_python(program: str) -> str:
+    """What a program writes that a new process runs."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def modules_after(program: str) -> set[str]:
     """The modules that a new process has imported once it has run a program."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}\nimport sys; print('\\0', *sys.modules)"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.rpartition("\0")[2].split())
+    output = run_python(f"{program}\nimport sys; print('\\0', *sys.modules)")
+    return set(output.rpartition("\0")[2].split())
 
 
 @cache

@@ -15,7 +15,15 @@ from support import REPOSITORY, modules_after
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
 _FORMAT = {"errors", "proto", "storage", "datafile", "table", "threads"}
-_READING = _FORMAT | {"dataset", "expressions", "scan", "scanner", "step_reader", "steps"}
+_READING = _FORMAT | {
+    "arrow_dataset",
+    "dataset",
+    "expressions",
+    "scan",
+    "scanner",
+    "step_reader",
+    "steps",
+}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -30,7 +38,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"errors", "cache", "local", "ranges", "retrying"},
     "datafile": {"errors", "proto", "storage"},
     "table": {"errors", "proto", "storage", "datafile", "threads"},
-    "expressions": set(),
+    "arrow_dataset": set(),
+    "expressions": {"arrow_dataset"},
     "conditions": {"datafile", "expressions"},
     "steps": _FORMAT,
     "step_reader": _FORMAT | {"conditions", "steps"},
@@ -39,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scanner": _FORMAT
     | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
     "showing": _FORMAT | {"dataset"},  # the dataset's type only
-    "dataset": _FORMAT | {"expressions", "scan", "scanner", "showing"},
+    "dataset": _FORMAT | {"arrow_dataset", "expressions", "scan", "scanner", "showing"},
     "opening": _FORMAT | {"dataset", "local"},
     "views": _READING | {"cache", "mapped", "version"},
     "filesystem": _READING | {"views"},

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import bitmap
+from lancefs.datafile.arrays import bitmap, mask_of
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.types import EXTENSION_NAME, is_list
 
@@ -118,6 +118,6 @@ def _rebuilt(
     elif array.offset == 0:
         validity = array.buffers()[0]
     else:
-        validity = bitmap(array.is_valid().to_numpy(zero_copy_only=False))
+        validity = bitmap(mask_of(array.is_valid()))
     buffers = [validity, *offsets]
     return pa.Array.from_buffers(shown, len(array), buffers, array.null_count, children=children)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import bitmap, stored_values, strings_of, valid_slots
-from lancefs.datafile.buffers import Mask, dtype_of
+from lancefs.datafile.buffers import Mask, dtype_of, to_arrow_numbers
 from lancefs.datafile.kernels import keep, keep_strings
 
 # Fewer of the slots than this share are taken by their positions: there is no need to look at all.
@@ -29,7 +29,7 @@ def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
         CorruptFile: The offsets of strings descend or leave their bytes.
     """
     if np.count_nonzero(kept) < _FEW * len(kept):
-        slots = pa.array(np.flatnonzero(kept))
+        slots = to_arrow_numbers(np.flatnonzero(kept))
         return [pc.take(array, slots, boundscheck=False) for array in arrays]
     return [_kept(array, kept) for array in arrays]
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import bitmap, children_of, with_children
+from lancefs.datafile.arrays import bitmap, children_of, mask_of, with_children
 from lancefs.datafile.blocks import Array, Ints, Mask, offsets_of
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
@@ -127,7 +127,7 @@ def _rebuilt(field: Field, array: pa.Array, blobs: Iterator[pa.Array]) -> pa.Arr
 
 def _located(files: TableFiles, described: Described, array: pa.StructArray) -> _Column:
     """Find out where blobs lie, from their descriptors."""
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = mask_of(array.is_valid())
     position, size = _numbers(array, "position"), _numbers(array, "size")
     if array.type.get_field_index("kind") < 0:
         # Data files 2.0 have no other nulls than this one.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import stored_values
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import Bytes
 from lancefs.table.base_paths import TableFiles
@@ -89,7 +90,8 @@ def _read_arrow(data: Bytes, limit: int) -> Offsets:
     batch.validate(full=True)
     if batch.column(0).null_count:
         raise CorruptFile("offsets without nulls were expected")
-    offsets = np.unique(batch.column(0).to_numpy(zero_copy_only=False).astype(np.int64))
+    column = batch.column(0).cast(pa.int64(), safe=False)
+    offsets = np.unique(stored_values(column, np.int64))
     if len(offsets) and (offsets[0] < 0 or offsets[-1] >= limit):
         beyond = offsets[0] if offsets[0] < 0 else offsets[-1]
         raise CorruptFile(f"row {beyond} is deleted, the fragment has {limit} rows")

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.datafile.reader import open_data_file
 from lancefs.datafile.row_ranges import rows_of
@@ -105,7 +106,7 @@ class RowMetadata:
             MissingFile: The file with a sequence is gone.
             CorruptFile: A sequence is damaged, or is not as long as the fragment.
         """
-        return pa.array(self.at(field, reader, rows_of(ranges)))
+        return to_arrow_numbers(self.at(field, reader, rows_of(ranges)))
 
     def at(self, field: Field, reader: FragmentReader, offsets: Offsets) -> Ids:
         """Return the same as `read` for rows by their offsets, which are ascending."""

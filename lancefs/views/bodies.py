@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import empty
 from lancefs.storage import Bytes
 from lancefs.views.ipc_format import aligned
@@ -93,8 +94,7 @@ def _write_values(array: pa.Array, bits: int, into: Bytes) -> None:
     width = bits // 8
     into[:] = np.frombuffer(data, np.uint8, len(into), array.offset * width)
     if array.null_count:
-        nulls = array.is_null().to_numpy(zero_copy_only=False)
-        into.view(_void(width))[nulls] = np.zeros(1, _void(width))
+        into.view(_void(width))[mask_of(array.is_null())] = np.zeros(1, _void(width))
 
 
 def _void(width: int) -> np.dtype[np.void]:

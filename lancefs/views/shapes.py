@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.outlines import LENGTHS
 
 Kind: TypeAlias = Literal["null", "fixed", "bytes", "list", "fixed_list", "struct", "dictionary"]
@@ -201,7 +202,7 @@ def measure(arrays: Sequence[pa.Array], shape: Shape) -> Numbers:
             offsets = offsets_of(one)
             found[node.extent] = offsets[-1] - offsets[0]
             if node.kind == "bytes" and one.null_count:  # nothing of what lies under nulls is shown
-                found[node.extent] -= np.diff(offsets)[_nulls(one)].sum()
+                found[node.extent] -= np.diff(offsets)[mask_of(one.is_null())].sum()
     return found
 
 
@@ -219,7 +220,7 @@ def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
     kind, _ = _kind(array.type)
     may_hide = kind == "list" or (kind == "bytes" and not hidden)
     if may_hide and array.null_count and _hides_something(array):
-        array = array.take(pa.array(np.arange(len(array)), mask=_nulls(array)))
+        array = array.take(pa.array(np.arange(len(array)), mask=mask_of(array.is_null())))
     yield array
     if kind == "struct":
         for index in range(array.type.num_fields):
@@ -245,9 +246,4 @@ def offsets_of(array: pa.Array) -> Numbers:
 
 def _hides_something(array: pa.Array) -> bool:
     lengths = np.diff(offsets_of(array))
-    return bool(np.any(lengths[_nulls(array)]))
-
-
-def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
-    nulls: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    return nulls
+    return bool(np.any(lengths[mask_of(array.is_null())]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -28,7 +28,7 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     segments = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), base]
     )
-    wanted = segments.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
+    wanted = segments.take(to_arrow_numbers(np.arange(0, len(bounds) - 1, 2)))
     return np.frombuffer(wanted.buffers()[2], dtype=np.uint8)[: int(np.sum(ends - starts))]
 
 

@@ -1,0 +1,71 @@
+"""`pyarrow.dataset` is imported without pandas, and pandas is known when it comes."""
+
+from __future__ import annotations
+
+import json
+
+import lance
+import pyarrow as pa
+import pytest
+from support import modules_after, run_python
+
+from lancefs.arrow_dataset import _true_without_pandas
+
+READS = {
+    "head": "lancefs.open({0!r}).head(2)",
+    "table": "lancefs.open({0!r}).to_table()",
+    "take": "lancefs.open({0!r}).take([3, 1])",
+    "take of ids": "lancefs.open({0!r}).take(row_ids=[3, 1])",
+    "row metadata": "lancefs.open({0!r}).to_table(columns=['_rowid', 'id'])",
+    "view": (
+        "import fsspec, pyarrow as pa\n"
+        "with fsspec.open('lance://latest.arrow::' + {0!r}) as file:\n"
+        "    pa.ipc.open_file(file).get_batch(0)"
+    ),
+    "expressions": "import lancefs.expressions",
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table with numbers, texts and a deletion."""
+    path = str(tmp_path_factory.mktemp("tables") / "t.lance")
+    texts = pa.array([None if i % 7 == 0 else f"text {i}" for i in range(5_000)])
+    lance.write_dataset(pa.table({"id": pa.array(range(5_000)), "text": texts}), path)
+    lance.dataset(path).delete("id = 2")
+    return path
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_new_process_reads_without_pandas(table: str, read: str) -> None:
+    modules = modules_after("import lancefs\n" + READS[read].format(table))
+    assert "lancefs" in modules
+    assert "pandas" not in modules
+
+
+def test_arrow_knows_the_nulls_of_pandas_that_comes_later(table: str) -> None:
+    program = (
+        f"import lancefs; lancefs.open({table!r}).head(1)\n"
+        "import json, pandas, pyarrow as pa\n"
+        "texts = pandas.Series(['a', None, pandas.NA, float('nan')], dtype=object)\n"
+        "times = pandas.Series([pandas.NaT, pandas.Timestamp(0)])\n"
+        "numbers = [1, pandas.NA]\n"
+        "print(json.dumps([\n"
+        "    pa.array(texts).to_pylist(),\n"
+        "    pa.array(times).is_null().to_pylist(),\n"
+        "    pa.array(numbers, from_pandas=True).to_pylist(),\n"
+        "    pa.scalar(True).as_py(), pa.lib.scalar is pa.scalar,\n"
+        "]))\n"
+    )
+    got = json.loads(run_python(program))
+    assert got == [["a", None, None, None], [True, False], [1, None], True, True]
+
+
+def test_scalars_are_the_same_while_pandas_is_kept_out() -> None:
+    before = pa.lib.scalar
+    with _true_without_pandas():
+        assert pa.lib.scalar is not before
+        for value in (True, False, None, 1, 1.0, "a"):
+            assert pa.lib.scalar(value).equals(pa.scalar(value))
+        assert pa.lib.scalar(True, type=pa.bool_()).equals(pa.scalar(True))
+    assert pa.lib.scalar is before
