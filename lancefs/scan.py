@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -24,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import release_unused
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.mapped import STREAM_BYTES, Mapped
 from lancefs.step_reader import StepReader
@@ -57,6 +59,8 @@ _TABLE_ROWS = 256 * 1024
 # The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
 # them again, quicker than the system's.
 _ALIKE_COLUMNS = 2
+# A step with so many times fewer bytes than one before it leaves memory free for others.
+_UNEVEN = 2
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,6 @@ class Scan:
         if len(first) < 2 or self.fragments[0].is_local:
             yield from map(do, chain(first, left))
             return
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(_WAITING, "lancefs-take") as pool:
             ahead = islice(left, _WAITING - len(first))
             pending = deque(handed_to(pool, do, one) for one in chain(first, ahead))
@@ -184,6 +186,7 @@ class Scan:
             self.encoded,
             is_kept=self.is_kept,
             gives_back=not (self.is_kept or self._is_short()),
+            mapped=Mapped(_TABLE_BYTES if self.is_kept else STREAM_BYTES),
         )
 
     def _is_short(self) -> bool:
@@ -265,11 +268,20 @@ class Scan:
             yield read
 
     def _giving_back(self, reads: Iterable[Read]) -> Iterator[Read]:
-        """Give mapped bytes of files back as reads are done with."""
-        mapped = Mapped(_TABLE_BYTES if self.is_kept else STREAM_BYTES)
+        """Give memory back that reads no longer need.
+
+        Reads that are alike take the memory of those before them. Where they are not, allocators
+        would keep more and more of it that does not fit.
+        """
+        largest, are_alike = 0, True
         for read in reads:
             yield read
-            mapped.watch(read.step.fragment)
+            if not self.is_kept and _UNEVEN * read.size < largest:
+                release_unused()
+                largest, are_alike = 0, False
+            largest = max(largest, read.size)
+        if not are_alike:
+            release_unused()
 
     def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers."""

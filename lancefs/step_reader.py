@@ -24,6 +24,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.pages import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.selection import filtered
+from lancefs.mapped import Mapped
 from lancefs.steps import Pace, Read, Step, decoded_bytes
 from lancefs.table import dictionaries
 from lancefs.table.fragment_reader import FragmentReader
@@ -63,6 +64,7 @@ class StepReader:
         encoded: The ids of string columns that come dictionary-encoded.
         is_kept: Whether the consumer keeps all batches; then memory is not spared.
         gives_back: Whether mapped bytes of files are given back between columns.
+        mapped: Gives them back after steps.
     """
 
     fields: tuple[Field, ...]
@@ -73,6 +75,7 @@ class StepReader:
     encoded: frozenset[int]
     is_kept: bool
     gives_back: bool
+    mapped: Mapped
     _schemas: dict[tuple[int | bool, ...], pa.Schema] = attribute(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -104,6 +107,11 @@ class StepReader:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
+        read = self._fitting(step, pace)
+        self.mapped.watch(step.fragment)
+        return read
+
+    def _fitting(self, step: Step, pace: Pace) -> Read:
         looked_up = self._looked_up(step)
         fields = self.fields if self.filter is None else self.filter_fields
         step = pace.fitted(step, [field for field in fields if field.id not in looked_up])
@@ -121,7 +129,7 @@ class StepReader:
             arrays, kept, size = self._tested(step, self.filter, kept, looked_up)
             fitted = pace.fitted(step, self.fields, int(np.count_nonzero(kept)) / step.rows)
             if fitted.rows < step.rows:
-                return self.read(fitted, pace)
+                return self._fitting(fitted, pace)
             step, arrays = fitted, self._wanted(arrays, looked_up)
         if kept is None or kept.all():
             others = self._others(step, arrays, step.all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -122,7 +123,7 @@ class Pace:
 
     @property
     def largest(self) -> int:
-        """Bytes that the values of one column of a step may have, where more may be cut off."""
+        """Bytes that values of a step may have whose sizes are found out late."""
         return 2 * self._budget
 
     def learn(self, read: Read) -> None:
@@ -201,8 +202,6 @@ class Readers:
     """
 
     def __init__(self, read: Callable[[Step], Read], threads: int, is_spare: bool) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self._read = read
         self._pool = ThreadPoolExecutor(
             threads, "lancefs-scan", initializer=spare_memory if is_spare else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+
+# Not when it is needed: that may be while the interpreter ends, when it can no more be imported.
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
+from typing import TypeVar
 
 _One = TypeVar("_One")
 _Result = TypeVar("_Result")
@@ -55,8 +55,6 @@ def in_threads(
     threads = min(threads, len(things))
     if threads < 2:
         return [do(one) for one in things]
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(threads, name) as pool:
         results = [handed_to(pool, do, one) for one in things]
         try:

@@ -42,8 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "expressions": {"arrow_dataset"},
     "conditions": {"datafile", "expressions"},
     "steps": _FORMAT,
-    "step_reader": _FORMAT | {"conditions", "steps"},
     "mapped": _FORMAT,
+    "step_reader": _FORMAT | {"conditions", "mapped", "steps"},
     "scan": _FORMAT | {"conditions", "expressions", "mapped", "step_reader", "steps"},
     "scanner": _FORMAT
     | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only

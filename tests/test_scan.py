@@ -300,13 +300,19 @@ def test_steps_are_whole_batches_or_half_of_one(fitting: int, chosen: int) -> No
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak")
-@pytest.mark.parametrize("kind", ["long", "repeated", "real", "wide", "lists", "mixed", "deleted"])
+@pytest.mark.parametrize(
+    "kind", ["long", "uneven", "repeated", "real", "wide", "lists", "mixed", "deleted"]
+)
 def test_a_stream_takes_less_than_300_mb(tmp_path: Path, kind: str) -> None:
     source = np.random.default_rng(1)
     letters = source.integers(97, 123, 1 << 22, np.uint8).tobytes().decode()
     if kind == "long":
         starts = source.integers(0, len(letters) - 4000, 100_000)
         table = pa.table({"text": [letters[start : start + 4000] for start in starts]})
+    elif kind == "uneven":
+        ends = source.integers(0, 40, 1_000_000)
+        ends[source.integers(0, len(ends), 80)] = len(letters)
+        table = pa.table({"text": [letters[:end] for end in ends.tolist()]})
     elif kind == "repeated":
         texts = pa.array([letters[i * 5000 : (i + 1) * 5000] for i in range(20)])
         table = pa.table({"text": texts.take(pa.array(source.integers(0, 20, 70_000)))})

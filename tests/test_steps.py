@@ -12,7 +12,7 @@ import pytest
 
 import lancefs
 from lancefs import scan
-from lancefs.datafile.buffers import TooLarge, limited
+from lancefs.datafile.buffers import TooLarge, check_size, limited
 from lancefs.datafile.kernels import lookup, take_strings
 from lancefs.dataset import LanceDataset
 
@@ -46,6 +46,31 @@ def test_steps_whose_texts_turn_out_to_be_long_are_cut(
         assert max(batch.nbytes for batch in batches) < 2.1 * budget
         expected = lance.dataset(dataset.uri).to_table(filter=keep)
         assert pa.Table.from_batches(batches).equals(expected)
+
+
+@pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
+def test_steps_with_long_texts_among_short_ones_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    budget = 200_000
+    monkeypatch.setattr(scan, "STEP_BYTES", budget)
+    letters = "abcdefghij" * 10_000
+    ends = 1 + np.arange(40_000) % 7
+    ends[20_000::500] = len(letters)
+    table = pa.table({"text": [letters[:end] for end in ends.tolist()]})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version=version)
+    batches = list(lancefs.open(tmp_path / "t.lance").to_batches())
+    assert pa.Table.from_batches(batches).equals(table)
+    assert max(batch.nbytes for batch in batches) < 2.1 * budget
+
+
+def test_values_are_measured_with_those_before_them() -> None:
+    with limited(10):
+        check_size(6)
+        check_size(4)
+        with pytest.raises(TooLarge, match="values of 1 bytes"):
+            check_size(1)
+    check_size(11)
 
 
 @pytest.mark.parametrize("valid", [None, np.array([True, True, False])])

@@ -20,7 +20,7 @@ class _Thread(threading.local):
     """What holds for one thread."""
 
     pool: pa.MemoryPool | None = None  # Arrow's default one
-    most: int | None = None  # bytes that values may have which are looked up or decompressed
+    most: int | None = None  # bytes that more values may have whose sizes are found out late
 
 
 _THREAD = _Thread()
@@ -32,11 +32,11 @@ class TooLarge(Exception):
 
 @contextmanager
 def limited(most: int | None) -> Iterator[None]:
-    """Allow the values that this thread reads of a column so many bytes; None for any.
+    """Allow the values that this thread reads so many bytes; None for any.
 
     What pages say does not tell how many bytes values have that are looked up in a dictionary, or
-    decompressed one by one. So rows that are read together may turn out to be too many, which is
-    found out before these bytes are made.
+    decompressed one by one, nor always how long strings are. So rows that are read together may
+    turn out to be too many, which is found out before these bytes are made.
 
     Raises:
         TooLarge: There are more.
@@ -49,13 +49,16 @@ def limited(most: int | None) -> Iterator[None]:
 
 
 def check_size(size: int) -> None:
-    """Check that values may have so many bytes.
+    """Check that values may have so many bytes, besides those of earlier ones.
 
     Raises:
         TooLarge: They may not; see `limited`.
     """
-    if _THREAD.most is not None and size > _THREAD.most:
+    if _THREAD.most is None:
+        return
+    if size > _THREAD.most:
         raise TooLarge(f"values of {size} bytes")
+    _THREAD.most -= size
 
 
 def spare_memory() -> None:
@@ -68,6 +71,12 @@ def spare_memory() -> None:
     """
     if pa.default_memory_pool().backend_name == "mimalloc":
         _THREAD.pool = pa.system_memory_pool()
+
+
+def release_unused() -> None:
+    """Give the memory back that allocators keep for later; it takes them a millisecond or two."""
+    pa.default_memory_pool().release_unused()
+    pa.system_memory_pool().release_unused()
 
 
 def empty(count: int, dtype: Any, slack: int = 0) -> Array:

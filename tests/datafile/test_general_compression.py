@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancefs.datafile import zstd_frames
 from lancefs.datafile.encodings import general
 from lancefs.datafile.encodings.registry import Chunked
 from lancefs.errors import CorruptFile
@@ -24,6 +27,9 @@ texts = st.one_of(
     st.binary(max_size=40),
     st.builds(bytes.__mul__, st.binary(min_size=1, max_size=3), st.integers(80, 70_000)),
 )
+
+# From how many bytes on a frame is decompressed alone.
+lengths = st.sampled_from([1, 30, 5_000, 1 << 20])
 
 
 def packed(scheme: int, values: list[bytes]) -> Chunked:
@@ -64,14 +70,18 @@ def together(scheme: int, buffers: Chunked) -> list[bytes] | None:
     return [found.data[a:b].tobytes() for a, b in pairs]
 
 
-@given(st.sampled_from(sorted(_NAMES)), st.lists(texts, max_size=8))
-def test_buffers_come_back_as_they_were(scheme: int, values: list[bytes]) -> None:
+@given(st.sampled_from(sorted(_NAMES)), st.lists(texts, max_size=8), lengths)
+def test_buffers_come_back_as_they_were(scheme: int, values: list[bytes], long: int) -> None:
     buffers = packed(scheme, values)
-    assert together(scheme, buffers) == values == one_by_one(scheme, buffers)
+    with patch.object(zstd_frames, "_LONG", long):
+        assert together(scheme, buffers) == values
+    assert one_by_one(scheme, buffers) == values
 
 
-@given(st.lists(texts, min_size=2, max_size=5), st.data())
-def test_damage_is_found_in_one_go_as_one_by_one(values: list[bytes], data: st.DataObject) -> None:
+@given(st.lists(texts, min_size=2, max_size=5), lengths, st.data())
+def test_damage_is_found_in_one_go_as_one_by_one(
+    values: list[bytes], long: int, data: st.DataObject
+) -> None:
     scheme = COMPRESSION_ALGORITHM_ZSTD
     buffers = packed(scheme, values)
     damaged = buffers.data.copy()
@@ -81,7 +91,8 @@ def test_damage_is_found_in_one_go_as_one_by_one(values: list[bytes], data: st.D
         place = min(start + data.draw(st.integers(0, 24)), len(damaged) - 1)
         damaged[place] = data.draw(st.integers(0, 255))
     buffers = Chunked(damaged, buffers.starts, buffers.ends)
-    assert together(scheme, buffers) == one_by_one(scheme, buffers)
+    with patch.object(zstd_frames, "_LONG", long):
+        assert together(scheme, buffers) == one_by_one(scheme, buffers)
 
 
 def test_frames_are_decompressed_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +100,7 @@ def test_frames_are_decompressed_in_one_go(monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("one by one")
 
     monkeypatch.setattr(general, "decompress", refuse)
-    values = [b"a" * count for count in (1, 255, 256, 65_791, 65_792, 0, 3)]
+    values = [b"a" * count for count in (1, 255, 256, 65_791, 65_792, 0, 3, 2 << 20, 5)]
     assert (
         together(COMPRESSION_ALGORITHM_ZSTD, packed(COMPRESSION_ALGORITHM_ZSTD, values)) == values
     )

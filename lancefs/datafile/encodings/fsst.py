@@ -27,7 +27,7 @@ def value_lengths(encoding: Fsst, buffers: Sequence[Chunked], counts: Ints) -> I
     return fsst_lengths(*_codes(encoding, compressed))
 
 
-def decode_variable(encoding: Fsst, values: VariableWidth) -> Block:
+def decode_variable(encoding: Fsst, values: Chunked) -> Block:
     return _spell(encoding, registry.decode_variable(encoding.values, values))
 
 

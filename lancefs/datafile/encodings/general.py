@@ -45,9 +45,8 @@ def decode_blocks(encoding: General, buffer: Chunked, counts: Ints) -> Block:
     return registry.decode_blocks(encoding.values, decompress_chunks(encoding, buffer), counts)
 
 
-def decode_variable(encoding: General, values: VariableWidth) -> Block:
-    packed = Chunked(values.data, values.offsets[:-1], values.offsets[1:])
-    found = decompress_chunks(encoding, packed)
+def decode_variable(encoding: General, values: Chunked) -> Block:
+    found = decompress_chunks(encoding, values)
     return VariableWidth(offsets_of(found.sizes), found.data)
 
 

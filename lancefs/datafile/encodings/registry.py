@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, VariableWidth, lengths_of
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, lengths_of
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -124,8 +124,13 @@ def decode_fixed(encoding: CompressiveEncoding, data: Bytes, count: int) -> Bloc
     return cast(Block, function(_message(encoding), data, count))
 
 
-def decode_variable(encoding: CompressiveEncoding, values: VariableWidth) -> Block:
-    """Decompress full-zip values of many lengths, each on its own."""
+def decode_variable(encoding: CompressiveEncoding, values: Chunked) -> Block:
+    """Decompress full-zip values of many lengths, each on its own.
+
+    Args:
+        encoding: What the page says about its values.
+        values: Where each lies, ascending and disjoint; of a null, nothing.
+    """
     return _required(encoding, "decode_variable")(_message(encoding), values)
 
 

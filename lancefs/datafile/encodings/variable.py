@@ -100,9 +100,10 @@ def _block(data: Bytes, count: int) -> VariableWidth:
     return VariableWidth(narrowed(offsets), data[end:])
 
 
-def decode_variable(encoding: Variable, values: VariableWidth) -> Block:
+def decode_variable(encoding: Variable, values: Chunked) -> Block:
     _offset_width(encoding)
-    return values
+    texts = gather(values.data, values.starts, values.ends)
+    return VariableWidth(offsets_of(values.sizes), texts)
 
 
 def _offset_width(encoding: Variable) -> int:

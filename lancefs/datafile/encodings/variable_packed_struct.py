@@ -11,28 +11,26 @@ from lancefs.datafile.blocks import (
     Block,
     Ints,
     Struct,
-    VariableWidth,
     gather,
-    offsets_of,
     spread,
 )
 from lancefs.datafile.encodings import registry
+from lancefs.datafile.encodings.registry import Chunked
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import VariablePackedStruct
 from lancefs.storage import Bytes
 
 
-def decode_variable(encoding: VariablePackedStruct, values: VariableWidth) -> Block:
-    filled = np.diff(values.offsets) > 0  # a null row has no bytes at all
-    cursor = values.offsets[:-1][filled].astype(np.int64)
-    stops = values.offsets[1:][filled].astype(np.int64)
+def decode_variable(encoding: VariablePackedStruct, values: Chunked) -> Block:
+    filled = values.sizes > 0  # a null row has no bytes at all
+    cursor, stops = values.starts[filled], values.ends[filled]
     children = []
     for field in encoding.fields:
         child, cursor = _child(field, values.data, cursor, stops)
         children.append(child if filled.all() else spread(child, filled))
     if not np.array_equal(cursor, stops):
         raise CorruptFile("the rows of a packed struct are longer than their children")
-    return Struct(tuple(children), values.length)
+    return Struct(tuple(children), len(filled))
 
 
 def _child(
@@ -53,8 +51,7 @@ def _child(
     if np.any(lengths < 0):
         raise CorruptFile("a length in a packed struct is negative")
     ends = _within(starts + lengths, stops)
-    texts = VariableWidth(offsets_of(lengths), gather(data, starts, ends))
-    return registry.decode_variable(field.value, texts), ends
+    return registry.decode_variable(field.value, Chunked(data, starts, ends)), ends
 
 
 def _within(ends: Ints, stops: Ints) -> Ints:

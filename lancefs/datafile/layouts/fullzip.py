@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, Ints, RowRange, VariableWidth, gather, offsets_of
+from lancefs.datafile.blocks import Block, Ints, RowRange, gather, offsets_of
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
+from lancefs.datafile.encodings.registry import Chunked
 from lancefs.datafile.levels import Leaf, Level, parse_layers, visible_levels
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -197,13 +198,12 @@ class FullZipPage:
         return lengths
 
     def _decode_variable(self, data: Bytes, begin: Ints, lengths: Ints) -> Block:
-        valid = lengths >= 0
-        starts = begin[valid] + self.width
-        texts = gather(data, starts, starts + lengths[valid])
-        offsets = offsets_of(np.where(valid, lengths, 0))
-        return registry.decode_variable(
-            self.layout.value_compression, VariableWidth(offsets, texts)
-        )
+        starts = np.where(lengths < 0, begin, begin + self.width)
+        ends = starts + np.maximum(lengths, 0)
+        if np.any(starts[1:] < ends[:-1]) or np.any(ends[-1:] > len(data)):
+            raise CorruptFile("values of a full-zip page overlap or leave it")
+        values = Chunked(data, starts, ends)
+        return registry.decode_variable(self.layout.value_compression, values)
 
     def _decode_fixed(self, data: Bytes, count: int) -> Block:
         return registry.decode_fixed(self.layout.value_compression, data, count)

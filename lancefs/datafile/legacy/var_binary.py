@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import to_arrow
 from lancefs.datafile.blocks import FixedWidth, Mask, VariableWidth, offsets_of
+from lancefs.datafile.buffers import check_size
 from lancefs.datafile.legacy.column import Column
 from lancefs.datafile.legacy.offsets import Spans, read_spans
 from lancefs.datafile.legacy.pages import Pieces
@@ -22,6 +23,7 @@ from lancefs.storage import Steps
 def read(column: Column, pieces: Pieces) -> Steps[pa.Array]:
     """Read pieces of a field of byte strings."""
     spans = yield from _spans(column, pieces)
+    check_size(int(spans.lengths.sum()))
     buffers = yield list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
     block = VariableWidth(offsets_of(spans.lengths), joined(buffers))
     return to_arrow(block, column.data_type, _valid(column, spans))
