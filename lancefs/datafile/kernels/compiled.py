@@ -24,6 +24,7 @@ from lancefs.datafile.kernels.calls import (
     refuse,
     small,
 )
+from lancefs.datafile.kernels.items import ItemForm
 from lancefs.datafile.kernels.lists import Lists, Meanings
 from lancefs.datafile.kernels.lz4 import LARGEST_RATIO
 from lancefs.storage import Bytes
@@ -191,6 +192,19 @@ def find_rows(rep: Array, top: int, rows: Ints) -> Ints:
     found = np.empty(len(rows), np.int64)
     if C.lancefs_find_rows(at(rep), len(rep), top, at(rows), len(rows), at(found)):
         refuse("find_rows", rep, top, rows)
+    return found
+
+
+def find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
+    """Find where the items of full-zip rows begin; see `items.find_items`."""
+    arguments = data, starts, ends, form
+    data, starts, ends = plain(data), ints(starts), ints(ends)
+    rows = at(data), len(data), at(starts), at(ends), len(starts), at(small(form))
+    count = C.lancefs_find_items(*rows, 0)
+    if count < 0:
+        refuse("find_items", *arguments)
+    found = empty(count, np.int64)
+    C.lancefs_find_items(*rows, at(found))
     return found
 
 

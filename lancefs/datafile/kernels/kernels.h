@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Grows with every change of a signature; `compiled.py` refuses a library of another one. */
-#define LANCEFS_INTERFACE 11
+#define LANCEFS_INTERFACE 12
 
 #if defined(_WIN32)
 #define API __declspec(dllexport)

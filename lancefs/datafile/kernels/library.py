@@ -15,7 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NamedTuple
 
-INTERFACE = 11  # as LANCEFS_INTERFACE in kernels.h
+INTERFACE = 12  # as LANCEFS_INTERFACE in kernels.h
 VARIABLE = "LANCEFS_KERNELS"
 
 _Pointer, _Size, _Int = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
@@ -31,6 +31,7 @@ _PARAMETERS = {
     "unpack_buffers": "pqpppqiipq",
     "tally_levels": "pqqp",
     "find_rows": "pqqpqp",
+    "find_items": "pqppqpp",
     "split_lists": "ppqpqppppp",
     "measure_segments": "qppq",
     "join_segments": "pppqp",

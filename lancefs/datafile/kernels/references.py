@@ -16,6 +16,7 @@ from lancefs.datafile.kernels.chunks import find_buffers, open_chunks
 from lancefs.datafile.kernels.fsst import decode as decode_fsst
 from lancefs.datafile.kernels.fsst import lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import within
+from lancefs.datafile.kernels.items import find_items
 from lancefs.datafile.kernels.lists import find_rows, split_lists, tally_levels
 from lancefs.datafile.kernels.lookup import take, take_strings
 from lancefs.datafile.kernels.lz4 import decompress_lz4
@@ -31,6 +32,7 @@ __all__ = [
     "decompress_lz4",
     "expand",
     "find_buffers",
+    "find_items",
     "find_rows",
     "find_strings",
     "fsst_lengths",

@@ -8,7 +8,6 @@ second buffer that holds where each row starts (and, one entry more, where the l
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,14 +16,13 @@ from lancefs.datafile.blocks import Block, Ints, RowRange, gather, offsets_of
 from lancefs.datafile.container import Page
 from lancefs.datafile.encodings import registry
 from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.kernels import find_items
+from lancefs.datafile.kernels.items import ItemForm
 from lancefs.datafile.levels import Leaf, Level, parse_layers, visible_levels
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
 from lancefs.storage import ByteRange, Bytes, Steps
-
-# Below this many rows, it is faster to find items one by one than all together.
-_FEW_ROWS = 64
 
 
 class FullZipPage:
@@ -46,6 +44,8 @@ class FullZipPage:
         self.width = _width(layout)
         if not self.is_fixed and self.width not in (1, 2, 4, 8):
             raise CorruptFile(f"full-zip values with length prefixes of {self.width} bytes")
+        if self.top and not self.word:
+            raise CorruptFile("a full-zip page of lists has no levels")
         self.has_index = not self.is_fixed or layout.bits_rep > 0
         if len(page.buffers) < 1 + self.has_index:
             raise CorruptFile(f"a full-zip page of {len(page.buffers)} buffers")
@@ -94,13 +94,17 @@ class FullZipPage:
 
     def _decode_rows(self, data: Bytes, starts: Ints, ends: Ints) -> Leaf:
         """Decode rows, each at `data[starts[i]:ends[i]]`."""
-        items = self._items(data, starts, ends) if self.top else starts
+        items = find_items(data, starts, ends, self._form()) if self.top else starts
         words = gather(data, items, items + self.word)
         rep, definition = self._levels(words, len(items))
         shown = items if definition is None else items[definition <= self.visible]
         lengths = None if self.is_fixed else self._lengths(data, items, definition)
         block = self.at_places(data, shown + self.word, lengths)
         return Leaf(block, rep, definition, self.layers, len(starts))
+
+    def _form(self) -> ItemForm:
+        shown = self.visible if self.is_fixed else 0
+        return ItemForm(self.word, self.layout.bits_def, shown, self.width, self.is_fixed)
 
     def in_table(self, table: Bytes) -> Block:
         """Decode values that are all equally wide.
@@ -122,63 +126,6 @@ class FullZipPage:
         if lengths is not None:
             return self._decode_variable(data, begin, lengths)
         return self._decode_fixed(gather(data, begin, begin + self.width), len(begin))
-
-    def _items(self, data: Bytes, starts: Ints, ends: Ints) -> Ints:
-        """Return where the items of rows begin; where one does, only the one before it tells.
-
-        Item k of all rows is found at once, for each k, until few rows go on.
-        """
-        found = [np.empty(0, np.int64)]
-        active = np.flatnonzero(starts < ends)
-        position, end = starts[active], ends[active]
-        while len(position) > _FEW_ROWS:
-            found.append(position)
-            _, definition = self._levels(self._words(data, position, end), len(position))
-            position = position + self._item_sizes(data, position, definition, end)
-            going = position < end
-            if np.any(position > end):
-                raise CorruptFile("an item of a full-zip page reaches beyond its row")
-            position, end = position[going], end[going]
-        for first, last in zip(position.tolist(), end.tolist(), strict=True):
-            found.append(self._items_of_row(data[first:last].tobytes()) + first)
-        return np.sort(np.concatenate(found))
-
-    def _items_of_row(self, row: bytes) -> Ints:
-        """Return where the items of one row begin: there may be a million of them."""
-        word, width, visible, is_fixed = self.word, self.width, self.visible, self.is_fixed
-        mask, end = (1 << self.layout.bits_def) - 1, len(row)
-        begins, position = array("q"), 0
-        while position < end:
-            begins.append(position)
-            if word == 1:
-                definition = row[position] & mask
-            else:
-                definition = int.from_bytes(row[position : position + word], "little") & mask
-            position += word
-            if is_fixed:
-                position += width if definition <= visible else 0
-            elif definition == 0:
-                position += width + int.from_bytes(row[position : position + width], "little")
-        if position != end:
-            raise CorruptFile("an item of a full-zip page reaches beyond its row")
-        return np.array(begins, np.int64)  # a list of integers would take four times as much
-
-    def _words(self, data: Bytes, position: Ints, end: Ints) -> Bytes:
-        if np.any(position + self.word > end):
-            raise CorruptFile("a control word of a full-zip page is cut short")
-        return gather(data, position, position + self.word)
-
-    def _item_sizes(self, data: Bytes, position: Ints, definition: Level | None, end: Ints) -> Ints:
-        sizes = np.full(len(position), self.word, np.int64)
-        visible = True if definition is None else definition <= self.visible
-        if self.is_fixed:
-            return sizes + np.where(visible, self.width, 0)
-        valid = np.ones(len(position), np.bool_) if definition is None else definition == 0
-        begin = position[valid] + self.word
-        if np.any(begin + self.width > end[valid]):
-            raise CorruptFile("a length in a full-zip page is cut short")
-        sizes[valid] += self.width + self._prefixes(data, begin)
-        return sizes
 
     def _lengths(self, data: Bytes, items: Ints, definition: Level | None) -> Ints:
         """Return the length of each visible value, −1 for one that is null."""

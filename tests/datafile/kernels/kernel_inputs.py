@@ -20,6 +20,7 @@ from lancefs.datafile.kernels import (
     chunks,
     fsst,
     intervals,
+    items,
     library,
     lists,
     lookup,
@@ -416,6 +417,29 @@ def lz4_blocks(draw: st.DrawFn) -> Arguments:
     return odd_place(draw, data), ints(starts), ints(ends), sizes
 
 
+@st.composite
+def zipped_rows(draw: st.DrawFn) -> Arguments:
+    word, width = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4, 8]))
+    bits, shown = draw(st.integers(0, 3)), draw(st.integers(0, 2))
+    form = items.ItemForm(word, bits, shown, width, draw(st.booleans()))
+
+    def item(control: int, value: bytes) -> bytes:
+        head = (control % (1 << 8 * word)).to_bytes(word, "little")
+        if control & ((1 << bits) - 1) > shown:
+            return head
+        length = len(value).to_bytes(width, "little")
+        return head + (value.ljust(width)[:width] if form.is_fixed else length + value)
+
+    one = st.builds(item, st.integers(0, 1 << 16), st.binary(max_size=9))
+    few = draw(st.lists(st.lists(one, max_size=5).map(b"".join), max_size=6))
+    rows = few * draw(st.sampled_from([1, 1, 40]))
+    ends = np.cumsum([len(row) for row in rows], dtype=np.int64)
+    starts = ends - ints([len(row) for row in rows])
+    data = np.frombuffer(b"".join(rows), np.uint8).copy()
+    damage(draw, data, starts, ends)
+    return odd_place(draw, data), starts, ends, form
+
+
 # The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
@@ -426,6 +450,7 @@ PAIRS = {
     "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
     "tally_levels": (lists.tally_levels, counted_levels()),
     "find_rows": (lists.find_rows, rows_of_items()),
+    "find_items": (items.find_items, zipped_rows()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
     "decode_fsst": (fsst.decode, fsst_strings()),
