@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 from pyspark.sql import DataFrame, SparkSession
 
+from lancefs.arrow_dataset import pads
 from lancefs.errors import CorruptFile, NotALanceTable
 from lancefs.spark.pipeline.files import Files
 
