@@ -25,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import release_unused
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.mapped import STREAM_BYTES, Mapped
 from lancefs.step_reader import StepReader
@@ -270,18 +269,18 @@ class Scan:
     def _giving_back(self, reads: Iterable[Read]) -> Iterator[Read]:
         """Give memory back that reads no longer need.
 
-        Reads that are alike take the memory of those before them. Where they are not, allocators
-        would keep more and more of it that does not fit.
+        Reads that are alike take the memory of those before them. Where they are not, Arrow's
+        allocator would keep more and more of it that does not fit.
         """
-        largest, are_alike = 0, True
+        pool, largest, are_alike = pa.default_memory_pool(), 0, True
         for read in reads:
             yield read
             if not self.is_kept and _UNEVEN * read.size < largest:
-                release_unused()
+                pool.release_unused()
                 largest, are_alike = 0, False
             largest = max(largest, read.size)
         if not are_alike:
-            release_unused()
+            pool.release_unused()
 
     def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers."""

@@ -73,12 +73,6 @@ def spare_memory() -> None:
         _THREAD.pool = pa.system_memory_pool()
 
 
-def release_unused() -> None:
-    """Give the memory back that allocators keep for later; it takes them a millisecond or two."""
-    pa.default_memory_pool().release_unused()
-    pa.system_memory_pool().release_unused()
-
-
 def empty(count: int, dtype: Any, slack: int = 0) -> Array:
     """Make an array whose values are still to be written, out of Arrow's memory pool.
 

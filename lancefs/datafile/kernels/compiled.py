@@ -200,11 +200,12 @@ def find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
     arguments = data, starts, ends, form
     data, starts, ends = plain(data), ints(starts), ints(ends)
     rows = at(data), len(data), at(starts), at(ends), len(starts), at(small(form))
-    count = C.lancefs_find_items(*rows, 0)
+    count = C.lancefs_find_items(*rows, 0, 0)
     if count < 0:
         refuse("find_items", *arguments)
     found = empty(count, np.int64)
-    C.lancefs_find_items(*rows, at(found))
+    if C.lancefs_find_items(*rows, at(found), count) != count:  # the file changed meanwhile
+        found = in_numpy("find_items", *arguments)
     return found
 
 

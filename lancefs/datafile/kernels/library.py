@@ -31,7 +31,7 @@ _PARAMETERS = {
     "unpack_buffers": "pqpppqiipq",
     "tally_levels": "pqqp",
     "find_rows": "pqqpqp",
-    "find_items": "pqppqpp",
+    "find_items": "pqppqppq",
     "split_lists": "ppqpqppppp",
     "measure_segments": "qppq",
     "join_segments": "pppqp",
