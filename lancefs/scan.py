@@ -116,7 +116,7 @@ class Scan:
         if left == 0:
             return
         reads = self._in_turn(steps, pace) if self._is_short() else self._ahead(steps, pace)
-        for batch in self._cut(self._giving_back(reads)):
+        for batch in self._cut(reads if self.is_kept else _giving_back(reads)):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
@@ -266,22 +266,6 @@ class Scan:
             pace.learn(read)
             yield read
 
-    def _giving_back(self, reads: Iterable[Read]) -> Iterator[Read]:
-        """Give memory back that reads no longer need.
-
-        Reads that are alike take the memory of those before them. Where they are not, Arrow's
-        allocator would keep more and more of it that does not fit.
-        """
-        pool, largest, are_alike = pa.default_memory_pool(), 0, True
-        for read in reads:
-            yield read
-            if not self.is_kept and _UNEVEN * read.size < largest:
-                pool.release_unused()
-                largest, are_alike = 0, False
-            largest = max(largest, read.size)
-        if not are_alike:
-            pool.release_unused()
-
     def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
         """Read steps in threads, in order; closing the generator stops the readers."""
         left = yield from self._at_once(steps, pace)
@@ -351,6 +335,23 @@ class Scan:
                 if length:
                     yield batch.slice(done, length)
                 done += length
+
+
+def _giving_back(reads: Iterable[Read]) -> Iterator[Read]:
+    """Give memory back that reads no longer need.
+
+    Reads that are alike take the memory of those before them. Where they are not, Arrow's allocator
+    would keep more and more of it that does not fit.
+    """
+    pool, largest, are_alike = pa.default_memory_pool(), 0, True
+    for read in reads:
+        yield read
+        if _UNEVEN * read.size < largest:
+            pool.release_unused()
+            largest, are_alike = 0, False
+        largest = max(largest, read.size)
+    if not are_alike:
+        pool.release_unused()
 
 
 def _with_offsets(one: tuple[FragmentReader, Offsets]) -> tuple[FragmentReader, Offsets]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import Mask
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
@@ -209,7 +210,7 @@ class _Comparison:
         places = np.concatenate([np.arange(len(table)) for table in tables])
         table = pa.concat_tables(tables)
         order = np.lexsort((places, groups, table["_commit_version"].to_numpy()))
-        return table.take(pa.array(order))
+        return table.take(to_arrow_numbers(order))
 
     # Which rows may have changed
 
@@ -427,7 +428,7 @@ def _read(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> list[pa.C
     for reader, offsets in _steps(snapshot, rows.take(order)):
         for part, array, one in zip(parts, _values(reader, fields, offsets), fields, strict=True):
             part.append(present(array, one))
-    back = pa.array(np.argsort(order))
+    back = to_arrow_numbers(np.argsort(order))
     return [
         pa.chunked_array(part, one.to_arrow().type).take(back)
         for part, one in zip(parts, fields, strict=True)
@@ -442,7 +443,7 @@ def _encoded(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> pa.Lar
         for reader, offsets in _steps(snapshot, rows.take(order))
     ]
     encoded = pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
-    return encoded.take(pa.array(np.argsort(order)))
+    return encoded.take(to_arrow_numbers(np.argsort(order)))
 
 
 def _steps(snapshot: Snapshot, rows: _Rows) -> Iterator[tuple[FragmentReader, Offsets]]:
@@ -469,7 +470,7 @@ def _values(
     arrays = reader.read(fields, [(first, end)], blobs)
     if end - first == len(offsets):
         return arrays
-    picked = pa.array(offsets - first)
+    picked = to_arrow_numbers(offsets - first)
     return [array.take(picked) for array in arrays]
 
 

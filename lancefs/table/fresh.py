@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.errors import (
     MissingFile,
@@ -204,7 +205,7 @@ def _open(
 def _rows(reader: FragmentReader, key: Sequence[Field], tombstone: Field | None) -> _Rows:
     total = reader.physical_rows
     offsets = np.delete(np.arange(total), reader.deleted)[::-1]
-    place = pa.array(offsets)
+    place = to_arrow_numbers(offsets)
     everything = [(0, total)] if total else []
     keys = [column.take(place) for column in reader.read(key, everything)]
     if tombstone is None:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -83,7 +84,7 @@ def apply(field: Field, array: pa.Array, patch: Patch, values: pa.Array) -> pa.A
     if patch.field == field:
         index = np.arange(len(array))
         index[patch.positions] = len(array) + np.arange(len(values))
-        return pa.concat_arrays([array, values]).take(pa.array(index))
+        return pa.concat_arrays([array, values]).take(to_arrow_numbers(index))
     if field.logical_type != "struct":
         raise UnsupportedFeature(f"{field.name}: an overlay of a part of {field.logical_type}")
     held = {child.id: position for position, child in enumerate(patch.field.children)}

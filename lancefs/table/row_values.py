@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.types import is_variable_width
 from lancefs.errors import UnsupportedFeature
@@ -126,7 +127,7 @@ def _values(array: pa.Array) -> npt.NDArray[np.uint8]:
     values = np.frombuffer(data, np.uint8, len(array) * width, array.offset * width)
     values = values.reshape(len(array), width)
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = mask_of(array.is_valid())
         values = np.where(valid[:, None], values, np.uint8(0))
     return values
 

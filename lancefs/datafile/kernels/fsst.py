@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
 from lancefs.datafile.kernels.strings import narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -160,7 +160,7 @@ def _spell(table: SymbolTable, index: Array) -> tuple[Ints, Bytes]:
     words = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), 512, [None, pa.py_buffer(starts), pa.py_buffer(letters)]
     )
-    text = words.take(pa.array(index))
+    text = words.take(to_arrow_numbers(index))
     _, stops, spelled = text.buffers()
     ends = np.frombuffer(stops, dtype=np.int64)[: len(index) + 1]
     return ends, np.frombuffer(spelled, dtype=np.uint8)[: int(ends[-1])]
