@@ -22,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tables import lines
 
 import lancefs
-from lancefs.dataset import LanceDataset
+from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, resolve

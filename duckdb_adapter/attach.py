@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 
 from duckdb_adapter.errors import UnsupportedDuckDB
+from duckdb_adapter.open_names import Storage, storage_of
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.tables import Storage, storage_of
 from duckdb_adapter.wrap import LanceConnection
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store

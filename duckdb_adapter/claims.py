@@ -12,10 +12,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from duckdb_adapter import functions
+from duckdb_adapter.arrow_source import (
+    COUNTER,
+    CountedDataset,
+    Rows,
+    make_source,
+    make_table_source,
+)
+from duckdb_adapter.open_names import Storage, find_table
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.source import COUNTER, CountedDataset, Rows, make_source, make_table_source
-from duckdb_adapter.tables import Storage, find_table
-from lancefs.dataset import LanceDataset
+from lancefs.lance_dataset import LanceDataset
 
 # Settings without which DuckDB looks neither outside of the database nor among variables, so that
 # nothing can be handed to it, and nothing may be looked at.

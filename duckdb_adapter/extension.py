@@ -23,7 +23,7 @@ from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
 from duckdb_adapter.interrupts import raise_again
-from duckdb_adapter.tables import storage_of
+from duckdb_adapter.open_names import storage_of
 
 _log = logging.getLogger("duckdb_adapter")
 

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from duckdb_adapter import metadata
-from duckdb_adapter.tables import Storage, Table, open_table, storage_of
-from duckdb_adapter.types import readable_table
-from lancefs.dataset import LanceDataset
+from duckdb_adapter.duckdb_types import readable_table
+from duckdb_adapter.open_names import Storage, Table, open_table, storage_of
+from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
 Answer: TypeAlias = LanceDataset | pa.Table

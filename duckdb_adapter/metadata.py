@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckdb_adapter.tables import Table
+from duckdb_adapter.open_names import Table
 from lancefs.datafile.fields import Field
 from lancefs.table.indices import index_table
 from lancefs.table.refs import list_branches, list_tags

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from duckdb_adapter.arrow_source import COUNTER, CountedDataset
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
+from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import close_at_exit, close_if_last
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS, find_call
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.secrets import SecretStorage
-from duckdb_adapter.source import COUNTER, CountedDataset
-from duckdb_adapter.types import loses_filters
 
 if TYPE_CHECKING:
     import duckdb

@@ -12,9 +12,9 @@ from lancefs.version import __version__
 
 if TYPE_CHECKING:
     from lancefs.datafile.kernels import kernels_in_use
-    from lancefs.dataset import LanceDataset
     from lancefs.errors import LanceError
     from lancefs.filesystem import LanceFileSystem
+    from lancefs.lance_dataset import LanceDataset
     from lancefs.opening import open
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
 
 # What needs pyarrow and fsspec is imported when it is first used: `import lancefs` stays cheap.
 _HOMES = {
-    "LanceDataset": "lancefs.dataset",
+    "LanceDataset": "lancefs.lance_dataset",
     "LanceError": "lancefs.errors",
     "LanceFileSystem": "lancefs.filesystem",
     "kernels_in_use": "lancefs.datafile.kernels",

@@ -29,12 +29,12 @@ from lancefs.table.base_paths import BaseRules
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
-from lancefs.views.files import ForwardFile, ViewFile, cut
+from lancefs.views.arrow.layout_cache import LayoutCache
+from lancefs.views.file_node import Leaf
+from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
-from lancefs.views.layout_cache import LayoutCache
-from lancefs.views.leaf import Leaf
+from lancefs.views.open_tables import Opened, Table, Version
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
-from lancefs.views.tables import Opened, Table, Version
 from lancefs.views.tree import Directory, Node
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from lancefs.dataset import LanceDataset
-from lancefs.local import local_path
+from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
+from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, make_ref, resolve

@@ -15,7 +15,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
-    from lancefs.dataset import LanceDataset
+    from lancefs.lance_dataset import LanceDataset
 
 NULL = "null"
 _ITEMS = 4  # of a list that are shown

@@ -23,13 +23,13 @@ settings.load_profile("lancefs")
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts to read that tests can wait for."""
-    monkeypatch.setattr("lancefs.retrying.PAUSE", 0.001)
+    monkeypatch.setattr("lancefs.storage.retries.PAUSE", 0.001)
 
 
 @pytest.fixture(autouse=True)
 def _in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scans of small tables that use threads as those of large ones do."""
-    monkeypatch.setattr("lancefs.scan.AT_ONCE", 0)
+    monkeypatch.setattr("lancefs.scan.execution.AT_ONCE", 0)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from lancefs.views import lazy_file, measures, view
+from lancefs.views import view
+from lancefs.views.arrow import lazy_file, measures
 
 _CACHES = (
     lazy_file._CONTENTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lancefs.views.shapes import Numbers, measure, shape_of, walk
+from lancefs.views.arrow.shapes import Numbers, measure, shape_of, walk
 
 
 def assert_tells(outline: pa.Array, values: pa.Array) -> None:

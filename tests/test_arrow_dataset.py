@@ -22,7 +22,7 @@ READS = {
         "with fsspec.open('lance://latest.arrow::' + {0!r}) as file:\n"
         "    pa.ipc.open_file(file).get_batch(0)"
     ),
-    "expressions": "import lancefs.expressions",
+    "expressions": "import lancefs.scan.expressions",
 }
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancefs import expressions
-from lancefs.conditions import Condition, by_column
+from lancefs.scan import expressions
+from lancefs.scan.conditions import Condition, by_column
 
 TYPES: dict[str, pa.DataType] = {
     "i8": pa.int8(),

@@ -15,8 +15,8 @@ from comparison import assert_same_table
 from support import modules_after
 
 import lancefs
-from lancefs.dataset import LanceDataset
 from lancefs.errors import ColumnNotFound, RefNotFound
+from lancefs.lance_dataset import LanceDataset
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
@@ -198,15 +198,15 @@ def test_head_reads_no_more_than_it_shows(
 LATE = {
     "difflib",
     "fsspec",
-    "lancefs.conditions",
-    "lancefs.datafile.dictionaries",
+    "lancefs.scan.conditions",
+    "lancefs.datafile.v2_1.dictionary_pages",
     "lancefs.datafile.jsonb",
-    "lancefs.datafile.layouts.blob",
-    "lancefs.datafile.layouts.fullzip",
-    "lancefs.datafile.layouts.planar",
+    "lancefs.datafile.v2_1.layouts.blob_page",
+    "lancefs.datafile.v2_1.layouts.fullzip_page",
+    "lancefs.datafile.v2_1.layouts.planar_page",
     "lancefs.datafile.legacy.reader",
     "lancefs.datafile.v2_0.reader",
-    "lancefs.expressions",
+    "lancefs.scan.expressions",
     "lancefs.filesystem",
     "lancefs.showing",
     "lancefs.table.blobs",
@@ -227,7 +227,7 @@ def test_the_first_rows_of_a_local_table_import_no_more_than_they_need(
     table: tuple[str, pa.Table],
 ) -> None:
     modules = modules_after(f"import lancefs; print(lancefs.open({table[0]!r}).head(2)['id'])")
-    assert "lancefs.dataset" in modules
+    assert "lancefs.lance_dataset" in modules
     assert LATE & modules == set()
 
 

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 import lancefs
-from lancefs.conditions import Condition
 from lancefs.datafile.arrays import spelled_out
-from lancefs.dataset import LanceDataset
-from lancefs.table.dictionaries import ENCODED
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.conditions import Condition
+from lancefs.table.dictionary_columns import ENCODED
 
 ROWS = 60_000
 MODES = ["by air", "free on board", "by registered mail", "by rail", "by ship", "by truck"]
@@ -224,7 +224,7 @@ def test_rows_are_chosen_before_their_values_are_looked_up(
         looked_up.append(len(array))
         return spelled_out(array)
 
-    monkeypatch.setattr("lancefs.step_reader.spelled_out", counted)
+    monkeypatch.setattr("lancefs.scan.morsel_reader.spelled_out", counted)
     filter = pc.field("row") >= ROWS // 2
     found = lancefs.open(numbers).to_table(filter=filter)
     expected = lance.dataset(numbers).to_table().filter(filter)

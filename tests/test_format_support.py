@@ -10,10 +10,10 @@ import pytest
 from corpus_pages import occurrences
 from support import REPOSITORY, corpus_cases, corpus_refs, needs_corpus
 
-from lancefs.datafile import types
-from lancefs.datafile.encodings import registry as encodings
+from lancefs.datafile import logical_types
 from lancefs.datafile.legacy import registry as legacy
 from lancefs.datafile.v2_0 import registry as arrays
+from lancefs.datafile.v2_1.encodings import registry as encodings
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, PageLayout
 from lancefs.proto.encodings_v2_3_pb2 import StructuralPlane, ValuePlane
@@ -99,10 +99,10 @@ def test_every_legacy_encoding_is_on_the_page() -> None:
 
 
 def test_every_type_is_on_the_page() -> None:
-    plain = {name.partition(":")[0] for name in types._PLAIN}
+    plain = {name.partition(":")[0] for name in logical_types._PLAIN}
     nested = {"struct", "list", "large_list", "map"}
     extensions = {"lance.json", "lance.bfloat16", "arrow.uuid", "arrow.fixed_shape_tensor"}
-    assert names(cells_of("Types")) == plain | set(types._FAMILIES) | nested | extensions
+    assert names(cells_of("Types")) == plain | set(logical_types._FAMILIES) | nested | extensions
 
 
 def test_every_reader_flag_is_on_the_page() -> None:

@@ -15,42 +15,23 @@ from support import REPOSITORY, modules_after
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
 _FORMAT = {"errors", "proto", "storage", "datafile", "table", "threads"}
-_READING = _FORMAT | {
-    "arrow_dataset",
-    "dataset",
-    "expressions",
-    "scan",
-    "scanner",
-    "step_reader",
-    "steps",
-}
+_READING = _FORMAT | {"arrow_dataset", "lance_dataset", "scan"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "threads": set(),
-    "cache": set(),
-    "retrying": set(),
-    "ranges": set(),
-    "local": {"errors", "ranges"},
     "proto": set(),
-    "storage": {"errors", "cache", "local", "ranges", "retrying"},
+    "storage": {"errors"},
     "datafile": {"errors", "proto", "storage"},
     "table": {"errors", "proto", "storage", "datafile", "threads"},
     "arrow_dataset": set(),
-    "expressions": {"arrow_dataset"},
-    "conditions": {"datafile", "expressions"},
-    "steps": _FORMAT,
-    "mapped": _FORMAT,
-    "step_reader": _FORMAT | {"conditions", "mapped", "steps"},
-    "scan": _FORMAT | {"conditions", "expressions", "mapped", "step_reader", "steps"},
-    "scanner": _FORMAT
-    | {"conditions", "dataset", "expressions", "scan"},  # the dataset's type only
-    "showing": _FORMAT | {"dataset"},  # the dataset's type only
-    "dataset": _FORMAT | {"arrow_dataset", "expressions", "scan", "scanner", "showing"},
-    "opening": _FORMAT | {"dataset", "local"},
-    "views": _READING | {"cache", "mapped", "version"},
+    "scan": _FORMAT | {"arrow_dataset", "lance_dataset"},  # the dataset's type only
+    "showing": _FORMAT | {"lance_dataset"},  # the dataset's type only
+    "lance_dataset": _FORMAT | {"arrow_dataset", "scan", "showing"},
+    "opening": _FORMAT | {"lance_dataset"},
+    "views": _READING | {"version"},
     "filesystem": _READING | {"views"},
     "s3_ddb": {"errors", "table", "views"},  # of the views, that they are read-only
     "lancefs": _READING | {"opening", "views", "filesystem", "version"},
@@ -127,17 +108,33 @@ def test_importing_lancefs_imports_no_engine() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "rooms"),
     [
-        ("lancefs/table/refs.py", "from lancefs.dataset import LanceDataset", {"dataset"}),
-        ("lancefs/table/refs.py", "from ..dataset import LanceDataset", {"dataset"}),
-        ("lancefs/table/refs.py", "from .. import dataset", {"dataset"}),
-        ("lancefs/table/refs.py", "def f():\n    import lancefs.dataset as d", {"dataset"}),
+        (
+            "lancefs/table/refs.py",
+            "from lancefs.lance_dataset import LanceDataset",
+            {"lance_dataset"},
+        ),
+        ("lancefs/table/refs.py", "from ..lance_dataset import LanceDataset", {"lance_dataset"}),
+        ("lancefs/table/refs.py", "from .. import lance_dataset", {"lance_dataset"}),
+        (
+            "lancefs/table/refs.py",
+            "def f():\n    import lancefs.lance_dataset as d",
+            {"lance_dataset"},
+        ),
         ("lancefs/table/refs.py", "from . import manifest", set()),
         ("lancefs/table/__init__.py", "from .refs import Ref", set()),
-        ("lancefs/storage.py", "import fsspec\nfrom lancefs.errors import LanceError", {"errors"}),
-        ("lancefs/storage.py", "from . import errors", {"errors"}),
-        ("lancefs/storage.py", "from lancefs import open", {"lancefs"}),
-        ("lancefs/__init__.py", "from lancefs.dataset import LanceDataset", {"dataset"}),
-        ("lancefs/dataset.py", "import duckdb_adapter", {"duckdb_adapter"}),
+        (
+            "lancefs/storage/store.py",
+            "import fsspec\nfrom lancefs.errors import LanceError",
+            {"errors"},
+        ),
+        ("lancefs/storage/store.py", "from .. import errors", {"errors"}),
+        ("lancefs/storage/store.py", "from lancefs import open", {"lancefs"}),
+        (
+            "lancefs/__init__.py",
+            "from lancefs.lance_dataset import LanceDataset",
+            {"lance_dataset"},
+        ),
+        ("lancefs/lance_dataset.py", "import duckdb_adapter", {"duckdb_adapter"}),
         ("duckdb_adapter/scan.py", "import lancefs", {"lancefs"}),
     ],
 )

@@ -8,8 +8,8 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from lancefs.local import list_directory, local_path
 from lancefs.storage import Store
+from lancefs.storage.local_files import list_directory, local_path
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ from fsspec.implementations.memory import MemoryFileSystem
 from leaks import own_threads
 
 import lancefs
-from lancefs import scan
 from lancefs.datafile.container import Container
-from lancefs.datafile.levels import LEVEL_BYTES
-from lancefs.dataset import LanceDataset
-from lancefs.mapped import Mapped
-from lancefs.step_reader import StepReader
-from lancefs.steps import Pace, Read, Step, decoded_bytes
+from lancefs.datafile.v2_1.levels import LEVEL_BYTES
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan import execution
+from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.morsel_reader import StepReader
+from lancefs.scan.morsels import Pace, Read, Step, decoded_bytes
 from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.manifest import read_manifest
@@ -104,7 +104,7 @@ def test_threads_read_what_takes_long_and_nothing_else(
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert len(readers) > 1
     readers.clear()
-    monkeypatch.setattr(scan, "AT_ONCE", 3600)
+    monkeypatch.setattr(execution, "AT_ONCE", 3600)
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert readers == {threading.current_thread().name}
 
@@ -112,7 +112,7 @@ def test_threads_read_what_takes_long_and_nothing_else(
 def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": np.arange(300_000)}), str(tmp_path / "t.lance"))
     batches = lancefs.open(tmp_path / "t.lance").to_batches()
-    assert [next(batches).num_rows for _ in range(2)] == 2 * [scan.BATCH_ROWS]
+    assert [next(batches).num_rows for _ in range(2)] == 2 * [execution.BATCH_ROWS]
     assert own_threads()
     batches.close()  # type: ignore[attr-defined]  # an iterator that is a generator
     assert not own_threads()
@@ -122,7 +122,7 @@ def test_batches_are_the_same_however_long_steps_are(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = list(lancefs.open(path).to_batches(batch_size=BATCH))
-    monkeypatch.setattr(scan, "STEP_BYTES", BATCH * 40)  # a batch, with its deleted rows
+    monkeypatch.setattr(execution, "STEP_BYTES", BATCH * 40)  # a batch, with its deleted rows
     short = list(lancefs.open(path).to_batches(batch_size=BATCH))
     assert [batch.num_rows for batch in long] == [batch.num_rows for batch in short]
     assert pa.Table.from_batches(long).equals(pa.Table.from_batches(short))
@@ -131,7 +131,7 @@ def test_batches_are_the_same_however_long_steps_are(
 def test_steps_stay_within_the_budget(
     path: str, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "STEP_BYTES", 50_000)
+    monkeypatch.setattr(execution, "STEP_BYTES", 50_000)
     assert sum(batch.num_rows for batch in lancefs.open(path).to_batches(batch_size=BATCH)) > 0
     row = 8 + 4 + len("row 19999")
     assert BATCH < max(lengths(reads)) <= 1.2 * 50_000 / row
@@ -156,8 +156,8 @@ def test_few_rows_are_read_at_a_time_where_they_are_long(
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
     budget = 500_000
-    monkeypatch.setattr(scan, "AT_ONCE", at_once)
-    monkeypatch.setattr(scan, "STEP_BYTES", budget)
+    monkeypatch.setattr(execution, "AT_ONCE", at_once)
+    monkeypatch.setattr(execution, "STEP_BYTES", budget)
     batches = list(lancefs.open(tmp_path / "t.lance").to_batches())
     assert pa.Table.from_batches(batches).equals(table)
     encoded = sum(file.stat().st_size for file in (tmp_path / "t.lance" / "data").iterdir())
@@ -179,7 +179,7 @@ def test_few_rows_are_read_at_a_time_where_a_dictionary_holds_long_texts(
     table = pa.table({"text": [texts[i % 10] for i in range(20_000)], "list": lists})
     lance.write_dataset(table, str(path), data_storage_version=version)
     assert sum(file.stat().st_size for file in (path / "data").iterdir()) < table.nbytes / 50
-    monkeypatch.setattr(scan, "STEP_BYTES", budget)
+    monkeypatch.setattr(execution, "STEP_BYTES", budget)
     batches = list(lancefs.open(path).to_batches())
     assert pa.Table.from_batches(batches).equals(table)
     assert max(batch.nbytes for batch in batches) <= budget
@@ -190,7 +190,7 @@ def test_what_a_filter_keeps_of_long_rows_is_read_few_at_a_time(
     tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
-    monkeypatch.setattr(scan, "STEP_BYTES", 500_000)
+    monkeypatch.setattr(execution, "STEP_BYTES", 500_000)
     dataset = lancefs.open(tmp_path / "t.lance")
     for keep in (pc.field("id") >= 100, pc.bit_wise_and(pc.field("id"), 3) == 1):
         batches = list(dataset.to_batches(filter=keep))
@@ -222,7 +222,7 @@ def test_steps_are_planned_as_long_as_they_can_be_read(
     tmp_path: Path, planned: list[tuple[Step, Step]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents(tmp_path / "t.lance", "2.1")
-    monkeypatch.setattr(scan, "STEP_BYTES", 500_000)
+    monkeypatch.setattr(execution, "STEP_BYTES", 500_000)
     assert sum(len(batch) for batch in lancefs.open(tmp_path / "t.lance").to_batches()) == 40_000
     # What is left of a step is read when its turn comes, not beside others.
     cut = [read.end < step.end for step, read in planned if step.start >= 26_000]
@@ -236,7 +236,7 @@ def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
     rows = 40_000
     table = pa.table({"text": texts.take(np.arange(rows) % 20), "id": np.arange(rows)})
     lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
-    monkeypatch.setattr(scan, "STEP_BYTES", 2_000_000)
+    monkeypatch.setattr(execution, "STEP_BYTES", 2_000_000)
     dataset, budget = lancefs.open(tmp_path / "t.lance"), 2_000_000 // len(texts[0].as_py())
     few = list(dataset.to_batches(columns=["id"], filter=pc.field("text") == texts[3]))
     assert pa.Table.from_batches(few)["id"].to_pylist() == list(range(3, rows, 20))
@@ -254,10 +254,12 @@ def test_a_step_of_deleted_rows_is_tested_by_nothing(
     names = pa.array(["a", "b", "c"]).take(np.arange(rows) % 3)
     table = pa.table({"name": names, "id": np.arange(rows)})
     lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
-    lance.dataset(str(tmp_path / "t.lance")).delete(f"id < {scan.BATCH_ROWS + 5}")
+    lance.dataset(str(tmp_path / "t.lance")).delete(f"id < {execution.BATCH_ROWS + 5}")
     found = lancefs.open(tmp_path / "t.lance").to_table(filter=pc.field("name") == "b")
-    assert found["id"].to_pylist() == [i for i in range(scan.BATCH_ROWS + 5, rows) if i % 3 == 1]
-    assert planned[0][1].rows == scan.BATCH_ROWS
+    assert found["id"].to_pylist() == [
+        i for i in range(execution.BATCH_ROWS + 5, rows) if i % 3 == 1
+    ]
+    assert planned[0][1].rows == execution.BATCH_ROWS
     assert set(found["name"].to_pylist()) == {"b"}
 
 
@@ -265,7 +267,7 @@ def test_a_limit_on_long_rows_reads_no_more_than_it_must(
     tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = documents(tmp_path / "t.lance", "2.1")
-    monkeypatch.setattr(scan, "STEP_BYTES", 500_000)
+    monkeypatch.setattr(execution, "STEP_BYTES", 500_000)
     dataset = lancefs.open(tmp_path / "t.lance")
     keep = pc.field("id") >= 25_000
     found = dataset.to_table(filter=keep, limit=10)
@@ -527,10 +529,10 @@ atexit.register(lambda: print(dataset.to_table().num_rows))
 def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "STEP_BYTES", 50 * 8)
+    monkeypatch.setattr(execution, "STEP_BYTES", 50 * 8)
     fs = remote_table(tmp_path)
     dataset = opened(fs)
     fs.wanted = 1000  # never: all requests that are made at a time are seen
     batches = dataset.scanner(batch_size=50).to_batches()
     assert sum(batch.num_rows for batch in batches) == 2000
-    assert fs.most <= 2 * scan.THREADS + 1
+    assert fs.most <= 2 * execution.THREADS + 1

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_doubles import CountingFileSystem
 
-from lancefs import storage
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.ranges import coalesce
 from lancefs.storage import Steps, Store, read_all, run, together
+from lancefs.storage import store as storage
+from lancefs.storage.byte_ranges import coalesce
 
 DATA = bytes(range(256)) * 4
 

@@ -20,7 +20,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lancefs.cli.exits import UNREADABLE, Failure
-from lancefs.scanner import LanceScanner
+from lancefs.scan.scanner import LanceScanner
 from lancefs.storage import Store
 from lancefs.table.batch_rows import GROUP_ROWS, row_groups
 

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import note
-from lancefs.expressions import matching
+from lancefs.scan.expressions import matching
 from lancefs.showing import readable_columns
 from lancefs.table.row_metadata import ROW_METADATA
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
-    from lancefs.scanner import LanceScanner
+    from lancefs.scan.scanner import LanceScanner
 
 
 def scanner(

@@ -29,7 +29,7 @@ from lancefs.table.refs import (
 from lancefs.table.versions import VERSIONS, list_versions
 
 if TYPE_CHECKING:
-    from lancefs.dataset import LanceDataset
+    from lancefs.lance_dataset import LanceDataset
 
 _AFTER_SUFFIX = re.compile(r"(.*\.lance)/*@(.*)", re.DOTALL)
 
@@ -80,7 +80,7 @@ class Target:
     @cached_property
     def dataset(self) -> LanceDataset:
         """The version, to read rows from."""
-        from lancefs.dataset import LanceDataset
+        from lancefs.lance_dataset import LanceDataset
 
         return LanceDataset(self.resolved, self.manifest)
 

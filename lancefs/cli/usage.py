@@ -14,7 +14,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
 from lancefs.datafile.container import Column, Container, Page
-from lancefs.datafile.layouts.registry import parse_layout
+from lancefs.datafile.v2_1.layouts.page_layouts import parse_layout
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2, encodings_v2_3_pb2
 from lancefs.table.base_paths import TableFiles

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap, mask_of
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.datafile.types import EXTENSION_NAME, is_list
+from lancefs.datafile.logical_types import EXTENSION_NAME, is_list
 
 
 def present(array: pa.Array, field: Field, blobs: Blobs = "descriptors") -> pa.Array:

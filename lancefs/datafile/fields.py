@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from lancefs.datafile.types import (
+from lancefs.datafile.logical_types import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
     leaf_type,

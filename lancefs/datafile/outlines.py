@@ -24,7 +24,7 @@ from lancefs.datafile.blocks import (
     lengths_of,
 )
 from lancefs.datafile.fields import Field
-from lancefs.datafile.types import is_variable_width
+from lancefs.datafile.logical_types import is_variable_width
 from lancefs.errors import CorruptFile
 
 # The type of lengths in an outline: no other values of an outline have it.

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fsspec.utils import stringify_path
 
-from lancefs.s3_ddb.commits import Commits, Recorded
+from lancefs.s3_ddb.commit_table import Commits, Recorded
 from lancefs.table.versions import VERSIONS, parse_name
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 

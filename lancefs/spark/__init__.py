@@ -17,11 +17,11 @@ from lancefs.spark.requirements import require_pyspark
 require_pyspark()
 
 if TYPE_CHECKING:
+    from lancefs.spark.data_source import LanceDataSource
     from lancefs.spark.pipeline.destination import open_materialized
     from lancefs.spark.pipeline.materialize import materialize
-    from lancefs.spark.pipeline.verify import verify
+    from lancefs.spark.pipeline.verify_job import verify
     from lancefs.spark.session import read, register
-    from lancefs.spark.source import LanceDataSource
 
 __all__ = [
     "LanceDataSource",
@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "LanceDataSource": "lancefs.spark.source",
+    "LanceDataSource": "lancefs.spark.data_source",
     "materialize": "lancefs.spark.pipeline.materialize",
     "open_materialized": "lancefs.spark.pipeline.destination",
     "read": "lancefs.spark.session",
     "register": "lancefs.spark.session",
-    "verify": "lancefs.spark.pipeline.verify",
+    "verify": "lancefs.spark.pipeline.verify_job",
 }
 
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from lancefs.errors import LanceError
-from lancefs.spark.options import TableOptions, parse_columns
-from lancefs.spark.pinned import open_table
+from lancefs.spark.pinned_version import open_table
 from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
-from lancefs.spark.pipeline.verify import verify
+from lancefs.spark.pipeline.verify_job import verify
 from lancefs.spark.session import start_session
 from lancefs.spark.stores import absolute
+from lancefs.spark.table_options import TableOptions, parse_columns
 from lancefs.table.refs import make_ref
 
 _EXAMPLES = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from lancefs.dataset import LanceDataset
 from lancefs.errors import MissingFile, RefNotFound, UnsupportedFeature
+from lancefs.lance_dataset import LanceDataset
 from lancefs.table.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from lancefs.table.flags import ReaderFlags
 

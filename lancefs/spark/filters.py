@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
-from lancefs.spark.types import arrow_schema, spark_schema
+from lancefs.spark.spark_types import arrow_schema, spark_schema
 
 _COMPARISONS = {
     spark.EqualTo: pc.equal,

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
-from lancefs.dataset import LanceDataset
-from lancefs.spark.pinned import OpenVersion
+from lancefs.lance_dataset import LanceDataset
+from lancefs.spark.pinned_version import OpenVersion
 from lancefs.table.batch_rows import MOST_ROWS, batch_rows_for
 from lancefs.table.fragments import Fragment
 from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS

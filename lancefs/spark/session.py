@@ -19,11 +19,11 @@ from pyspark.sql.datasource import DataSource
 from lancefs import errors
 from lancefs.errors import LanceError
 from lancefs.spark import filters
-from lancefs.spark.options import TASK_ROW_METADATA, Nanoseconds, parse_options
-from lancefs.spark.pinned import open_table
+from lancefs.spark.data_source import NAME
+from lancefs.spark.pinned_version import open_table
 from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
-from lancefs.spark.source import NAME
+from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, parse_options
 
 
 def register(spark: SparkSession) -> None:
@@ -161,7 +161,7 @@ def _shipped_source() -> type[DataSource]:
             return "lancefs"
 
         def __new__(cls, options: Mapping[str, str]) -> Any:
-            return make("lancefs.spark.source", "LanceDataSource", (options,))
+            return make("lancefs.spark.data_source", "LanceDataSource", (options,))
 
     Source.__module__ = "__main__"
     return Source

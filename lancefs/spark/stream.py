@@ -14,18 +14,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lancefs import expressions
 from lancefs.datafile.fields import Field
 from lancefs.errors import MissingFile, RefNotFound
-from lancefs.scan import BATCH_ROWS
+from lancefs.scan import expressions
+from lancefs.scan.execution import BATCH_ROWS
 from lancefs.spark import filters
 from lancefs.spark.appends import appended
 from lancefs.spark.change_feed import changes, require_stable_row_ids, without_feed
-from lancefs.spark.options import Options, ReadOptions, StreamOptions, TableOptions
 from lancefs.spark.partitions import Span, plan, scan
-from lancefs.spark.pinned import OpenVersion, Pinned
+from lancefs.spark.pinned_version import OpenVersion, Pinned
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.types import arrow_schema, convert
+from lancefs.spark.spark_types import arrow_schema, convert
+from lancefs.spark.table_options import Options, ReadOptions, StreamOptions, TableOptions
 from lancefs.storage import Store
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.refs import Ref

@@ -21,7 +21,8 @@ from lancefs.datafile.arrays import bitmap, children_of, mask_of, with_children
 from lancefs.datafile.blocks import Array, Ints, Mask, offsets_of
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
-from lancefs.storage import LARGEST_REQUEST, ByteRange, Bytes, File, read_all
+from lancefs.storage import ByteRange, Bytes, File, read_all
+from lancefs.storage.store import LARGEST_REQUEST
 from lancefs.table.base_paths import DATA, TableFiles
 from lancefs.table.fragments import DataFile
 

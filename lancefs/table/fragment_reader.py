@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import children_of, with_children
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.datafile.reader import FieldReader, open_data_file
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.storage import File, run
@@ -192,7 +192,7 @@ class FragmentReader:
         """
         key = tuple(field.id for field in fields)
         if key not in self._with_dictionaries:
-            from lancefs.table.dictionaries import dictionary_columns
+            from lancefs.table.dictionary_columns import dictionary_columns
 
             found = dictionary_columns(self, fields)
             self._with_dictionaries[key] = frozenset(field.id for field in found)

@@ -2,7 +2,7 @@
 
 Reading a column of a fragment costs some time in Python, whatever it holds. Appends of a few rows
 each leave thousands of fragments whose files are alike; of a run of those, the pages of a column
-are decoded together (see `datafile.layouts.chunk_runs`).
+are decoded together (see `datafile.v2_1.layouts.chunk_runs`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.data_file import read_together
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.datafile.pages import by_page, join_columns
-from lancefs.datafile.reader import read_together
+from lancefs.datafile.page_ranges import by_page, join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_of
 

@@ -27,7 +27,7 @@ from lancefs.proto import index_pb2, table_pb2
 from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.manifest import Manifest, read_section
-from lancefs.table.plain import plain, uuid_text
+from lancefs.table.messages import plain, uuid_text
 from lancefs.table.roaring import read_roaring
 
 INDICES = "_indices"

@@ -22,7 +22,7 @@ from lancefs.proto import table_pb2
 from lancefs.storage import File, Store, read_all
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import MEM_WAL, Index
-from lancefs.table.plain import uuid_text
+from lancefs.table.messages import uuid_text
 from lancefs.threads import in_threads
 
 DIRECTORY = "_mem_wal"

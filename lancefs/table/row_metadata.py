@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.data_file import open_data_file
 from lancefs.datafile.fields import Field
-from lancefs.datafile.reader import open_data_file
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import run

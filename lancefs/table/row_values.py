@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.blocks import Mask
-from lancefs.datafile.types import is_variable_width
+from lancefs.datafile.logical_types import is_variable_width
 from lancefs.errors import UnsupportedFeature
 
 _BINARY = pa.large_binary()

@@ -21,7 +21,7 @@ from lancefs.proto import table_pb2, transaction_pb2
 from lancefs.storage import File, Store
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.manifest import Manifest, read_section
-from lancefs.table.plain import plain
+from lancefs.table.messages import plain
 
 TRANSACTIONS = "_transactions"
 

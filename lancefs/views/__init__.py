@@ -1,5 +1,5 @@
 """A version of a table as the bytes of files: Arrow files and streams, and JSON documents.
 
-`tables` opens versions, `tree` says which files there are, `arrow_file`, `arrow_stream` and
-`documents` make their bytes. `lancefs.filesystem` shows them to fsspec.
+`open_tables` opens versions, `tree` says which files there are, `arrow` and `documents` make their
+bytes. `lancefs.filesystem` shows them to fsspec.
 """

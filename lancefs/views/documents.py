@@ -16,7 +16,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import MissingFile
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.indices import uncovered_rows
-from lancefs.views.tables import Version
+from lancefs.views.open_tables import Version
 
 
 def document(name: str, version: Version) -> pa.Buffer:

@@ -32,13 +32,13 @@ from urllib.parse import unquote
 
 from lancefs.errors import ColumnNotFound, NoSuchPath
 from lancefs.table.refs import Ref, make_ref
-from lancefs.views.changes import ChangesLeaf
-from lancefs.views.changes import parse_name as parse_changes
+from lancefs.views.changes_file import ChangesLeaf
+from lancefs.views.changes_file import parse_name as parse_changes
 from lancefs.views.documents import NAMES as DOCUMENTS
-from lancefs.views.history import NAME as HISTORY
-from lancefs.views.history import HistoryLeaf
-from lancefs.views.leaf import FILE, STREAM, Form, Handle, Leaf
-from lancefs.views.tables import Selection, Table
+from lancefs.views.file_node import FILE, STREAM, Form, Handle, Leaf
+from lancefs.views.history_file import NAME as HISTORY
+from lancefs.views.history_file import HistoryLeaf
+from lancefs.views.open_tables import Selection, Table
 
 # What is listed of a branch, the main one too.
 _OF_BRANCH = (

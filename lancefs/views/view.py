@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from lancefs.cache import BudgetCache
+from lancefs.storage.budget_cache import BudgetCache
 
 # Which bytes: who may share them, the table's address, and `Leaf.digest`.
 Key: TypeAlias = tuple[str, str, str]

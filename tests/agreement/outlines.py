@@ -12,7 +12,7 @@ import lancefs
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.views.source import batches_of, read_together
+from lancefs.views.view_batches import batches_of, read_together
 
 
 def assert_outlines_tell(uri: str, version: int, rng: np.random.Generator) -> int:

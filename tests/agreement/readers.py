@@ -17,7 +17,7 @@ from comparison import assert_same_table
 import lancefs
 from agreement import oracle
 from agreement.oracle import Refused, ask
-from lancefs.datafile.layouts import chunk_runs
+from lancefs.datafile.v2_1.layouts import chunk_runs
 
 _UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import lancefs
 from lancefs.cli.exits import Failure
 from lancefs.cli.predicate import parse_predicate
-from lancefs.dataset import LanceDataset
 from lancefs.errors import ColumnNotFound
+from lancefs.lance_dataset import LanceDataset
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 N = 40

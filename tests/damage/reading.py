@@ -15,7 +15,7 @@ import lancefs
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import LanceError
-from lancefs.views.source import Batch, batches_of, read_together
+from lancefs.views.view_batches import Batch, batches_of, read_together
 
 SECONDS = 10.0
 # Memory that does not depend on the table: footers and metadata read ahead, messages, threads.

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancefs
-from lancefs.datafile import leaves
 from lancefs.datafile.blocks import Array, Dictionary, FixedWidth, Mask, RowRange, VariableWidth
-from lancefs.datafile.layouts.chunk_runs import ChunkRun, decode, request_whole
-from lancefs.datafile.layouts.chunks import MiniBlock
-from lancefs.datafile.layouts.registry import layout_of
-from lancefs.datafile.levels import Leaf, Unravelled
-from lancefs.datafile.structural import StructuralReader
+from lancefs.datafile.v2_1 import leaf_columns
+from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode, request_whole
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
+from lancefs.datafile.v2_1.levels import Leaf, Unravelled
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
 
 ROWS = (1000, 997)
@@ -231,7 +231,7 @@ def test_columns_that_are_alike_are_decoded_in_one_call(
         calls.append(len(pieces))
         return decode(pieces)
 
-    monkeypatch.setattr(leaves, "decode", counted)
+    monkeypatch.setattr(leaf_columns, "decode", counted)
     dataset = lancefs.open(wide)
     columns = [f"{kind} {number}" for kind in ("real", "word") for number in range(EACH)]
     expected = dataset.to_table(columns=columns).slice(1000, 2000)

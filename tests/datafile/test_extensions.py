@@ -15,7 +15,7 @@ from support import CorpusCase, corpus_cases, local_store, needs_corpus
 from lancefs.datafile.container import Container
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field, fields_from_proto
-from lancefs.datafile.structural import StructuralReader
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import run
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancefs.datafile import zstd_frames
-from lancefs.datafile.encodings import general
-from lancefs.datafile.encodings.registry import Chunked
+from lancefs.datafile.v2_1.encodings import general
+from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import (
     COMPRESSION_ALGORITHM_LZ4,

@@ -22,9 +22,9 @@ from support import local_store
 
 import lancefs
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.layouts import chunk_runs
-from lancefs.datafile.reader import FieldReader, open_data_file
-from lancefs.dataset import LanceDataset
+from lancefs.datafile.data_file import FieldReader, open_data_file
+from lancefs.datafile.v2_1.layouts import chunk_runs
+from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import File, Steps, Store
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, resolve

@@ -17,10 +17,10 @@ import lancefs
 from lancefs.datafile.blocks import Constant
 from lancefs.datafile.container import Encoding, Page
 from lancefs.datafile.fields import Field
-from lancefs.datafile.layouts.fullzip import FullZipPage
 from lancefs.datafile.outlines import outline_of
-from lancefs.datafile.structural import StructuralReader
-from lancefs.datafile.validity import known_without_nulls
+from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+from lancefs.datafile.v2_1.null_free_pages import known_without_nulls
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import (
     REPDEF_ALL_VALID_ITEM,

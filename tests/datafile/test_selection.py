@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancefs.datafile.selection import filtered
+from lancefs.datafile.masks import filtered
 from lancefs.errors import CorruptFile
 
 ROWS = 1_000

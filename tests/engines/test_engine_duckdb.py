@@ -12,8 +12,8 @@ import pytest
 from comparison import assert_same_table
 
 import lancefs
-from lancefs.dataset import LanceDataset
 from lancefs.filesystem import LanceFileSystem
+from lancefs.lance_dataset import LanceDataset
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import lancefs
-from lancefs.dataset import LanceDataset
 from lancefs.filesystem import LanceFileSystem
+from lancefs.lance_dataset import LanceDataset
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 from leaks import forget_views
 from support import REPOSITORY
 
-from lancefs.cache import BudgetCache
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views import measures
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.views.arrow import measures
 
 
 def test_values_are_read_once_for_all_readers(table: str, decoded: list[str]) -> None:
@@ -70,7 +70,7 @@ def test_a_forked_child_reads_on_its_own(table: str) -> None:
 import os, sys, threading
 sys.path.insert(0, sys.argv[1])
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views import measures
+from lancefs.views.arrow import measures
 fs = LanceFileSystem(fo=sys.argv[2])
 expected = fs.cat("latest.arrow")
 measures._READ._lock.acquire()  # as if another thread were inside when the process forks

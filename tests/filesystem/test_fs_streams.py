@@ -16,7 +16,7 @@ from leaks import own_threads
 
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.views.files import ForwardFile
+from lancefs.views.file_objects import ForwardFile
 
 BATCHES = 24
 

@@ -160,7 +160,7 @@ def test_what_travels_with_a_task_is_small(table: str) -> None:
     from pyspark.serializers import CPickleSerializer
     from pyspark.sql.datasource import InputPartition
 
-    from lancefs.spark.source import LanceDataSource
+    from lancefs.spark.data_source import LanceDataSource
 
     source = LanceDataSource({"path": table, "rowsPerPartition": "100"})
     reader = source.reader(source.schema())

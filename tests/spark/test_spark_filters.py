@@ -18,8 +18,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 
 from pyspark.sql import datasource as pushed
 
-from lancefs.spark.options import ReadOptions
-from lancefs.spark.source import FilteringReader, LanceDataSource
+from lancefs.spark.data_source import FilteringReader, LanceDataSource
+from lancefs.spark.table_options import ReadOptions
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 NAN = float("nan")

@@ -29,8 +29,8 @@ from lancefs.errors import (
     RefNotFound,
     UnsupportedFeature,
 )
-from lancefs.spark.pipeline.files import Files
-from lancefs.spark.pipeline.verify import verify
+from lancefs.spark.pipeline.output_files import Files
+from lancefs.spark.pipeline.verify_job import verify
 
 KILLS = 10
 

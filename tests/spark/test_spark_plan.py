@@ -20,10 +20,10 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 
 import lancefs
 from lancefs.proto import table_pb2
-from lancefs.spark.options import TableOptions
+from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.partitions import Span, plan, scan
-from lancefs.spark.pinned import open_table
-from lancefs.spark.source import LanceDataSource
+from lancefs.spark.pinned_version import open_table
+from lancefs.spark.table_options import TableOptions
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.refs import Ref

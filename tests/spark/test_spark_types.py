@@ -22,7 +22,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 
 import lancefs
 from lancefs.errors import UnsupportedFeature
-from lancefs.spark.types import arrow_schema, convert, spark_schema
+from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 
 REFS = [ref for ref in corpus_refs() if ref.expected()]
 # Spark reads one version of each table; the others go through the same conversion without it.

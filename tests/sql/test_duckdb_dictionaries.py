@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from duckdb_adapter.source import Rows
-from lancefs.table.dictionaries import ENCODED
+from duckdb_adapter.arrow_source import Rows
+from lancefs.table.dictionary_columns import ENCODED
 
 ROWS = 50_000
 MODES = ["by air", "free on board", "by registered mail", "by rail", "", "by truck"]

@@ -15,7 +15,7 @@ from leaks import open_files, own_threads
 from roads import ORDERS_ROWS, ROADS, run_python
 from support import ORDERS
 
-from lancefs.dataset import LanceDataset
+from lancefs.lance_dataset import LanceDataset
 
 ROWS = 1_000_000
 SUM = f"SELECT sum(quantity) FROM '{ORDERS}'"

@@ -13,8 +13,8 @@ import pytest
 from roads import ROADS, connect, needs_install
 from support import ORDERS
 
-from lancefs.dataset import LanceDataset, LanceScanner
-from lancefs.scan import BATCH_ROWS
+from lancefs.lance_dataset import LanceDataset, LanceScanner
+from lancefs.scan.execution import BATCH_ROWS
 
 _INF = math.inf
 _TIMES = [datetime(2026, 1, day, 12, 30, 1, 250_000) for day in (1, 2, 3, 4)]

@@ -16,7 +16,7 @@ from leaks import no_thread_is_left
 from protocol import registered
 from store_servers import BUCKET, Counts, s3_server
 
-from lancefs import storage
+from lancefs.storage import store
 
 __all__ = ["no_thread_is_left", "registered"]  # pytest finds them here
 
@@ -26,7 +26,7 @@ ROWS = 30_000
 @pytest.fixture(autouse=True)
 def _forgotten() -> None:
     """Nothing is kept of earlier tests."""
-    storage._KEPT.clear()
+    store._KEPT.clear()
 
 
 @pytest.fixture(scope="session")

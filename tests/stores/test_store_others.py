@@ -16,8 +16,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from store_doubles import SlowFileSystem
 
 import lancefs
-from lancefs.dataset import LanceDataset
 from lancefs.filesystem import LanceFileSystem
+from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import resolve

@@ -12,14 +12,14 @@ import pytest
 from comparison import assert_same_table
 from store_doubles import Answer, TroubledFileSystem, cut_short, refuse, time_out
 
-from lancefs.dataset import LanceDataset
 from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
 from lancefs.filesystem import LanceFileSystem
-from lancefs.retrying import is_passing
+from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
+from lancefs.storage.retries import is_passing
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import resolve
-from lancefs.views import measures
+from lancefs.views.arrow import measures
 
 TROUBLES = {"refused": refuse, "timeout": time_out, "short": cut_short}
 

@@ -16,8 +16,8 @@ from support import CorpusRef, copy_table, corpus_case, corpus_refs, local_store
 
 import lancefs
 from lancefs.datafile.fields import BLOB_V2_DESCRIPTOR, Field
-from lancefs.dataset import LanceDataset
 from lancefs.errors import CorruptFile, MissingFile, UnsupportedFeature
+from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.blobs import Described, read_blobs

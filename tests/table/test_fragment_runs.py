@@ -15,8 +15,8 @@ import pytest
 from comparison import assert_same_table
 
 import lancefs
-from lancefs import scan
 from lancefs.errors import CorruptFile
+from lancefs.scan import execution
 from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
@@ -198,7 +198,7 @@ def test_small_fragments_that_are_long_are_cut(
     assert sizes is not None
     few = sum(one.physical_rows for one in run.readers[:3])
     assert few <= sizes.rows_within(0, 1) <= few + 1
-    monkeypatch.setattr(scan, "STEP_BYTES", 40_000)
+    monkeypatch.setattr(execution, "STEP_BYTES", 40_000)
     batches = list(lancefs.open(table).to_batches())
     assert runs == [FRAGMENTS - 1] * len(runs)
     assert len(runs) > 3

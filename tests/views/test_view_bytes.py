@@ -20,9 +20,9 @@ from support import REPOSITORY, CorpusRef, corpus_refs
 import lancefs
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views.bodies import encode
-from lancefs.views.lazy_file import LazyFile
-from lancefs.views.shapes import measure, shape_of, walk
+from lancefs.views.arrow.bodies import encode
+from lancefs.views.arrow.lazy_file import LazyFile
+from lancefs.views.arrow.shapes import measure, shape_of, walk
 from lancefs.views.view import WholeView
 
 PATH = "versions/2.arrow"

@@ -17,10 +17,11 @@ from leaks import forget_views
 from store_doubles import CountingFileSystem, SlowFileSystem
 
 import lancefs
-from lancefs.datafile import structural
-from lancefs.datafile.structural import StructuralReader
+from lancefs.datafile.v2_1 import reader as structural
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views import lazy_file, measures, source
+from lancefs.views import view_batches
+from lancefs.views.arrow import lazy_file, measures
 
 PATH = "versions/2.arrow"
 BATCHES = 3
@@ -242,7 +243,7 @@ def test_dictionaries_are_kept_for_other_processes(tmp_path: Path, decoded: list
 def test_afar_batches_travel_together_after_the_first(
     wide: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "BATCH_ROWS", 10_000)
+    monkeypatch.setattr(view_batches, "BATCH_ROWS", 10_000)
     store = SlowFileSystem(0.0)
     fs = LanceFileSystem(fo=wide, fs=store)
     with fs.open("latest/columns/n07.arrows") as file:
@@ -255,7 +256,7 @@ def test_afar_batches_travel_together_after_the_first(
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifteen batches in place of three."""
-    for module in (source, measures):
+    for module in (view_batches, measures):
         monkeypatch.setattr(module, "BATCH_ROWS", 10_000)
 
 

@@ -18,9 +18,9 @@ from store_doubles import CountingFileSystem, SlowFileSystem
 
 import lancefs
 from lancefs.datafile.blocks import Block, Constant, Dictionary
-from lancefs.datafile.layouts import outlines as layouts
 from lancefs.datafile.outlines import outline_of, without_values
-from lancefs.datafile.v2_0 import outlines as arrays
+from lancefs.datafile.v2_0 import array_outlines as arrays
+from lancefs.datafile.v2_1.layouts import outline_pages as layouts
 from lancefs.errors import LanceError
 from lancefs.filesystem import LanceFileSystem
 from lancefs.storage import Store

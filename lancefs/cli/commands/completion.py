@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 
 _SHELLS = ("bash", "zsh", "fish")
 
 
-@options.command(
+@shared_options.command(
     examples="""
     eval "$(lancefs completion bash)"     # in ~/.bashrc
     eval "$(lancefs completion zsh)"      # in ~/.zshrc
     lancefs completion fish | source      # in ~/.config/fish/config.fish
     """
 )
-@click.argument("shell", type=options.NearestChoice(_SHELLS))
+@click.argument("shell", type=shared_options.NearestChoice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that makes a shell complete commands, options, paths and refs."""

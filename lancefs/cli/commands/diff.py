@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options as options
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import Column, heading, print_plain, styled
 from lancefs.cli.render.text import plural, to_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.render.grid import Column, print_plain
 from lancefs.cli.render.text import plural, share, size
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lancefs.cli.usage import ColumnUse, Usage
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs du orders.lance
     lancefs du orders.lance@prod --format csv
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     epilog="Dead bytes are those of deleted rows (taken to be as large as others) and of columns "
     "that were dropped or replaced; a compaction frees them.",
 )
-@options.table
-@options.output
+@shared_options.table
+@shared_options.output
 def du(target: Target, form: str) -> None:
     """Show the bytes of a version by column: on disk, in memory, encoding, dead bytes."""
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.text import plural, size
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FORMATS = ("parquet", "arrow", "csv")
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs export orders.lance@prod out/
     lancefs export orders.lance@prod orders.parquet -c city,price
@@ -26,24 +26,24 @@ _FORMATS = ("parquet", "arrow", "csv")
     epilog="A folder gets one file a fragment. When it is interrupted, the same command goes on: "
     "files that are complete are kept.",
 )
-@options.table
+@shared_options.table
 @click.argument("dest", metavar="DEST")
 @click.option(
     "--format",
     "-f",
     "form",
-    type=options.NearestChoice(_FORMATS),
+    type=shared_options.NearestChoice(_FORMATS),
     help="By default, what the ending of DEST says, or parquet.",
 )
-@options.columns
-@options.where
+@shared_options.columns
+@shared_options.where
 @click.option("--overwrite", is_flag=True, help="Replace what another export left in DEST.")
 @click.option(
     "--to-storage-option",
     "to_options",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=lambda _ctx, _param, value: options.read_options(value),
+    callback=lambda _ctx, _param, value: shared_options.read_options(value),
     help="For the store of DEST, as --storage-option.",
 )
 def export(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs head orders.lance
     lancefs head orders.lance@7 -n 3 -c city,price -w "price > 3 and city in ('Gent', 'Lyon')"
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     lancefs head orders.lance -n 1000000 --format arrow > orders.arrows
     """
 )
-@options.table
+@shared_options.table
 @click.option(
     "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="How many."
 )
-@options.columns
-@options.where
-@options.output
+@shared_options.columns
+@shared_options.where
+@shared_options.output
 def head(
     target: Target, rows: int, columns: list[str] | None, where: str | None, form: str
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.render.grid import Column
 from lancefs.cli.render.text import count, moment, words
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from lancefs.cli.target import Target
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs log orders.lance
     lancefs log orders.lance@exp:latest -n 20
     lancefs log orders.lance --format json | jq '.[] | select(.operation == "Delete")'
     """
 )
-@options.table
+@shared_options.table
 @click.option("--newest", "-n", type=click.IntRange(min=1), help="At most this many versions.")
 @click.option("--reverse", is_flag=True, help="The oldest first.")
-@options.output
+@shared_options.output
 def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
     """Show the versions, newest first: when, what was done, rows added and deleted, tags.
 

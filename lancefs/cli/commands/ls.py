@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from lancefs.cli import options
+from lancefs.cli import shared_options as options
 from lancefs.cli.browsing import inside, listing
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import Column, print_plain, styled

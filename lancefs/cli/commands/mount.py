@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options as options
 from lancefs.cli.browsing import directory
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.grid import note

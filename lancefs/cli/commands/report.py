@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.text import size
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from lancefs.cli.target import Target
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs report orders.lance -o report.html
     lancefs report orders.lance@prod -o - > report.html
     """
 )
-@options.table
+@shared_options.table
 @click.option(
     "--output", "-o", metavar="FILE", required=True, help="The file to write; - is standard output."
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.render.grid import Column
 
 if TYPE_CHECKING:
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from lancefs.datafile.fields import Field
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs schema orders.lance
     lancefs schema orders.lance@3 --ids
     lancefs schema orders.lance --format json
     """
 )
-@options.table
+@shared_options.table
 @click.option("--ids", is_flag=True, help="Show field ids, and the types as Lance spells them.")
-@options.output
+@shared_options.output
 def schema(target: Target, ids: bool, form: str) -> None:
     """Show the columns of a version: names, types, and which may be null."""
     import pyarrow as pa

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.render.grid import Column, heading, is_terminal, print_grid, print_plain, styled
 from lancefs.cli.render.text import count, moment, plural, share, size, to_json, words
 from lancefs.errors import LanceError
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 _MOST = 20  # fragments that are shown, unless --all asks for more
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs show orders.lance
     lancefs show orders.lance@prod --all
     lancefs show orders.lance@7 --format json | jq '.fragments[].files[].path'
     """
 )
-@options.table
+@shared_options.table
 @click.option("--all", "-a", "everything", is_flag=True, help="Show all fragments.")
-@options.table_or_json
+@shared_options.table_or_json
 def show(target: Target, everything: bool, form: str) -> None:
     """Show what a version is made of: fragments, files, deletions, indices, flags, settings."""
     said = describe(target)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options as options
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.grid import print_plain, styled
 from lancefs.cli.render.rows import print_rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lancefs.cli import options
+from lancefs.cli import shared_options as options
 from lancefs.cli.browsing import directory, filesystem, inside
 from lancefs.cli.render.grid import print_plain, styled
 from lancefs.cli.render.text import size, to_json

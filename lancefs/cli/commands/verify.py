@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from lancefs.cli import options
+from lancefs.cli import shared_options
 from lancefs.cli.exits import DONE, PROBLEMS
 from lancefs.cli.render.grid import print_plain, styled
 from lancefs.cli.render.text import plural, size, to_json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lancefs.cli.target import Target
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs verify orders.lance
     lancefs verify orders.lance@prod && echo fine
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     """,
     epilog="Exits with 0 where all is well, with 1 where something is wrong.",
 )
-@options.table
-@options.table_or_json
+@shared_options.table
+@shared_options.table_or_json
 def verify(target: Target, form: str) -> int:
     """Decode every value of a version, and compare counts and lengths with the manifest.
 
     The format has no checksums: a changed byte of a value may be another value.
     """
     from lancefs.cli.render.progress import progress
-    from lancefs.table.verify import verify_fragment
+    from lancefs.table.verification import verify_fragment
 
     manifest, began = target.manifest, time.monotonic()
     results = []

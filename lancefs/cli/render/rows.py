@@ -29,7 +29,7 @@ def print_rows(
     Args:
         schema: Of the rows.
         batches: The rows; in the formats for programs they are printed as they come.
-        form: One of `options.FORMATS`.
+        form: One of `shared_options.FORMATS`.
         caption: Says what stands below a table on a terminal, given the number of rows.
 
     Raises:
@@ -59,7 +59,7 @@ def print_records(
     Args:
         schema: Of the records, in the formats for programs.
         records: The facts, by the names of the schema; those that are missing are null.
-        form: One of `options.FORMATS`.
+        form: One of `shared_options.FORMATS`.
         columns: What a table shows of them, and how.
         caption: What stands below a table on a terminal.
     """

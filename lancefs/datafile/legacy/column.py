@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lancefs.datafile.fields import DictionaryLocation
-from lancefs.datafile.legacy.pages import Pages
+from lancefs.datafile.legacy.page_slots import Pages
 
 
 @dataclass(slots=True)

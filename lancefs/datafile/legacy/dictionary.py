@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.legacy import plain, var_binary
 from lancefs.datafile.legacy.column import Column
-from lancefs.datafile.legacy.pages import Pages, Pieces
-from lancefs.datafile.types import is_variable_width
+from lancefs.datafile.legacy.page_slots import Pages, Pieces
+from lancefs.datafile.logical_types import is_variable_width
 from lancefs.errors import CorruptFile
 from lancefs.storage import Steps, together
 

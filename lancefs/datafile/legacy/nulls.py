@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lancefs.datafile.legacy.column import Column
-from lancefs.datafile.legacy.pages import Pieces
+from lancefs.datafile.legacy.page_slots import Pieces
 from lancefs.errors import UnsupportedFeature
 from lancefs.storage import Steps
 

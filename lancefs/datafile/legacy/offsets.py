@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancefs.datafile.blocks import Ints, offsets_of
-from lancefs.datafile.legacy.pages import Pages, Pieces
+from lancefs.datafile.legacy.page_slots import Pages, Pieces
 from lancefs.datafile.legacy.plain import read_values
 from lancefs.errors import CorruptFile
 from lancefs.storage import Steps

@@ -11,7 +11,7 @@ from lancefs.datafile.arrays import to_arrow
 from lancefs.datafile.fields import Encoding
 from lancefs.datafile.legacy import plain, var_binary
 from lancefs.datafile.legacy.column import Column
-from lancefs.datafile.legacy.pages import Pieces
+from lancefs.datafile.legacy.page_slots import Pieces
 from lancefs.datafile.outlines import LENGTHS, zeros
 from lancefs.errors import CorruptFile
 from lancefs.storage import Steps

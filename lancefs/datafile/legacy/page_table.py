@@ -13,7 +13,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Ints
 from lancefs.datafile.legacy.footer import Footer, Tail
-from lancefs.datafile.legacy.pages import Pages
+from lancefs.datafile.legacy.page_slots import Pages
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import ByteRange, Bytes, Steps
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import to_arrow
 from lancefs.datafile.blocks import Block, FixedSizeList, FixedWidth, Ints, offsets_of, typed
 from lancefs.datafile.legacy.column import Column
-from lancefs.datafile.legacy.pages import Pages, Pieces
+from lancefs.datafile.legacy.page_slots import Pages, Pieces
 from lancefs.errors import UnsupportedFeature
 from lancefs.storage import Bytes, Steps
 

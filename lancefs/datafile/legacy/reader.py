@@ -14,8 +14,8 @@ from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.legacy.column import Column, DictionaryValues
 from lancefs.datafile.legacy.footer import Tail, read_footer
 from lancefs.datafile.legacy.offsets import read_spans
+from lancefs.datafile.legacy.page_slots import Pieces, cut
 from lancefs.datafile.legacy.page_table import PageTable
-from lancefs.datafile.legacy.pages import Pieces, cut
 from lancefs.datafile.legacy.registry import read_column
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import File, Steps, together

@@ -9,7 +9,7 @@ import pyarrow as pa
 from lancefs.datafile.fields import Encoding
 from lancefs.datafile.legacy import dictionary, nulls, plain, var_binary
 from lancefs.datafile.legacy.column import Column
-from lancefs.datafile.legacy.pages import Pieces
+from lancefs.datafile.legacy.page_slots import Pieces
 from lancefs.errors import UnsupportedFeature
 from lancefs.storage import Steps
 

@@ -14,7 +14,7 @@ from lancefs.datafile.blocks import FixedWidth, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size
 from lancefs.datafile.legacy.column import Column
 from lancefs.datafile.legacy.offsets import Spans, read_spans
-from lancefs.datafile.legacy.pages import Pieces
+from lancefs.datafile.legacy.page_slots import Pieces
 from lancefs.datafile.legacy.plain import joined
 from lancefs.errors import CorruptFile
 from lancefs.storage import Steps

@@ -8,5 +8,5 @@ buffers: nulls are part of it. A struct's own nulls are not stored.
 `reader` puts fields together from columns. `registry` finds the file of an encoding; each file has
 one function, `read(encoding, page, ranges)`, that asks for the bytes of row ranges of a page and
 gives `Slots`: blocks of values (`datafile.blocks`), and which of them are valid. Those of strings
-have `read_lengths`, too, which gives lengths in place of the values: `outlines` calls it.
+have `read_lengths`, too, which gives lengths in place of the values: `array_outlines` calls it.
 """

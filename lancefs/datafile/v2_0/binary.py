@@ -8,8 +8,8 @@ import numpy as np
 
 from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.ends import Extents, read_extents
-from lancefs.datafile.v2_0.page import ArrayPage, Slots
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots
+from lancefs.datafile.v2_0.extents import Extents, read_extents
 from lancefs.datafile.v2_0.widths import has_room
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding, Binary

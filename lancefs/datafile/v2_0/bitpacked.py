@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.blocks import Array, FixedWidth, RowRange, dtype_of
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots
 from lancefs.datafile.v2_0.flat import joined, read_spans
-from lancefs.datafile.v2_0.page import ArrayPage, Slots
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import Bitpacked
 from lancefs.storage import Steps

@@ -13,8 +13,8 @@ from lancefs.datafile.blocks import FixedWidth, RowRange, select
 from lancefs.datafile.kernels import unpack
 from lancefs.datafile.kernels.bitpacking import BLOCK
 from lancefs.datafile.row_ranges import between, bounds_of, filled
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots
 from lancefs.datafile.v2_0.flat import read_parts
-from lancefs.datafile.v2_0.page import ArrayPage, Slots
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import BitpackedForNonNeg
 from lancefs.storage import Steps

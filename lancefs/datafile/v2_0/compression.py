@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancefs.datafile.encodings import general
+from lancefs.datafile.v2_1.encodings import general
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import (
     COMPRESSION_ALGORITHM_LZ4,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lancefs.datafile.blocks import Constant as ConstantBlock
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows
 from lancefs.proto.encodings_v2_0_pb2 import Constant
 from lancefs.storage import Steps
 

@@ -16,7 +16,7 @@ from lancefs.datafile import row_sizes
 from lancefs.datafile.blocks import Constant, FixedWidth, Mask, RowRange, VariableWidth
 from lancefs.datafile.blocks import Dictionary as DictionaryBlock
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, unsigned
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows, unsigned
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import Buffer, Dictionary
 from lancefs.storage import Steps, together

@@ -8,7 +8,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows, scaled
 from lancefs.datafile.v2_0.widths import flat_bits, has_room
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import FixedSizeBinary

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lancefs.datafile.blocks import FixedSizeList as FixedSizeListBlock
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows, scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import FixedSizeList
 from lancefs.storage import Steps

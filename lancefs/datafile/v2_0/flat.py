@@ -13,8 +13,8 @@ import numpy as np
 from lancefs.datafile.blocks import Array, FixedWidth, Ints, RowRange, no_width, typed
 from lancefs.datafile.kernels import gather
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, rows_of
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows, scaled
 from lancefs.datafile.v2_0.compression import decompress
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import Flat
 from lancefs.storage import ByteRange, Bytes, Steps

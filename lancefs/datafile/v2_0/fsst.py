@@ -8,7 +8,7 @@ from lancefs.datafile.blocks import FixedWidth, Mask, RowRange, VariableWidth
 from lancefs.datafile.kernels import decode_fsst, fsst_lengths
 from lancefs.datafile.kernels.fsst import parse_table
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.page import ArrayPage, Slots
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_0_pb2 import Fsst
 from lancefs.storage import Steps

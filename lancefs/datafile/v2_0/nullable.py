@@ -8,7 +8,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Constant, FixedWidth, Mask, RowRange
 from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import Nullable
 from lancefs.storage import Steps, together

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedSizeList, FixedWidth, RowRange, Struct, typed
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows, scaled
 from lancefs.datafile.v2_0.fixed_size_list import checked_dimension
 from lancefs.datafile.v2_0.flat import read_parts
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows, scaled
 from lancefs.datafile.v2_0.widths import flat_bits, without_nulls
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding, PackedStruct

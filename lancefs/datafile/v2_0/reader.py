@@ -21,13 +21,13 @@ from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.container import Column, Container, Encoding, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
-from lancefs.datafile.packed import stored_field, without_dropped
-from lancefs.datafile.pages import by_page, join_arrays
+from lancefs.datafile.packed_structs import stored_field, without_dropped
+from lancefs.datafile.page_ranges import by_page, join_arrays
 from lancefs.datafile.row_ranges import filled
 from lancefs.datafile.v2_0 import dictionary, registry
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows
 from lancefs.datafile.v2_0.binary import read_bytes
-from lancefs.datafile.v2_0.ends import Extents, join_extents, read_extents
-from lancefs.datafile.v2_0.page import ArrayPage, Slots, count_rows
+from lancefs.datafile.v2_0.extents import Extents, join_extents, read_extents
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Steps, together
@@ -257,9 +257,9 @@ class ArrayReader:
 
 
 def _outlines_of(data_type: pa.DataType) -> registry.Read:
-    from lancefs.datafile.v2_0 import outlines
+    from lancefs.datafile.v2_0 import array_outlines
 
-    return partial(outlines.read, data_type=data_type)
+    return partial(array_outlines.read, data_type=data_type)
 
 
 def _looked_up(page: Page) -> float:

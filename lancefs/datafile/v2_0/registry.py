@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TypeAlias, cast
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.v2_0.page import ArrayPage, Slots
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
 from lancefs.storage import Steps

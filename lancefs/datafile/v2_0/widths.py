@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancefs.datafile.v2_0.page import ArrayPage
+from lancefs.datafile.v2_0.array_page import ArrayPage
 from lancefs.datafile.v2_0.registry import name_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 
 from lancefs.datafile.fields import Field
-from lancefs.dataset import LanceDataset
+from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.pipeline.destination import Settings
 from lancefs.table.fragments import DataFile, DataOverlay, Fragment
 from lancefs.table.row_metadata import ROW_METADATA, is_row_metadata

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lancefs.arrow_dataset import pads
 from lancefs.errors import CorruptFile, NotALanceTable
-from lancefs.spark.pipeline.files import Files
+from lancefs.spark.pipeline.output_files import Files
 
 MANIFEST = "_lancefs.json"
 DATA = "data"

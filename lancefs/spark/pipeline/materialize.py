@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lancefs.dataset import LanceDataset
 from lancefs.errors import CorruptFile, LanceError
-from lancefs.spark.options import TableOptions
+from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.partitions import Span, scan
-from lancefs.spark.pinned import OpenVersion, Pinned, open_table, pin
+from lancefs.spark.pinned_version import OpenVersion, Pinned, open_table, pin
 from lancefs.spark.pipeline.content import Contents
 from lancefs.spark.pipeline.destination import (
     DATA,
@@ -27,11 +26,12 @@ from lancefs.spark.pipeline.destination import (
     Settings,
     parse_manifest,
 )
-from lancefs.spark.pipeline.files import Files
 from lancefs.spark.pipeline.jobs import run_pieces
+from lancefs.spark.pipeline.output_files import Files
 from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
+from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 from lancefs.spark.stores import absolute
-from lancefs.spark.types import arrow_schema, convert, spark_schema
+from lancefs.spark.table_options import TableOptions
 from lancefs.table.refs import Ref, make_ref
 
 logger = logging.getLogger("lancefs.spark")

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.spark.pipeline.destination import DATA, Part, Settings
-from lancefs.spark.pipeline.files import Files
+from lancefs.spark.pipeline.output_files import Files
 from lancefs.table.batch_rows import row_groups
 
 # A row group or record batch is at least this large, unless it is the last.

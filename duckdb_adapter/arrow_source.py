@@ -1,0 +1,324 @@
+"""A table as DuckDB's Arrow scan reads it: columns and filters in, a stream of batches out.
+
+DuckDB counts rows by reading a table's first column. So a column without values comes first, which
+costs nothing to read; users do not see it, since the name of a table stands for
+`SELECT * EXCLUDE (…)` of what is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.duckdb_types import readable, readable_field
+from duckdb_adapter.endings import streams
+from duckdb_adapter.interrupts import passed_on
+from lancefs.arrow_dataset import pads
+from lancefs.errors import LanceError
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.execution import BATCH_ROWS
+from lancefs.scan.expressions import columns_of, matching
+from lancefs.table.dictionary_columns import ENCODED
+
+if TYPE_CHECKING:
+    from duckdb._sources import ArrowScanSource
+
+COUNTER = "__lance_rows"
+_COUNTER_FIELD = pa.field(COUNTER, pa.null())
+# How many rows the first batches have. DuckDB does not say that it wants only some rows, it just
+# stops to ask; each of its threads may have asked once by then.
+_FIRST_ROWS = (2 * 1024, 8 * 1024)
+# Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
+_MOST_COLUMNS = 256
+
+
+class Rows:
+    """Reads a table with the counting column before its own.
+
+    Args:
+        dataset: The table.
+    """
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        self.dataset = dataset
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns, the counting one first."""
+        columns = [
+            field.with_type(ENCODED) if field.name in self._encoded else readable_field(field)
+            for field in self.dataset.schema
+        ]
+        return pa.schema([_COUNTER_FIELD, *columns])
+
+    @cached_property
+    def _encoded(self) -> frozenset[str]:
+        """The columns that come dictionary-encoded, by which DuckDB groups quicker.
+
+        That must be known before anything is read. Of a remote table it would take a request, of a
+        wide one long.
+        """
+        if not self.dataset.is_local or len(self.dataset.schema) > _MOST_COLUMNS:
+            return frozenset()
+        try:
+            return frozenset(self.dataset.dictionary_columns)
+        except LanceError:  # who reads such a column says so; others need not know
+            return frozenset()
+
+    def can_filter(self, column: str) -> bool:
+        """Whether filters may speak of a column: not where its type changes on the way."""
+        if column == COUNTER:
+            return True
+        return bool(self.plain_field(column).type == self.dataset.schema.field(column).type)
+
+    def plain_field(self, column: str) -> pa.Field:
+        """Return a column as filters see it: not encoded."""
+        field = self.schema.field(column)
+        return field.with_type(ENCODED.value_type) if column in self._encoded else field
+
+    def known_count(self) -> int | None:
+        """Return the number of rows, where the manifest tells it."""
+        return self.dataset.manifest.num_rows
+
+    @passed_on()
+    def read(
+        self, columns: Sequence[str] | None, filter: pc.Expression | None
+    ) -> pa.RecordBatchReader:
+        """Read some columns of some rows.
+
+        Args:
+            columns: Names, in the order wanted; None for all.
+            filter: Rows for which it is true; None for all.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        if filter is not None:
+            needed = columns_of(filter, self.schema.names)
+            if not all(self.can_filter(name) for name in needed):
+                return self._read_and_filter(names, needed, filter)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        wanted = [name for name in names if name != COUNTER]
+        if not wanted and filter is None:
+            batches = self._counted()
+        elif filter is None and (self.known_count() or 0) > 2 * BATCH_ROWS:
+            batches = self._growing(wanted)
+        else:
+            batches = self._scanned(wanted, filter=filter)
+        return _stream(schema, _fitted(batches, schema))
+
+    def _read_and_filter(
+        self, names: list[str], needed: list[str], filter: pc.Expression
+    ) -> pa.RecordBatchReader:
+        """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
+        both = list(dict.fromkeys([*names, *needed]))
+        reader = self.read(both, None)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in reader:
+                yield batch.filter(matching(filter, self._plain(batch))).select(names)
+
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return _stream(schema, batches())
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as filters see them: not encoded."""
+        arrays = [
+            array.dictionary_decode() if name in self._encoded else array
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        yield _nothing(self.dataset.count_rows())
+
+    def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read all rows, few of them at first."""
+        done = 0
+        for rows in _FIRST_ROWS:
+            yield from self._scanned(columns, limit=rows, offset=done)
+            done += rows
+        yield from self._scanned(columns, offset=done)
+
+    def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
+        encoded = [name for name in columns if name in self._encoded]
+        return self.dataset.to_batches(columns=columns, dictionary_columns=encoded, **options)
+
+
+class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
+    """A table as a pyarrow dataset, which DuckDB has always been able to scan.
+
+    Args:
+        rows: The table.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    @property
+    @passed_on()
+    def schema(self) -> pa.Schema:
+        """The columns, the counting one first."""
+        return self._rows.schema
+
+    @passed_on()
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
+    ) -> _Scanner:
+        """Say what to read: columns by name, and the rows for which a filter is true."""
+        return _Scanner(self._rows, columns, filter)
+
+
+class _Scanner:
+    """What DuckDB wants of a pyarrow scanner."""
+
+    def __init__(
+        self, rows: Rows, columns: Sequence[str] | None, filter: pc.Expression | None
+    ) -> None:
+        self._arguments = rows, columns, filter
+
+    @property
+    @passed_on()
+    def projected_schema(self) -> pa.Schema:
+        rows, columns, _ = self._arguments
+        return pa.schema([rows.schema.field(name) for name in columns or rows.schema.names])
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        rows, columns, filter = self._arguments
+        return rows.read(columns, filter)
+
+
+def make_source(rows: Rows, on_bind: Callable[[], None]) -> ArrowScanSource:
+    """Return a table as DuckDB 2.0's scan reads it best: with row counts and exact filters.
+
+    Args:
+        rows: The table.
+        on_bind: Called when DuckDB has the source, before it reads anything.
+    """
+    source: ArrowScanSource = _source_classes()[0](rows, on_bind)
+    return source
+
+
+def make_table_source(table: pa.Table, on_bind: Callable[[], None]) -> ArrowScanSource:
+    """Return rows that are in memory, as `make_source` does for a table."""
+    source: ArrowScanSource = _source_classes()[1](table, on_bind)
+    return source
+
+
+@cache
+def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Define the classes when DuckDB is there; their base is no public part of its package."""
+    from duckdb._sources import ArrowScanSource
+    from duckdb._sources.nodes import Col, Untranslatable
+    from duckdb._sources.pyarrow import PyArrowTableSource
+    from duckdb._sources.to_arrow import to_arrow
+
+    def _columns_of(predicate: Any) -> list[str]:
+        found: dict[str, None] = {}
+        pending = [predicate]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, Col):
+                found[node.parts[0]] = None
+            pending.extend(node._children())
+        return list(found)
+
+    class LanceSource(ArrowScanSource):
+        """A table as a source of DuckDB's Arrow scan."""
+
+        schema_is_stable = True
+
+        def __init__(self, rows: Rows, on_bind: Callable[[], None]) -> None:
+            super().__init__(rows.dataset)
+            self._rows = rows
+            self._on_bind = on_bind
+
+        @property
+        def __arrow_c_stream__(self) -> Callable[..., object]:
+            """Makes DuckDB take the object for Arrow data, and tells that it looks at it."""
+            self._on_bind()
+            return lambda *_: self._rows.read(None, None).__arrow_c_stream__()
+
+        def __arrow_c_schema__(self) -> object:
+            self._on_bind()
+            return self._rows.schema.__arrow_c_schema__()
+
+        def rows(self) -> int | None:
+            self._on_bind()
+            return self._rows.known_count()
+
+        def accepts(self, predicate: Any) -> bool:
+            try:
+                self._filter(predicate)
+            except Untranslatable:
+                return False
+            return True
+
+        def stream(self, columns: Any, filters: Any) -> tuple[object, bool]:
+            mask: pc.Expression | None = None
+            for predicate in filters:
+                term = self._filter(predicate)
+                mask = term if mask is None else mask & term
+            names = self._rows.schema.names
+            chosen = names if columns is None else [names[index] for index in columns]
+            return self._rows.read(chosen, mask).__arrow_c_stream__(), True
+
+        def _filter(self, predicate: Any) -> pc.Expression:
+            """Translate a predicate, given only the columns that it speaks of."""
+            columns = _columns_of(predicate)
+            if not all(self._rows.can_filter(column) for column in columns):
+                raise Untranslatable(predicate)
+            fields = [self._rows.plain_field(column) for column in columns]
+            return to_arrow(predicate, pa.schema(fields))
+
+    class TableSource(PyArrowTableSource):
+        """An Arrow table as a source."""
+
+        def __init__(self, table: pa.Table, on_bind: Callable[[], None]) -> None:
+            super().__init__(table)
+            self._on_bind = on_bind
+
+        @property
+        def __arrow_c_stream__(self) -> Callable[..., object]:
+            self._on_bind()
+            stream: Callable[..., object] = self.obj.__arrow_c_stream__
+            return stream
+
+        def rows(self) -> int | None:
+            self._on_bind()
+            return super().rows()
+
+    return LanceSource, TableSource
+
+
+def _nothing(rows: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNTER_FIELD]))
+
+
+def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return batches as DuckDB takes them, which calls for the next one in any of its threads."""
+
+    def read() -> Iterator[pa.RecordBatch | None]:
+        try:
+            with passed_on():
+                yield None  # from here on, an interrupt that waits for the call is passed on
+                yield from streams.read(batches)
+        except LanceError as error:  # says all; DuckDB would add the way that it came
+            raise error.with_traceback(None) from None
+
+    reader = read()
+    next(reader)
+    return pa.RecordBatchReader.from_batches(schema, reader)
+
+
+def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Add the counting column where it is wanted."""
+    position = schema.get_field_index(COUNTER)
+    for batch in batches:
+        arrays = list(batch.columns)
+        if position >= 0 and batch.schema.get_field_index(COUNTER) < 0:
+            arrays.insert(position, pa.nulls(batch.num_rows))
+        arrays = [readable(array, kind) for array, kind in zip(arrays, schema.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,108 @@
+"""Opening what a name in SQL means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import fsspec
+
+from duckdb_adapter.paths import TableName, options_for, parse_name
+from lancefs.errors import NotALanceTable
+from lancefs.lance_dataset import LanceDataset
+from lancefs.storage import Store
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Ref, Resolved, make_ref, resolve
+
+# Gives the storage options for a URL.
+Storage: TypeAlias = Callable[[str], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A version of a table that was opened.
+
+    Attributes:
+        dataset: Its rows.
+        where: Its files.
+    """
+
+    dataset: LanceDataset
+    where: Resolved
+
+
+def storage_of(options: Mapping[str, Any] | None) -> Storage:
+    """Return what gives the storage options for URLs, from those that a user gave for all."""
+    return partial(options_for, options=options)
+
+
+def find_table(name: str, storage: Storage) -> Table | None:
+    """Open the table that a name means, or return None where it means none.
+
+    Args:
+        name: As it stands between quotes in SQL.
+        storage: Gives the storage options.
+
+    Raises:
+        RefNotFound: There is such a table, but not the version.
+        LanceError: There is such a table, but it cannot be read.
+        ValueError: There is such a table, but what names the version is not a ref.
+        ImportError: What fsspec needs for the store is not installed.
+    """
+    for candidate in parse_name(name):
+        if candidate.may_be_table():
+            table = _find(candidate, storage)
+            if table is not None:
+                return table
+    return None
+
+
+def open_table(url: str, storage: Storage, **ref: Any) -> Table:
+    """Open the table that a function of ours was called with.
+
+    Args:
+        url: A table; with `@` and a ref unless `ref` names the version.
+        storage: Gives the storage options.
+        **ref: `version`, `tag`, `branch` or `as_of`.
+
+    Raises:
+        NotALanceTable: There is no table.
+        LanceError: It cannot be read.
+        ValueError: The version is named twice, or wrongly.
+    """
+    candidates = parse_name(url) or [TableName(url, None, is_plain=False)]
+    given = {key: value for key, value in ref.items() if value is not None}
+    chosen = next((one for one in candidates if one.may_be_table()), candidates[-1])
+    if given and chosen.ref is not None:
+        raise ValueError(f"{url!r} names a version, and so does {', '.join(given)}; leave one out")
+    wanted = make_ref(**given) if given else chosen.version()
+    return _open(chosen.url, wanted, storage)
+
+
+def _open(url: str, ref: Ref, storage: Storage) -> Table:
+    fs, path = fsspec.core.url_to_fs(url, **storage(url))
+    where = resolve(Store(fs, path), ref)
+    return Table(LanceDataset(where, read_manifest(where.manifest)), where)
+
+
+def _find(candidate: TableName, storage: Storage) -> Table | None:
+    try:
+        table = _open(candidate.url, _ref_or_newest(candidate), storage)
+    except NotALanceTable:
+        return None
+    except Exception:
+        # Behind other names than `….lance` there may be anything, or nothing at all.
+        if candidate.is_plain and not candidate.is_local:
+            return None
+        raise
+    candidate.version()  # now that there is a table, a ref that is not one is worth a message
+    return table
+
+
+def _ref_or_newest(candidate: TableName) -> Ref:
+    try:
+        return candidate.version()
+    except ValueError:
+        return Ref()

@@ -1,0 +1,108 @@
+"""Opening a data file of any format: who reads its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.container import Container
+from lancefs.datafile.fields import Field
+from lancefs.datafile.page_ranges import join_columns
+from lancefs.datafile.v2_1.assembly import assemble
+from lancefs.datafile.v2_1.leaf_columns import leaves_of
+from lancefs.datafile.v2_1.reader import StructuralReader
+from lancefs.errors import UnsupportedFeature, locating
+from lancefs.storage import File, Steps, run
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
+
+NEWEST = (2, 3)
+
+
+class FieldReader(Protocol):
+    """Reads fields of one data file."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        ...
+
+    def read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
+        """Read rows of a field as an array of its storage type.
+
+        Args:
+            field: The field, pruned to what the file holds.
+            ranges: Rows of the file, ascending and disjoint.
+        """
+        ...
+
+    def read_all(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Steps[list[pa.Array]]:
+        """Read the same rows of several fields; see `read`. Errors name the field."""
+        ...
+
+    def page_sizes(self, fields: Sequence[Field]) -> Sequence[Sequence[PageSizes]]:
+        """Return the pages of the columns of each field, with their bytes."""
+        ...
+
+
+def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> FieldReader:
+    """Open a data file; for formats from 2.0 on its own footer says which one it is.
+
+    Args:
+        file: The file.
+        columns: Column index of each field that has one, by field id.
+        is_legacy: Whether the manifest says that it is of format 0.1, whose fields go by their ids.
+
+    Raises:
+        MissingFile: The file is gone.
+        CorruptFile: It is not a data file, or damaged.
+        UnsupportedFeature: Its format is newer than this release of lancefs.
+    """
+    if is_legacy:
+        from lancefs.datafile.legacy.reader import LegacyReader
+
+        return LegacyReader(file)
+    container = Container(file)
+    version = container.footer.version
+    with locating(file.url):
+        if version > NEWEST:
+            raise UnsupportedFeature(
+                f"data file format {version[0]}.{version[1]}; this release of lancefs reads up to "
+                f"{NEWEST[0]}.{NEWEST[1]}"
+            )
+    if version == (2, 0):
+        from lancefs.datafile.v2_0.reader import ArrayReader
+
+        return ArrayReader(container, columns)
+    return StructuralReader(container, columns)
+
+
+def read_together(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+) -> list[pa.Array]:
+    """Read rows of several files, each field as one array.
+
+    Args:
+        files: Each file, its reader, and rows of it, ascending and disjoint.
+        fields: The fields, pruned to what each of the files holds.
+
+    Raises:
+        CorruptFile: A file is damaged.
+        UnsupportedFeature: A file uses something that this release does not read.
+    """
+    leaves = leaves_of(fields)
+    steps = [
+        (file, reader.fetch(leaves, ranges))
+        for file, reader, ranges in files
+        if isinstance(reader, StructuralReader)
+    ]
+    if len(steps) == len(files):
+        return assemble(fields, run(steps))
+    apart = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
+    return join_columns(run(apart))

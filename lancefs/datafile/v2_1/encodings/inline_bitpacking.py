@@ -1,0 +1,33 @@
+"""Inline bitpacking: each chunk begins with its own bit width, one word, then a packed block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancefs.datafile.blocks import Block, FixedWidth, Ints
+from lancefs.datafile.kernels import read_widths, unpack, unpack_at
+from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers
+from lancefs.errors import UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import InlineBitpacking
+
+
+def decode_chunks(encoding: InlineBitpacking, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    bits, starts, widths = _blocks(encoding, buffers)
+    return FixedWidth(bits, unpack(buffers[0].data, starts, widths, counts, bits))
+
+
+def decode_at(
+    encoding: InlineBitpacking, buffers: Sequence[Chunked], counts: Ints, wanted: Ints
+) -> Block:
+    bits, starts, widths = _blocks(encoding, buffers)
+    return FixedWidth(bits, unpack_at(buffers[0].data, starts, widths, counts, wanted, bits))
+
+
+def _blocks(encoding: InlineBitpacking, buffers: Sequence[Chunked]) -> tuple[int, Ints, Ints]:
+    """Return the bits of a value; and of each chunk where its block starts, and its bit width."""
+    if encoding.HasField("values"):
+        raise UnsupportedFeature("buffer compression of bit-packed values")
+    expect_buffers(buffers, 1, "inline bitpacking")
+    buffer, bits = buffers[0], int(encoding.uncompressed_bits_per_value)
+    widths = read_widths(buffer.data, buffer.starts, buffer.ends, bits)
+    return bits, buffer.starts + bits // 8, widths

@@ -1,0 +1,242 @@
+"""Which file decodes which compressive encoding (docs: format/file/encoding)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, lengths_of
+from lancefs.datafile.row_ranges import as_ranges
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
+from lancefs.storage import Bytes
+
+# The field of `CompressiveEncoding` that is set -> the module that decodes it.
+_MODULES = {
+    "flat": "flat",
+    "variable": "variable",
+    "constant": "constant",
+    "out_of_line_bitpacking": "out_of_line_bitpacking",
+    "inline_bitpacking": "inline_bitpacking",
+    "fsst": "fsst",
+    "dictionary": "dictionary",
+    "rle": "rle",
+    "byte_stream_split": "byte_stream_split",
+    "general": "general",
+    "fixed_size_list": "fixed_size_list",
+    "packed_struct": "packed_struct",
+    "variable_packed_struct": "variable_packed_struct",
+    "range": "range",
+    "delta": "delta",
+}
+
+
+# Numbers that count or locate anything are below this.
+LARGEST = 1 << 62
+NO_BYTES: Bytes = np.empty(0, np.uint8)
+
+
+class Chunked(NamedTuple):
+    """One buffer of each of several chunks: chunk i has `data[starts[i]:ends[i]]`."""
+
+    data: Bytes
+    starts: Ints
+    ends: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        return self.ends - self.starts
+
+    @classmethod
+    def single(cls, data: Bytes) -> Chunked:
+        """Wrap one buffer as a single chunk."""
+        return cls(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))
+
+
+def decode_chunks(encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    """Decompress the values of several chunks, in order.
+
+    Args:
+        encoding: What the page says about its values.
+        buffers: The buffers of the chunks, as many as the encoding has.
+        counts: Values in each chunk.
+    """
+    return _required(encoding, "decode_chunks")(_message(encoding), buffers, counts)
+
+
+def decode_at(
+    encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints, wanted: Ints
+) -> Block:
+    """Decompress some values of several chunks; where it can be, with no look at the others.
+
+    Args:
+        encoding: What the page says about its values.
+        buffers: The buffers of the chunks, as many as the encoding has.
+        counts: Values in each chunk.
+        wanted: Positions among the values of all chunks, ascending, each once.
+    """
+    function = _optional(encoding, "decode_at")
+    if function is not None:
+        return cast(Block, function(_message(encoding), buffers, counts, wanted))
+    return decode_chunks(encoding, buffers, counts).select(as_ranges(wanted))
+
+
+def value_lengths(encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints) -> Ints:
+    """Tell how long the values of several chunks are, written out only where that must be.
+
+    Args:
+        encoding: What the page says about its values, which are of variable width.
+        buffers: The buffers of the chunks, as many as the encoding has.
+        counts: Values in each chunk.
+
+    Raises:
+        CorruptFile: The chunks are damaged, or the values are of no variable width.
+    """
+    function = _optional(encoding, "value_lengths")
+    if function is None:
+        return lengths_of(decode_chunks(encoding, buffers, counts))
+    return cast(Ints, function(_message(encoding), buffers, counts))
+
+
+def decode_blocks(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Block:
+    """Decompress buffers that stand alone, such as the levels of each chunk, and join them."""
+    function = _optional(encoding, "decode_blocks")
+    if function is None:
+        return decode_chunks(encoding, [buffer], counts)
+    return cast(Block, function(_message(encoding), buffer, counts))
+
+
+def decode_block(encoding: CompressiveEncoding, data: Bytes, count: int) -> Block:
+    """Decompress the `count` values of one buffer that stands alone, such as a dictionary."""
+    return decode_blocks(encoding, Chunked.single(data), np.array([count], np.int64))
+
+
+def decode_fixed(encoding: CompressiveEncoding, data: Bytes, count: int) -> Block:
+    """Decompress `count` full-zip values that all have the same width."""
+    function = _optional(encoding, "decode_fixed")
+    if function is None:
+        return decode_chunks(encoding, [Chunked.single(data)], np.array([count], np.int64))
+    return cast(Block, function(_message(encoding), data, count))
+
+
+def decode_variable(encoding: CompressiveEncoding, values: Chunked) -> Block:
+    """Decompress full-zip values of many lengths, each on its own.
+
+    Args:
+        encoding: What the page says about its values.
+        values: Where each lies, ascending and disjoint; of a null, nothing.
+    """
+    return _required(encoding, "decode_variable")(_message(encoding), values)
+
+
+def decode_sequence(encoding: CompressiveEncoding, data: Bytes, count: int) -> Ints:
+    """Decompress `count` unsigned numbers, such as positions, counts or offsets (format 2.3).
+
+    Args:
+        encoding: The description.
+        data: The buffer; empty where the encoding has none (see `has_payload`).
+        count: How many numbers.
+
+    Raises:
+        CorruptFile: The buffer does not hold them, or one is beyond 62 bits.
+    """
+    function = _optional(encoding, "decode_sequence")
+    if function is not None:
+        return cast(Ints, function(_message(encoding), data, count))
+    block = decode_block(encoding, data, count)
+    if not isinstance(block, FixedWidth) or block.length != count:
+        raise CorruptFile(f"a sequence that is not {count} numbers")
+    if block.bits not in (8, 16, 32, 64) or (count and int(block.values.max()) >= LARGEST):
+        raise CorruptFile("a number in a sequence is beyond 62 bits")
+    return block.values.astype(np.int64)
+
+
+def take_sequence(encoding: CompressiveEncoding, buffers: Iterator[Bytes], count: int) -> Ints:
+    """Decompress `count` numbers, taking the next buffer where the encoding has one."""
+    if not has_payload(encoding):
+        return decode_sequence(encoding, NO_BYTES, count)
+    data = next(buffers, None)
+    if data is None:
+        raise CorruptFile(f"no buffer is left for a sequence of {count} numbers")
+    return decode_sequence(encoding, data, count)
+
+
+def has_payload(encoding: CompressiveEncoding) -> bool:
+    """Tell whether a sequence has a buffer, or is told by its description alone."""
+    function = _optional(encoding, "has_payload")
+    return True if function is None else bool(function(_message(encoding)))
+
+
+def split_parts(data: Bytes, sizes: int) -> list[Bytes]:
+    """Split a buffer that begins with the sizes (u64) of its first parts; the rest is the last.
+
+    Raises:
+        CorruptFile: The parts are larger than the buffer.
+    """
+    if len(data) < 8 * sizes:
+        raise CorruptFile(f"a buffer of {len(data)} bytes has no room for the sizes of its parts")
+    lengths = [int(size) for size in data[: 8 * sizes].view("<u8")]
+    if 8 * sizes + sum(lengths) > len(data):
+        raise CorruptFile(f"parts of {sum(lengths)} bytes in a buffer of {len(data)}")
+    bounds = [8 * sizes, *np.cumsum(lengths, dtype=np.int64) + 8 * sizes, len(data)]
+    return [data[start:end] for start, end in pairwise(int(bound) for bound in bounds)]
+
+
+def flat_bits(encoding: CompressiveEncoding, where: str) -> int:
+    """Return the bits of a value, for an encoding that must be flat.
+
+    Raises:
+        UnsupportedFeature: It is another one.
+    """
+    if encoding.WhichOneof("compression") != "flat":
+        raise UnsupportedFeature(f"encoding {name_of(encoding)} for {where}; only flat is known")
+    if encoding.flat.HasField("data"):
+        raise UnsupportedFeature(f"buffer compression of a flat encoding for {where}")
+    return int(encoding.flat.bits_per_value)
+
+
+def name_of(encoding: CompressiveEncoding) -> str:
+    """Return the name of an encoding as messages show it."""
+    return encoding.WhichOneof("compression") or "(unknown)"
+
+
+def expect_buffers(buffers: Sequence[Chunked], count: int, name: str) -> None:
+    """Check how many buffers a chunk has.
+
+    Raises:
+        CorruptFile: It has more or fewer than the encoding needs.
+    """
+    if len(buffers) != count:
+        raise CorruptFile(f"{len(buffers)} buffers a chunk; {name} needs {count}")
+
+
+def _message(encoding: CompressiveEncoding) -> Any:
+    return getattr(encoding, name_of(encoding))
+
+
+@cache
+def _function(name: str, position: str) -> Callable[..., Any] | None:
+    module = import_module(f"lancefs.datafile.v2_1.encodings.{_MODULES[name]}")
+    return cast("Callable[..., Any] | None", getattr(module, position, None))
+
+
+def _required(encoding: CompressiveEncoding, position: str) -> Callable[..., Block]:
+    function = _optional(encoding, position)
+    if function is None:
+        raise UnsupportedFeature(f"encoding {name_of(encoding)} in the position of {position}")
+    return function
+
+
+def _optional(encoding: CompressiveEncoding, position: str) -> Callable[..., Any] | None:
+    name = name_of(encoding)
+    if name not in _MODULES:
+        raise UnsupportedFeature(
+            "a compressive encoding that this release of lancefs does not know; the file may have "
+            "been written by a newer Lance"
+        )
+    return _function(name, position)

@@ -1,0 +1,102 @@
+"""Run-length encoding: the value of each run, and its length.
+
+In a chunk these are two buffers. Where a buffer stands alone (levels), the size of the values comes
+first (u64), then the values, then the lengths. Runs are split where they would not fit their
+length, and the last may reach beyond the chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, gather
+from lancefs.datafile.kernels import expand
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.encodings.general import decompress_chunks
+from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers, split_parts
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, Rle
+from lancefs.storage import Bytes
+
+
+def decode_chunks(encoding: Rle, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    expect_buffers(buffers, 2, "run-length encoding")
+    lengths, runs = _own_count(encoding.run_lengths, buffers[1])
+    stored, value_runs = _own_count(encoding.values, buffers[0])
+    if runs is None:
+        runs = value_runs
+    if runs is None:
+        raise UnsupportedFeature("runs whose number neither their values nor their lengths tell")
+    if value_runs is not None and np.any(value_runs != runs):
+        raise CorruptFile("a chunk has more or fewer run values than run lengths")
+    run_lengths = _decode_runs(encoding.run_lengths, lengths, runs)
+    run_values = _decode_runs(encoding.values, stored, runs)
+    values = expand(run_values.values, run_lengths.values, runs, counts)
+    return FixedWidth(run_values.bits, values)
+
+
+def decode_blocks(encoding: Rle, buffer: Chunked, counts: Ints) -> Block:
+    begin = buffer.starts + 8
+    if np.any(begin > buffer.ends):
+        raise CorruptFile("a run-length encoded buffer is shorter than its header")
+    sizes = gather(buffer.data, buffer.starts, begin).view("<i8")
+    if np.any(sizes < 0) or np.any(sizes > buffer.ends - begin):
+        raise CorruptFile("the values of runs reach beyond their buffer")
+    middle = begin + sizes
+    values = Chunked(buffer.data, begin, middle)
+    return decode_chunks(encoding, [values, Chunked(buffer.data, middle, buffer.ends)], counts)
+
+
+def has_payload(encoding: Rle) -> bool:
+    return registry.has_payload(encoding.values) or registry.has_payload(encoding.run_lengths)
+
+
+def decode_sequence(encoding: Rle, data: Bytes, count: int) -> Ints:
+    values, lengths = split_parts(data, 1) if has_payload(encoding) else (data, data)
+    runs = _sequence_runs(encoding, values, lengths, count)
+    run_lengths = registry.decode_sequence(encoding.run_lengths, lengths, runs)
+    run_values = registry.decode_sequence(encoding.values, values, runs)
+    if int(run_lengths.max(initial=0)) > count or int(run_lengths.sum()) != count:
+        raise CorruptFile(f"the runs of a sequence do not give {count} numbers")
+    return np.repeat(run_values, run_lengths)
+
+
+def _sequence_runs(encoding: Rle, values: Bytes, lengths: Bytes, count: int) -> int:
+    """Return the number of runs: one of both parts tells it by its size or its description."""
+    for part, data in ((encoding.run_lengths, lengths), (encoding.values, values)):
+        if part.WhichOneof("compression") == "flat":
+            return len(data) * 8 // max(1, int(part.flat.bits_per_value))
+    described = encoding.run_lengths.WhichOneof("compression")
+    if described == "constant":
+        length = int.from_bytes(encoding.run_lengths.constant.value, "little")
+        return count // length if length else 0
+    if described == "range":  # lengths grow, so that there are at most so many
+        most = registry.decode_sequence(
+            encoding.run_lengths, registry.NO_BYTES, min(count, 1 << 24)
+        )
+        return int(np.searchsorted(np.cumsum(most), count)) + (count > 0)
+    raise UnsupportedFeature("runs of a sequence whose number is not told")
+
+
+def _own_count(encoding: CompressiveEncoding, buffer: Chunked) -> tuple[Chunked, Ints | None]:
+    """Undo general compression, and tell the runs of each chunk where the size does."""
+    if encoding.WhichOneof("compression") == "general":
+        buffer = decompress_chunks(encoding.general, buffer)
+        encoding = encoding.general.values
+    if encoding.WhichOneof("compression") != "flat":
+        return buffer, None
+    width = int(encoding.flat.bits_per_value) // 8
+    if width not in (1, 2, 4, 8, 16) or np.any(buffer.sizes % width):
+        raise CorruptFile(f"runs of {encoding.flat.bits_per_value} bits do not fill their buffer")
+    return buffer, buffer.sizes // width
+
+
+def _decode_runs(encoding: CompressiveEncoding, buffer: Chunked, runs: Ints) -> FixedWidth:
+    if encoding.WhichOneof("compression") == "general":
+        encoding = encoding.general.values
+    block = registry.decode_chunks(encoding, [buffer], runs)
+    if not isinstance(block, FixedWidth):
+        raise CorruptFile("runs of values that are not all of one width")
+    return block

@@ -1,0 +1,134 @@
+"""Variable: byte strings as offsets and bytes.
+
+In a chunk the offsets come first and count from the start of the chunk's buffer; the bytes follow.
+A block of its own (a dictionary) begins with a header: the bits of an offset and the position of
+the bytes, each as wide as an offset; its offsets count from that position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_of, offsets_of
+from lancefs.datafile.kernels import find_strings, join_chunks
+from lancefs.datafile.kernels.strings import chunk_lengths, narrowed
+from lancefs.datafile.row_ranges import as_ranges
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers, flat_bits
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import Variable
+from lancefs.storage import Bytes
+
+
+def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    if _is_apart(encoding):
+        return _decode_apart(encoding, buffers, counts)
+    return VariableWidth(*join_chunks(*_chunks(encoding, buffers, counts)))
+
+
+def decode_at(encoding: Variable, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
+    if _is_apart(encoding):
+        return _decode_apart(encoding, buffers, counts).select(as_ranges(wanted))
+    starts, ends = find_strings(*_chunks(encoding, buffers, counts), wanted)
+    return VariableWidth(offsets_of(ends - starts), gather(buffers[0].data, starts, ends))
+
+
+def value_lengths(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Ints:
+    if _is_apart(encoding):
+        return lengths_of(_decode_apart(encoding, buffers, counts))
+    lengths, _, _ = chunk_lengths(*_chunks(encoding, buffers, counts))
+    return lengths
+
+
+def _is_apart(encoding: Variable) -> bool:
+    """Whether the offsets are compressed, which puts them into a buffer of their own."""
+    return registry.name_of(encoding.offsets) != "flat"
+
+
+def _chunks(
+    encoding: Variable, buffers: Sequence[Chunked], counts: Ints
+) -> tuple[Bytes, Ints, Ints, Ints, int]:
+    """Return what the kernels take: the chunks, their values, and the bytes of an offset."""
+    expect_buffers(buffers, 1, "variable")
+    buffer = buffers[0]
+    return buffer.data, buffer.starts, buffer.ends, counts, _offset_width(encoding)
+
+
+def _decode_apart(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    """Decode chunks whose offsets are compressed, in a buffer of their own (format 2.3)."""
+    stored = registry.has_payload(encoding.offsets)
+    expect_buffers(buffers, 1 + stored, "variable with compressed offsets")
+    data, lengths = buffers[-1], []
+    for chunk, count in enumerate(counts.tolist()):
+        payload = registry.NO_BYTES
+        if stored:
+            payload = buffers[0].data[buffers[0].starts[chunk] : buffers[0].ends[chunk]]
+        offsets = registry.decode_sequence(encoding.offsets, payload, count + 1)
+        lengths.append(np.diff(offsets))
+        if offsets[0] != 0 or offsets[-1] != data.sizes[chunk] or np.any(lengths[-1] < 0):
+            raise CorruptFile(f"the offsets of chunk {chunk} do not cover its bytes")
+    text = gather(data.data, data.starts, data.ends)
+    return VariableWidth(offsets_of(np.concatenate([np.empty(0, np.int64), *lengths])), text)
+
+
+def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
+    _offset_width(encoding)
+    bounds = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
+    blocks = [
+        _block(buffer.data[start:end], count)
+        for (start, end), count in zip(bounds, counts.tolist(), strict=True)
+    ]
+    if len(blocks) == 1:
+        return blocks[0]
+    # The offsets of a block begin where its first string does, which need not be its first byte.
+    texts = [block.data[block.offsets[0] : block.offsets[-1]] for block in blocks]
+    lengths = np.concatenate([np.diff(block.offsets) for block in blocks])
+    return VariableWidth(narrowed(offsets_of(lengths)), np.concatenate(texts))
+
+
+def _block(data: Bytes, count: int) -> VariableWidth:
+    """Read the strings of a block that stands alone."""
+    width, start, end = _block_header(data)
+    if (count + 1) * width > end - start or end > len(data):
+        room = (end - start) // width
+        raise CorruptFile(f"a block of {count} strings has room for {room} offsets")
+    offsets = data[start : start + (count + 1) * width].view(f"<u{width}").astype(np.int64)
+    if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data) - end:
+        raise CorruptFile("the offsets of a block of strings descend or leave the block")
+    return VariableWidth(narrowed(offsets), data[end:])
+
+
+def decode_variable(encoding: Variable, values: Chunked) -> Block:
+    _offset_width(encoding)
+    texts = gather(values.data, values.starts, values.ends)
+    return VariableWidth(offsets_of(values.sizes), texts)
+
+
+def _offset_width(encoding: Variable) -> int:
+    if encoding.HasField("values"):
+        raise UnsupportedFeature("buffer compression of variable-width values")
+    bits = flat_bits(encoding.offsets, "the offsets of variable-width values")
+    if bits not in (32, 64):
+        raise CorruptFile(f"offsets of {bits} bits; expected 32 or 64")
+    return bits // 8
+
+
+def _block_header(data: Bytes) -> tuple[int, int, int]:
+    """Return the bytes of an offset, where the offsets start, and where they end.
+
+    Files from before 2.1 was stable have another header: one byte for the bits, then the number
+    of values, which puts something other than zeros into bytes 1 to 3.
+    """
+    if len(data) < 9:
+        raise CorruptFile(f"a block of strings has only {len(data)} bytes")
+    head = data[:24].tobytes()
+    old = any(head[1:4])
+    bits = head[0] if old else int.from_bytes(head[:4], "little")
+    if bits not in (32, 64):
+        raise CorruptFile(f"a block of strings has offsets of {bits} bits; expected 32 or 64")
+    width = bits // 8
+    position = 1 + width if old else width
+    end = int.from_bytes(head[position : position + width], "little")
+    return width, position + width, end

@@ -1,0 +1,153 @@
+"""The constant layout: all values of a page are null, or the same value.
+
+Docs: format/file/encoding, "Constant page layout". A small value is in the description, others are
+the first buffer of the page. A page with lists, or with some nulls, has two more buffers:
+repetition and definition levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import (
+    Block,
+    Constant,
+    Dictionary,
+    FixedWidth,
+    RowRange,
+    VariableWidth,
+    typed,
+)
+from lancefs.datafile.container import Page
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, ConstantLayout
+from lancefs.storage import ByteRange, Bytes, Steps
+
+# More than compression can reach: a count beyond it is damage, and no memory is allocated for it.
+_LEVELS_A_BYTE = 1 << 16
+
+
+class ConstantPage:
+    """Reads rows of one constant page; keeps its value, and its levels where they lie together.
+
+    Args:
+        page: Where the buffers are.
+        layout: The description of the page.
+    """
+
+    def __init__(self, page: Page, layout: ConstantLayout) -> None:
+        self.page = page
+        self.layout = layout
+        self.layers = parse_layers(layout.layers)
+        self.has_value_buffer = len(page.buffers) % 2 == 1
+        if len(page.buffers) > 3:
+            raise CorruptFile(f"a constant page of {len(page.buffers)} buffers")
+        self._value: Block | None = None  # where it is not in the description
+        self._leaf: Leaf | None = None  # all rows, once their levels were read
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+        """Read rows, ascending and disjoint, within the page."""
+        levels = self.page.buffers[self.has_value_buffer :]
+        has_levels = any(start < end for start, end in levels)
+        value = [self.page.buffers[0]] if self.has_value_buffer and self._value is None else []
+        plain = has_levels and self._has_plain_nulls(levels)
+        wanted = list(levels) if has_levels and self._leaf is None else []
+        if plain:
+            wanted = _of_rows(levels[1], ranges)
+        got = list((yield [*value, *wanted]))
+        if value:
+            self._value = _parse_value(got.pop(0))
+        if not has_levels:
+            return self._without_levels(count_rows(ranges))
+        if plain:
+            definition = np.concatenate([np.empty(0, "<u2"), *(data.view("<u2") for data in got)])
+            return self._shown(None, definition, len(definition))
+        if self._leaf is None:
+            self._leaf = self._with_levels(got)
+        return self._leaf.select(ranges)
+
+    def _has_plain_nulls(self, levels: Sequence[ByteRange]) -> bool:
+        """Whether each row has its 16 bits of definition level, and nothing else."""
+        (rep_start, rep_end), (start, end) = levels
+        is_raw = not self.layout.HasField("def_compression")
+        return is_raw and rep_start == rep_end and end - start == 2 * self.page.rows
+
+    def _with_levels(self, buffers: Sequence[Bytes]) -> Leaf:
+        layout, rows = self.layout, self.page.rows
+        rep_encoding = layout.rep_compression if layout.HasField("rep_compression") else None
+        def_encoding = layout.def_compression if layout.HasField("def_compression") else None
+        rep = _levels(buffers[0], rep_encoding, int(layout.num_rep_values), rows)
+        definition = _levels(buffers[1], def_encoding, int(layout.num_def_values), rows)
+        return self._shown(rep, definition, rows)
+
+    def _shown(self, rep: Level | None, definition: Level | None, rows: int) -> Leaf:
+        if definition is not None:
+            count = int(np.count_nonzero(definition <= visible_levels(self.layers)))
+        else:
+            count = rows if rep is None else len(rep)
+        return Leaf(self._values(count), rep, definition, self.layers, rows).check()
+
+    def _without_levels(self, rows: int) -> Leaf:
+        """Return rows of a page that has one value, or one kind of null, throughout."""
+        values = self._values(rows)
+        nulls = None
+        if isinstance(values, Constant) and values.value is None:
+            if visible_levels(self.layers) != 1:
+                raise CorruptFile("an all-null page whose layers do not tell which null it has")
+            nulls = np.ones(rows, np.uint16)
+        return Leaf(values, None, nulls, self.layers, rows).check()
+
+    def _values(self, count: int) -> Block:
+        if self.layout.HasField("inline_value"):
+            return Constant(self.layout.inline_value, count)
+        if self._value is None:
+            return Constant(None, count)
+        return Dictionary(np.zeros(count, np.uint8), self._value)
+
+
+def _of_rows(levels: ByteRange, ranges: Sequence[RowRange]) -> list[ByteRange]:
+    """Return where the levels of rows are, 16 bits each."""
+    return [(levels[0] + 2 * start, levels[0] + 2 * end) for start, end in ranges]
+
+
+def _parse_value(data: Bytes) -> Block:
+    """Read one value: the number of its Arrow buffers, the size of each (u32), then the buffers."""
+    head = data[: len(data) // 4 * 4].view("<u4")
+    count = int(head[0]) if len(head) else 0
+    if count not in (1, 2) or len(head) <= count:
+        raise CorruptFile(f"a constant value of {count} buffers; expected 1 or 2")
+    sizes = [int(size) for size in head[1 : 1 + count]]
+    start = 4 * (1 + count)
+    if start + sum(sizes) > len(data):
+        raise CorruptFile(f"a constant value of {sum(sizes)} bytes in a buffer of {len(data)}")
+    if count == 1:
+        return FixedWidth(8 * sizes[0], typed(data[start : start + sizes[0]], 8 * sizes[0]))
+    if sizes[0] not in (8, 16):
+        raise CorruptFile(f"the offsets of a constant value take {sizes[0]} bytes")
+    text = data[start + sizes[0] : start + sum(sizes)]
+    offsets = data[start : start + sizes[0]].view(f"<i{sizes[0] // 2}")
+    if not 0 <= offsets[0] <= offsets[1] <= len(text):
+        raise CorruptFile("the offsets of a constant value leave its bytes")
+    return VariableWidth(offsets, text)
+
+
+def _levels(
+    data: Bytes, encoding: CompressiveEncoding | None, count: int, rows: int
+) -> Level | None:
+    if not len(data):
+        return None
+    if count > max(rows, _LEVELS_A_BYTE * len(data)):
+        raise CorruptFile(f"{count} levels of {rows} rows in a buffer of {len(data)} bytes")
+    if encoding is None:
+        if len(data) % 2:
+            raise CorruptFile(f"levels of 16 bits in a buffer of {len(data)} bytes")
+        return data.view("<u2")
+    block = registry.decode_block(encoding, data, count)
+    if not isinstance(block, FixedWidth) or block.bits != 16:
+        raise CorruptFile("levels that are not 16 bits wide")
+    return block.values

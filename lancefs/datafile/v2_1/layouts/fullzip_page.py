@@ -1,0 +1,201 @@
+"""The full-zip layout: large values, each with its levels right before it.
+
+Docs: format/file/encoding, "Full-zip page layout". An item is a control word (its levels), then the
+value. A value of variable width has its length before it; a null has neither length nor value; an
+invisible item is a control word alone. Rows of variable width or with lists are found through a
+second buffer that holds where each row starts (and, one entry more, where the last one ends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, Ints, RowRange, gather, offsets_of
+from lancefs.datafile.container import Page
+from lancefs.datafile.kernels import find_items
+from lancefs.datafile.kernels.items import ItemForm
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.encodings.registry import Chunked
+from lancefs.datafile.v2_1.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
+from lancefs.storage import ByteRange, Bytes, Steps
+
+
+class FullZipPage:
+    """Reads rows of one full-zip page; every row is found without reading others.
+
+    Args:
+        page: Where the buffers are.
+        layout: The description of the page.
+    """
+
+    def __init__(self, page: Page, layout: FullZipLayout) -> None:
+        self.page = page
+        self.layout = layout
+        self.layers = parse_layers(layout.layers)
+        self.top = sum(layer.is_list for layer in self.layers)
+        self.visible = visible_levels(self.layers)
+        self.word = _word_size(layout.bits_rep, layout.bits_def)
+        self.is_fixed = layout.WhichOneof("details") == "bits_per_value"
+        self.width = _width(layout)
+        if not self.is_fixed and self.width not in (1, 2, 4, 8):
+            raise CorruptFile(f"full-zip values with length prefixes of {self.width} bytes")
+        if self.top and not self.word:
+            raise CorruptFile("a full-zip page of lists has no levels")
+        self.has_index = not self.is_fixed or layout.bits_rep > 0
+        if len(page.buffers) < 1 + self.has_index:
+            raise CorruptFile(f"a full-zip page of {len(page.buffers)} buffers")
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+        """Read rows, ascending and disjoint, within the page."""
+        rows = count_rows(ranges)
+        base, limit = self.page.buffers[0]
+        if not self.has_index:
+            stride = self.word + self.width
+            spans = [(start * stride, end * stride) for start, end in ranges]
+            buffers = yield [_shifted(base, limit, span) for span in spans]
+            return self._decode_table(_joined(buffers), rows).check()
+        bounds = yield from self.row_bounds(ranges)
+        buffers = yield [(base + int(rows_[0]), base + int(rows_[-1])) for rows_ in bounds]
+        shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))
+        moved = [rows_ - rows_[0] + shift for rows_, shift in zip(bounds, shifts[:-1], strict=True)]
+        none = np.empty(0, np.int64)
+        starts = np.concatenate([none, *(rows_[:-1] for rows_ in moved)])
+        ends = np.concatenate([none, *(rows_[1:] for rows_ in moved)])
+        return self._decode_rows(_joined(buffers), starts, ends).check()
+
+    def row_bounds(self, ranges: Sequence[RowRange]) -> Steps[list[Ints]]:
+        """Read where the rows of each range start, and where the last of them ends."""
+        start, end = self.page.buffers[1]
+        entries = self.page.rows + 1
+        width = (end - start) // entries
+        if width not in (1, 2, 4, 8) or width * entries != end - start:
+            raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
+        wanted = [(start + a * width, start + (b + 1) * width) for a, b in ranges]
+        buffers = yield wanted
+        bounds = [data.view(f"<u{width}").astype(np.int64) for data in buffers]
+        if any(np.any(np.diff(rows) < 0) for rows in bounds):
+            raise CorruptFile("the row index of a full-zip page descends")
+        base, limit = self.page.buffers[0]
+        if any(rows[0] < 0 or rows[-1] > limit - base for rows in bounds):
+            raise CorruptFile(f"rows lie outside of a page buffer of {limit - base} bytes")
+        return bounds
+
+    def _decode_table(self, data: Bytes, rows: int) -> Leaf:
+        """Decode rows that are all equally wide."""
+        table = data.reshape(rows, self.word + self.width)
+        words = np.ascontiguousarray(table[:, : self.word]).reshape(-1)
+        rep, definition = self._levels(words, rows)
+        return Leaf(self.in_table(table), rep, definition, self.layers, rows)
+
+    def _decode_rows(self, data: Bytes, starts: Ints, ends: Ints) -> Leaf:
+        """Decode rows, each at `data[starts[i]:ends[i]]`."""
+        items = find_items(data, starts, ends, self._form()) if self.top else starts
+        words = gather(data, items, items + self.word)
+        rep, definition = self._levels(words, len(items))
+        shown = items if definition is None else items[definition <= self.visible]
+        lengths = None if self.is_fixed else self._lengths(data, items, definition)
+        block = self.at_places(data, shown + self.word, lengths)
+        return Leaf(block, rep, definition, self.layers, len(starts))
+
+    def _form(self) -> ItemForm:
+        shown = self.visible if self.is_fixed else 0
+        return ItemForm(self.word, self.layout.bits_def, shown, self.width, self.is_fixed)
+
+    def in_table(self, table: Bytes) -> Block:
+        """Decode values that are all equally wide.
+
+        Args:
+            table: Of shape (values, bytes), each with its levels before it.
+        """
+        values = np.ascontiguousarray(table[:, self.word :]).reshape(-1)
+        return self._decode_fixed(values, len(table))
+
+    def at_places(self, data: Bytes, begin: Ints, lengths: Ints | None) -> Block:
+        """Decode values that lie apart.
+
+        Args:
+            data: The bytes that they are in.
+            begin: Where each begins; those of variable width begin with their length.
+            lengths: Of values of variable width, −1 for one that is null; None for others.
+        """
+        if lengths is not None:
+            return self._decode_variable(data, begin, lengths)
+        return self._decode_fixed(gather(data, begin, begin + self.width), len(begin))
+
+    def _lengths(self, data: Bytes, items: Ints, definition: Level | None) -> Ints:
+        """Return the length of each visible value, −1 for one that is null."""
+        if definition is None:
+            return self._prefixes(data, items + self.word)
+        shown = definition <= self.visible
+        lengths = np.full(len(items), -1, np.int64)
+        valid = definition == 0
+        lengths[valid] = self._prefixes(data, items[valid] + self.word)
+        return lengths[shown]
+
+    def _prefixes(self, data: Bytes, positions: Ints) -> Ints:
+        prefixes = gather(data, positions, positions + self.width)
+        lengths = prefixes.view(f"<u{self.width}").astype(np.int64)
+        if np.any(lengths < 0) or np.any(lengths > len(data)):
+            raise CorruptFile("a value of a full-zip page is longer than the page")
+        return lengths
+
+    def _decode_variable(self, data: Bytes, begin: Ints, lengths: Ints) -> Block:
+        starts = np.where(lengths < 0, begin, begin + self.width)
+        ends = starts + np.maximum(lengths, 0)
+        if np.any(starts[1:] < ends[:-1]) or np.any(ends[-1:] > len(data)):
+            raise CorruptFile("values of a full-zip page overlap or leave it")
+        values = Chunked(data, starts, ends)
+        return registry.decode_variable(self.layout.value_compression, values)
+
+    def _decode_fixed(self, data: Bytes, count: int) -> Block:
+        return registry.decode_fixed(self.layout.value_compression, data, count)
+
+    def _levels(self, words: Bytes, count: int) -> tuple[Level | None, Level | None]:
+        """Split control words into repetition and definition levels."""
+        if not self.word:
+            return None, None
+        both = words.view(f"<u{self.word}")[:count]
+        bits_def = self.layout.bits_def
+        rep = None
+        if self.layout.bits_rep:
+            rep = (both >> both.dtype.type(bits_def)).astype(np.uint16)
+        mask = both.dtype.type((1 << bits_def) - 1)
+        definition = (both & mask).astype(np.uint16) if bits_def else None
+        return rep, definition
+
+
+def _word_size(bits_rep: int, bits_def: int) -> int:
+    bits = bits_rep + bits_def
+    if bits_rep > 16 or bits_def > 16:
+        raise CorruptFile(f"control words of {bits} bits")
+    return 0 if not bits else 1 if bits <= 8 else 2 if bits <= 16 else 4
+
+
+def _width(layout: FullZipLayout) -> int:
+    """Return the bytes of each value, or of each length."""
+    if layout.WhichOneof("details") != "bits_per_value":
+        return _byte_width(layout.bits_per_offset)
+    if layout.value_compression.HasField("constant") and not layout.bits_per_value:
+        return 0  # pylance 2 writes wide values so that are all null
+    return _byte_width(layout.bits_per_value)
+
+
+def _byte_width(bits: int) -> int:
+    if bits % 8 or not bits:
+        raise UnsupportedFeature(f"full-zip values of {bits} bits; only whole bytes are known")
+    return int(bits) // 8
+
+
+def _shifted(base: int, limit: int, span: ByteRange) -> ByteRange:
+    if span[1] > limit - base:
+        raise CorruptFile(f"rows up to byte {span[1]} of a page buffer of {limit - base} bytes")
+    return base + span[0], base + span[1]
+
+
+def _joined(buffers: Sequence[Bytes]) -> Bytes:
+    return buffers[0] if len(buffers) == 1 else np.concatenate([np.empty(0, np.uint8), *buffers])

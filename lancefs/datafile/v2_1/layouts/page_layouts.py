@@ -1,0 +1,104 @@
+"""Which file reads which page layout (docs: format/file/encoding)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TypeAlias, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from lancefs.datafile.container import Encoding, Page
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
+from lancefs.datafile.v2_1.layouts.page_reader import PageReader
+from lancefs.datafile.v2_1.levels import parse_layers
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import PageLayout
+
+_TYPE = "lance.encodings21.PageLayout"
+_PLANAR = "lance.encodings23.PlanarLayout"
+
+# Descriptions up to this long are shared by many pages; longer ones hold a symbol table of a page.
+_SHARED_BYTES = 1024
+
+Opener: TypeAlias = Callable[[Page], PageReader]
+_Message = TypeVar("_Message", bound=Message)
+
+
+def open_page(page: Page) -> PageReader:
+    """Return the reader for a page of a data file 2.1 or later; raises as `layout_of` does."""
+    return _open(page, layout_of(page.encoding))
+
+
+def layout_of(encoding: Encoding) -> MiniBlock | Opener:
+    """Return what a description of pages says: that of mini-block pages, or what opens others.
+
+    Raises:
+        CorruptFile: The description is damaged.
+        UnsupportedFeature: The layout is not known.
+    """
+    is_shared = len(encoding.data) <= _SHARED_BYTES
+    return _shared_layout(encoding) if is_shared else _layout(encoding)
+
+
+@lru_cache(maxsize=256)  # the pages of a column, and of the other fragments, are laid out alike
+def _shared_layout(encoding: Encoding) -> MiniBlock | Opener:
+    return _layout(encoding)
+
+
+def _open(page: Page, layout: MiniBlock | Opener) -> PageReader:
+    return MiniBlockPage(page, layout) if isinstance(layout, MiniBlock) else layout(page)
+
+
+def _layout(encoding: Encoding) -> MiniBlock | Opener:
+    """Return what a description says.
+
+    The layouts that most tables have no page of are imported where there is one.
+    """
+    if encoding.type_name == _PLANAR:
+        from lancefs.datafile.v2_1.layouts.planar_page import open_planar
+        from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
+
+        return partial(open_planar, layout=_parse(encoding, PlanarLayout()))
+    return _page_layout(parse_layout(encoding))
+
+
+def _page_layout(layout: PageLayout) -> MiniBlock | Opener:
+    match layout.WhichOneof("layout"):
+        case "mini_block_layout":
+            return MiniBlock(layout.mini_block_layout)
+        case "full_zip_layout":
+            from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+
+            return partial(FullZipPage, layout=layout.full_zip_layout)
+        case "constant_layout":
+            from lancefs.datafile.v2_1.layouts.constant_page import ConstantPage
+
+            return partial(ConstantPage, layout=layout.constant_layout)
+        case "blob_layout":
+            from lancefs.datafile.v2_1.layouts.blob_page import BlobPage
+
+            inner = _page_layout(layout.blob_layout.inner_layout)
+            layers = parse_layers(layout.blob_layout.layers)
+            return lambda page: BlobPage(_open(page, inner), layers)
+        case None:
+            raise UnsupportedFeature("a page layout that this release of lancefs does not know")
+        case name:
+            raise UnsupportedFeature(f"page layout {name.removesuffix('_layout')}")
+
+
+def parse_layout(encoding: Encoding) -> PageLayout:
+    """Read the description of a page."""
+    if encoding.type_name != _TYPE:
+        raise UnsupportedFeature(f"page encoding {encoding.type_name or '(none)'}")
+    return _parse(encoding, PageLayout())
+
+
+def _parse(encoding: Encoding, layout: _Message) -> _Message:
+    try:
+        layout.ParseFromString(encoding.data)
+    except DecodeError as error:
+        name = encoding.type_name
+        raise CorruptFile(f"the description of the page is not a {name} message") from error
+    return layout

@@ -1,0 +1,36 @@
+"""What every page layout gives: rows of a page, as values and the layers around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from lancefs.datafile.blocks import Block, RowRange
+from lancefs.datafile.v2_1.levels import Unravelled
+from lancefs.storage import Steps
+
+
+class PageRows(Protocol):
+    """Some rows of a page."""
+
+    @property
+    def values(self) -> Block:
+        """The values of the leaf."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        ...
+
+    def unravel(self) -> list[Unravelled]:
+        """Return the layers, innermost first; the first tells which values are null."""
+        ...
+
+
+class PageReader(Protocol):
+    """Reads rows of one page."""
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[PageRows]:
+        """Read rows, ascending and disjoint, within the page."""
+        ...

@@ -1,0 +1,175 @@
+"""Sparse structure: nulls and lists as sets of slots, apart from the values (format 2.3).
+
+Layers come from the outermost in; the slots of one are the parents of the next. A validity layer
+names its null or its valid slots. A list layer names the lists that are not empty and how many
+items each has. A fixed-size list has that many slots below each of its own. The buffers of the sets
+follow those of the values, in the order of the layers.
+
+Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.container import Page
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.layouts.sparse_values import SlotValues
+from lancefs.datafile.v2_1.levels import Unravelled
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
+from lancefs.proto.encodings_v2_3_pb2 import (
+    SparseListLayer,
+    SparseStructuralLayer,
+    SparseStructure,
+    SparseValiditySet,
+)
+from lancefs.storage import Bytes, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRows:
+    """Some rows of a page whose layers are known without levels."""
+
+    values: Block
+    layers: tuple[Unravelled, ...]  # innermost first
+    rows: int
+
+    def unravel(self) -> list[Unravelled]:
+        """Return the layers, innermost first."""
+        return list(self.layers)
+
+
+class SparsePage:
+    """Reads rows of one page with sparse structure; keeps the structure once it was read.
+
+    Args:
+        page: Where the buffers are.
+        structure: The description of the layers.
+        values: Reads the values of slots.
+    """
+
+    def __init__(self, page: Page, structure: SparseStructure, values: SlotValues) -> None:
+        self.page = page
+        self.structure = structure
+        self.values = values
+        self._layers: list[Unravelled] | None = None
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[SlotRows]:
+        """Read rows, ascending and disjoint, within the page."""
+        if self._layers is None:
+            buffers = yield list(self.page.buffers[self.values.buffers :])
+            parsed = list(_parse(self.structure.layers, iter(buffers), self.page.rows))
+            layers, (slots, alive) = [layer for layer, _ in parsed], parsed[-1]
+            self.values.place(slots.length, alive)
+            if self.structure.layers[-1].WhichOneof("layer") == "validity":
+                # As in pages with levels, a value within something that is null is null, too.
+                layers[-1] = Unravelled(None if alive.all() else alive, None, slots.length)
+            self._layers = _flattened(self.structure.layers, layers)
+        cut, spans = [], ranges
+        for layer in self._layers:
+            cut.append(layer.select(spans))
+            spans = layer.below(spans)
+        values = yield from self.values.read([span for span in spans if span[0] < span[1]])
+        if values.length != cut[-1].length:
+            raise CorruptFile(f"{values.length} values for {cut[-1].length} slots")
+        rows = count_rows(ranges)
+        return SlotRows(values, tuple(reversed(cut)), rows)
+
+
+def _parse(
+    layers: Sequence[SparseStructuralLayer], buffers: Iterator[Bytes], rows: int
+) -> Iterator[tuple[Unravelled, Mask]]:
+    """Read layers, each with the slots that are valid in it and in all layers around it."""
+    slots, rest = divmod(rows, prod(max(1, layer.fixed_size_list.dimension) for layer in layers))
+    if rest or not layers:
+        raise CorruptFile(f"{rows} rows of fixed-size lists, or a page without layers")
+    alive = np.ones(slots, np.bool_)
+    for layer in layers:
+        match layer.WhichOneof("layer"):
+            case "validity":
+                valid = _validity(layer.validity, buffers, slots)
+                alive = alive if valid is None else alive & valid
+                yield Unravelled(valid, None, slots), alive
+            case "list":
+                offsets = _offsets(layer.list, buffers, slots)
+                valid = _validity(layer.list.validity, buffers, slots)
+                alive = np.repeat(alive if valid is None else alive & valid, np.diff(offsets))
+                yield Unravelled(valid, offsets, slots), alive
+                slots = int(offsets[-1])
+            case "fixed_size_list":
+                valid = _validity(layer.fixed_size_list.validity, buffers, slots)
+                dimension = int(layer.fixed_size_list.dimension)
+                alive = np.repeat(alive if valid is None else alive & valid, dimension)
+                yield Unravelled(valid, None, slots), alive
+                slots *= dimension
+            case _:
+                raise UnsupportedFeature("a layer of sparse structure of an unknown kind")
+
+
+def _flattened(
+    kinds: Sequence[SparseStructuralLayer], layers: Sequence[Unravelled]
+) -> list[Unravelled]:
+    """Repeat the slots of and around fixed-size lists, as pages with levels have them."""
+    flat, factor = [], 1
+    for kind, layer in zip(reversed(kinds), reversed(layers), strict=True):
+        factor *= max(1, int(kind.fixed_size_list.dimension))
+        if factor > 1 and layer.offsets is not None:
+            layer = Unravelled(layer.validity, layer.offsets * factor, layer.length)
+            factor = 1  # what is around a list is not flattened by what is in it
+        elif factor > 1:
+            valid = None if layer.validity is None else np.repeat(layer.validity, factor)
+            layer = Unravelled(valid, None, layer.length * factor)
+        flat.append(layer)
+    return flat[::-1]
+
+
+def _offsets(layer: SparseListLayer, buffers: Iterator[Bytes], slots: int) -> Ints:
+    count = int(layer.num_non_empty_positions)
+    where = _positions(layer.non_empty_positions, buffers, count, slots)
+    counts = registry.take_sequence(layer.counts, buffers, count)
+    if count and (counts.min() <= 0 or int(counts.max()) > layer.num_child_slots):
+        raise CorruptFile("a list that is not empty has no items, or more than there are")
+    lengths = np.zeros(slots, np.int64)
+    lengths[where] = counts
+    offsets = offsets_of(lengths)
+    if offsets[-1] != layer.num_child_slots:
+        raise CorruptFile(f"lists of {offsets[-1]} items in all, of {layer.num_child_slots}")
+    return offsets
+
+
+def _validity(layer: SparseValiditySet, buffers: Iterator[Bytes], slots: int) -> Mask | None:
+    where = _positions(layer.positions, buffers, int(layer.num_positions), slots)
+    if layer.meaning == SparseValiditySet.SPARSE_VALIDITY_NULL_POSITIONS:
+        if not len(where):
+            return None
+        valid = np.ones(slots, np.bool_)
+        valid[where] = False
+        return valid
+    if layer.meaning != SparseValiditySet.SPARSE_VALIDITY_VALID_POSITIONS:
+        raise CorruptFile(f"a validity set of the kind {layer.meaning}")
+    valid = np.zeros(slots, np.bool_)
+    valid[where] = True
+    return valid
+
+
+def _positions(
+    encoding: CompressiveEncoding, buffers: Iterator[Bytes], count: int, slots: int
+) -> Ints:
+    """Read ascending slots.
+
+    Raises:
+        CorruptFile: There are more than slots, they do not ascend, or leave the slots.
+    """
+    if count > slots:
+        raise CorruptFile(f"{count} of {slots} slots are named")
+    where = registry.take_sequence(encoding, buffers, count)
+    if count and (where[0] < 0 or where[-1] >= slots or np.any(np.diff(where) <= 0)):
+        raise CorruptFile("named slots do not ascend, or leave the page")
+    return where

@@ -1,0 +1,180 @@
+"""The values of a page with sparse structure: one for every leaf slot (format 2.3).
+
+Constant and chunked values know nothing of nulls: every slot has one. Zipped values are stored only
+for slots that are valid, also in all layers around them. Indexed values are a number for every slot
+and the zipped items that the numbers point at.
+
+Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from lancefs.datafile.blocks import (
+    Block,
+    Constant,
+    Dictionary,
+    Ints,
+    Mask,
+    RowRange,
+    select,
+    spread,
+)
+from lancefs.datafile.container import Page
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
+from lancefs.errors import CorruptFile
+from lancefs.proto import encodings_v2_1_pb2 as pb21
+from lancefs.proto.encodings_v2_3_pb2 import ChunkedValues, IndexedValues, ZippedValues
+from lancefs.storage import Steps
+
+
+class SlotValues(Protocol):
+    """Reads the values of leaf slots."""
+
+    buffers: int  # how many of the page's buffers they have, from the first on
+
+    def place(self, slots: int, valid: Mask) -> None:
+        """Learn how many slots there are, and which are valid in all layers."""
+        ...
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+        """Read the values of ranges of slots."""
+        ...
+
+
+class ConstantSlots:
+    """The same value, or none, in all slots."""
+
+    buffers = 0
+
+    def __init__(self, value: bytes | None) -> None:
+        self.value = value
+
+    def place(self, slots: int, valid: Mask) -> None:
+        """Do nothing: slots that are all alike have no places to find."""
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+        """Read the values of ranges of slots."""
+        yield []
+        return Constant(self.value, count_rows(ranges))
+
+
+class ChunkedSlots:
+    """A value in every slot, in chunks."""
+
+    def __init__(self, page: Page, chunked: ChunkedValues) -> None:
+        self.page = page
+        self.chunked = chunked
+        self.buffers = 2 + chunked.HasField("dictionary")
+        self._inner: MiniBlockPage | None = None
+
+    def place(self, slots: int, valid: Mask) -> None:
+        """Open the chunks as a page of that many values without nulls."""
+        layout = chunks(self.chunked, slots)
+        layout.layers.append(pb21.REPDEF_ALL_VALID_ITEM)
+        inner = Page(slots, self.page.buffers[: self.buffers], self.page.encoding)
+        self._inner = MiniBlockPage(inner, MiniBlock(layout))
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+        """Read the values of ranges of slots."""
+        assert self._inner is not None
+        return (yield from self._inner.read(ranges)).values
+
+
+class ZippedSlots:
+    """A value for every valid slot, found one by one."""
+
+    def __init__(self, page: Page, zipped: ZippedValues) -> None:
+        self.page = page
+        self.zipped = zipped
+        self.buffers = zipped_buffers(zipped)
+        self._inner: FullZipPage | None = None
+        self._valid: Mask = np.empty(0, np.bool_)
+        self._before: Ints = np.zeros(1, np.int64)  # values stored before each slot
+
+    def place(self, slots: int, valid: Mask) -> None:
+        """Open the values as a page of as many rows as there are valid slots."""
+        self._valid = valid
+        self._before = np.concatenate((np.zeros(1, np.int64), np.cumsum(valid)))
+        inner = Page(int(self._before[-1]), self.page.buffers[: self.buffers], self.page.encoding)
+        self._inner = FullZipPage(inner, all_valid_zipped(self.zipped))
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+        """Read the values of ranges of slots."""
+        assert self._inner is not None
+        stored = [(int(self._before[start]), int(self._before[end])) for start, end in ranges]
+        rows = yield from self._inner.read([span for span in stored if span[0] < span[1]])
+        return spread(rows.values, select(self._valid, ranges))
+
+
+class IndexedSlots:
+    """A number for every slot, and the values that the numbers point at."""
+
+    def __init__(self, page: Page, indexed: IndexedValues) -> None:
+        self.page = page
+        self.indexed = indexed
+        self.buffers = 1 + zipped_buffers(indexed.items)
+        items = int(indexed.items.num_items)
+        inner = Page(items, page.buffers[1 : self.buffers], page.encoding)
+        self._items = FullZipPage(inner, all_valid_zipped(indexed.items))
+        self._slots = 0
+        self._indices: Ints | None = None
+
+    def place(self, slots: int, valid: Mask) -> None:
+        """Learn how many numbers there are."""
+        self._slots = slots
+
+    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+        """Read the values of ranges of slots, each item once."""
+        if self._indices is None:
+            (data,) = yield [self.page.buffers[0]]
+            self._indices = registry.decode_sequence(self.indexed.indices, data, self._slots)
+        wanted, position = np.unique(select(self._indices, ranges), return_inverse=True)
+        if len(wanted) and wanted[-1] >= self.indexed.items.num_items:
+            raise CorruptFile(f"index {wanted[-1]} of {self.indexed.items.num_items} items")
+        rows = yield from self._items.read([(int(item), int(item) + 1) for item in wanted])
+        return Dictionary(position.astype(np.uint32), rows.values)
+
+
+def chunks(chunked: ChunkedValues, items: int) -> pb21.MiniBlockLayout:
+    """Describe chunked values as the mini-block layout that they are, still without layers."""
+    message = pb21.MiniBlockLayout(
+        value_compression=chunked.compression,
+        num_dictionary_items=chunked.num_dictionary_items,
+        num_buffers=chunked.num_buffers,
+        num_items=items,
+        has_large_chunk=True,
+    )
+    if chunked.HasField("dictionary"):
+        message.dictionary.CopyFrom(chunked.dictionary)
+    return message
+
+
+def zipped(values: ZippedValues) -> pb21.FullZipLayout:
+    """Describe zipped values as the full-zip layout that they are, still without layers."""
+    message = pb21.FullZipLayout(value_compression=values.compression)
+    if values.WhichOneof("addressing") == "bits_per_value":
+        message.bits_per_value = values.bits_per_value
+    else:
+        message.bits_per_offset = values.bits_per_offset
+    return message
+
+
+def all_valid_zipped(values: ZippedValues) -> pb21.FullZipLayout:
+    """Describe zipped values without levels."""
+    message = zipped(values)
+    message.layers.append(pb21.REPDEF_ALL_VALID_ITEM)
+    return message
+
+
+def zipped_buffers(values: ZippedValues) -> int:
+    """Return how many buffers zipped values have: the bytes, and where values start in them."""
+    return 1 if values.WhichOneof("addressing") == "bits_per_value" else 2

@@ -1,0 +1,1 @@
+"""Scans: filters, how many rows are read together, and reading them in order."""

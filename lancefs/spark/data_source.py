@@ -1,0 +1,222 @@
+"""The data source: `spark.read.format("lancefs")`.
+
+Spark makes the data source and plans the read in Python processes of the driver, and reads in those
+of the workers. The version is pinned when the data source is made; from then on only the pin
+travels, and every task opens that version again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import and_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from lancefs.errors import LanceError
+from lancefs.lance_dataset import LanceDataset
+from lancefs.spark import catalogue, filters
+from lancefs.spark.change_feed import with_feed, without_feed
+from lancefs.spark.partitions import Span, plan, scan
+from lancefs.spark.pinned_version import Pinned, open_table, pin
+from lancefs.spark.shipping import Shipped, ship
+from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
+from lancefs.spark.table_options import Nanoseconds, Options, ReadOptions, parse_options
+
+NAME = "lancefs"
+
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be there to check
+    """A version of a Lance table, or the versions that it gets.
+
+    Args:
+        options: Those of docs/spark.md.
+
+    Raises:
+        ValueError: An option makes no sense.
+        LanceError: The table cannot be opened, as `lancefs.open` says.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        # Pinned here, and not when rows are first read: all that is done with one DataFrame
+        # concerns one version. Of a table in its catalogue Spark tells only the schema, later.
+        self.pinned: Pinned | None = None
+        if options:
+            parsed = parse_options(options)
+            self.pinned = pin(parsed.table, open_table(parsed.table, parsed.ref))
+
+    def __reduce__(self) -> Shipped:
+        return ship(_unship_source, dict(self.options), self.pinned)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The columns, as Spark sees them."""
+        options, pinned = self._resolved(None)
+        dataset, read = pinned.open().dataset, options.read
+        names = None if read.columns is None else list(read.columns)
+        chosen = dataset.scanner(names, with_row_id=read.with_row_id).projected_schema
+        schema = spark_schema(chosen, read.nanoseconds)
+        if options.stream.change_feed:
+            schema = with_feed(schema)
+        return catalogue.noted(schema, self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the pinned version, for columns that `.schema(…)` may have chosen."""
+        options, pinned = self._resolved(schema)
+        if options.stream.change_feed:
+            raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
+        _check_schema(pinned.open().dataset, schema, options.read.nanoseconds)
+        kind = FilteringReader if _pushes_filters() else LanceReader
+        return kind(pinned, options.read, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of the versions that come."""
+        from lancefs.spark.stream import stream_reader
+
+        options, pinned = self._resolved(schema)
+        _check_schema(pinned.open().dataset, without_feed(schema), options.read.nanoseconds)
+        return stream_reader(options, pinned.open(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Refused: nothing is ever written to a Lance table."""
+        raise LanceError(
+            f"{self.options.get('path')}: lancefs only reads Lance tables; write them with pylance"
+        )
+
+    def _resolved(self, schema: StructType | None) -> tuple[Options, Pinned]:
+        given = self.options or (catalogue.options(schema) if schema is not None else {})
+        options = parse_options(given)
+        if self.pinned is not None:
+            return options, self.pinned
+        return options, pin(options.table, open_table(options.table, options.ref))
+
+
+class LanceReader(DataSourceReader):  # type: ignore[misc]
+    """Reads a version of a table.
+
+    Args:
+        pinned: The version.
+        options: How rows come out.
+        schema: The columns, as Spark sees them.
+        pushed: Filters that Spark leaves to this reader, serialised.
+    """
+
+    def __init__(
+        self, pinned: Pinned, options: ReadOptions, schema: StructType, pushed: tuple[str, ...] = ()
+    ) -> None:
+        self.pinned = pinned
+        self.options = options
+        self.columns = schema
+        self.pushed = pushed
+
+    def __reduce__(self) -> Shipped:
+        read = self.options
+        return ship(
+            _unship_reader,
+            self.pinned,
+            (read.filter, read.batch_rows, read.nanoseconds),
+            self.columns,
+            self.pushed,
+        )
+
+    def partitions(self) -> list[InputPartition]:
+        """Cut the version into tasks, by its manifest alone."""
+        spans = plan(self.pinned.open().manifest.fragments, self.options.rows_per_partition)
+        return [InputPartition(span.astuple()) for span in spans]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a task."""
+        # Of a table without rows Spark makes one partition; in 4.1 it is None itself.
+        if partition is None or partition.value is None:
+            return iter(())
+        return self._batches(Span(*partition.value))
+
+    def _batches(self, span: Span) -> Iterator[pa.RecordBatch]:
+        version, target = self.pinned.open(), arrow_schema(self.columns)
+        names, rows = self.columns.fieldNames(), self.options.batch_rows
+        for batch in scan(version, span, names, self._filter(), rows):
+            yield convert(batch, target, self.options.nanoseconds)
+
+    def _filter(self) -> pc.Expression | None:
+        own = [] if self.options.filter is None else [self.options.filter]
+        parts = [filters.deserialize(text) for text in [*own, *self.pushed]]
+        return reduce(and_, parts) if parts else None
+
+
+class FilteringReader(LanceReader):
+    """A reader that takes filters, for sessions where Spark pushes them.
+
+    Spark refuses a reader that could take filters where it does not push them.
+    """
+
+    def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that can be said exactly, and return the others."""
+        schema = self.pinned.open().dataset.schema
+        for one in filters_:
+            said = filters.expression(one, schema)
+            if said is None:
+                yield one
+            else:
+                self.pushed = (*self.pushed, filters.serialize(said))
+
+
+def _pushes_filters() -> bool:
+    """Whether Spark asks for filters now: it does so in a process of a module of its own."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == _PUSHDOWN_WORKER
+
+
+def _check_schema(dataset: LanceDataset, schema: StructType, nanoseconds: Nanoseconds) -> None:
+    """See that `.schema(…)` says of each column what it is.
+
+    Raises:
+        ColumnNotFound: The table has no such column.
+        ValueError: A column is of another type.
+    """
+    names = schema.fieldNames()
+    if not names:
+        raise ValueError("no column is asked for; name at least one in the option columns")
+    own = spark_schema(dataset.scanner(names).projected_schema, nanoseconds)
+    for field, wanted in zip(own, schema, strict=True):
+        is_, said = field.dataType.simpleString(), wanted.dataType.simpleString()
+        if is_ != said:
+            raise ValueError(
+                f"column {field.name} is {is_}, the schema that was given says {said}; read it as "
+                "it is and cast it in Spark"
+            )
+
+
+def _unship_source(options: dict[str, str], pinned: Pinned | None) -> LanceDataSource:
+    source = LanceDataSource.__new__(LanceDataSource)
+    DataSource.__init__(source, options)
+    source.pinned = pinned
+    return source
+
+
+def _unship_reader(
+    pinned: Pinned,
+    read: tuple[str | None, int | None, Nanoseconds],
+    schema: StructType,
+    pushed: tuple[str, ...],
+) -> LanceReader:
+    filter_text, batch_rows, nanoseconds = read
+    options = ReadOptions(filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds)
+    return LanceReader(pinned, options, schema, pushed)

@@ -1,0 +1,155 @@
+"""One version of a table, pinned on the driver and opened again by every task."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+
+from lancefs.datafile.fields import Field
+from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.lance_dataset import LanceDataset
+from lancefs.spark.shipping import Shipped, ship
+from lancefs.spark.stores import reaching
+from lancefs.spark.table_options import TableOptions
+from lancefs.storage import Store
+from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.refs import Ref, Resolved, resolve
+
+# Versions that a Python process keeps open: a worker runs many tasks of few tables.
+_OPEN = 8
+_versions: OrderedDict[Any, OpenVersion] = OrderedDict()
+_lock = threading.Lock()
+
+
+class OpenVersion:
+    """One version of a table, open in this process.
+
+    Args:
+        resolved: Where it was found.
+        rules: How far base paths are followed.
+
+    Attributes:
+        manifest: What it says.
+        dataset: Its rows.
+    """
+
+    def __init__(self, resolved: Resolved, rules: BaseRules) -> None:
+        self.resolved = resolved
+        self.rules = rules
+        self.manifest: Manifest = read_manifest(resolved.manifest)
+        self.dataset = LanceDataset(resolved, self.manifest, rules)
+
+    @property
+    def files(self) -> TableFiles:
+        """What finds its files."""
+        where = self.resolved
+        return TableFiles(where.store, self.manifest.base_paths, self.rules, root=where.root)
+
+    def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> LanceDataset:
+        """Return some fragments as a dataset, in which only `_rowoffset` is not what it was.
+
+        Args:
+            first: Position of the first fragment.
+            last: Position of the last one.
+            fields: Columns of this or another version in place of the own ones, to be found by
+                their ids; those that are not there are null.
+        """
+        manifest = self.manifest._replace(fragments=self.manifest.fragments[first : last + 1])
+        if fields is not None:
+            manifest = manifest._replace(fields=tuple(fields))
+        return LanceDataset(self.resolved, manifest, self.rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """One version of a table.
+
+    Attributes:
+        table: How the table is opened.
+        version: The version.
+        branch: The branch that it is on; None for the main one.
+        committed: When it was committed, which tells it from one of the same number in a table that
+            was written anew in the same place.
+    """
+
+    table: TableOptions
+    version: int
+    branch: str | None
+    committed: str
+
+    def __reduce__(self) -> Shipped:
+        table = self.table
+        return ship(
+            _unship,
+            (table.url, dict(table.storage), table.follow),
+            (self.version, self.branch, self.committed),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.table.url}@{Ref(version=self.version, branch=self.branch)}"
+
+    def open(self) -> OpenVersion:
+        """Open the version; a process does so once.
+
+        Raises:
+            MissingFile: The version is gone, or another table stands in its place.
+            ReadFailed: The store refused or failed.
+        """
+        key = (self.table.url, self.version, self.branch, self.committed, _text(self.table))
+        with _lock:
+            version = _versions.pop(key, None)
+            if version is None:
+                version = self._open()
+            _versions[key] = version
+            if len(_versions) > _OPEN:
+                _versions.popitem(last=False)
+            return version
+
+    def _open(self) -> OpenVersion:
+        try:
+            found = open_table(self.table, Ref(version=self.version, branch=self.branch))
+        except (RefNotFound, NotALanceTable) as error:
+            raise MissingFile(
+                f"{self}, which this query reads, is gone ({error}); run the query again for what "
+                "is there now, and tag versions that must stay"
+            ) from error
+        committed = found.manifest.timestamp.isoformat()
+        if committed != self.committed:
+            raise MissingFile(
+                f"{self}, which this query reads, is from {self.committed}; the table was written "
+                f"anew meanwhile ({committed}): run the query again"
+            )
+        return found
+
+
+def open_table(table: TableOptions, ref: Ref) -> OpenVersion:
+    """Open the version that a ref names.
+
+    Raises:
+        LanceError: As `lancefs.open` says.
+        ReadFailed: The store cannot be reached.
+    """
+    with reaching(table.url):
+        fs, path = fsspec.core.url_to_fs(table.url, **table.storage)
+        return OpenVersion(resolve(Store(fs, path), ref), table.base_rules)
+
+
+def pin(table: TableOptions, version: OpenVersion) -> Pinned:
+    """Return what a task needs to open a version again."""
+    committed = version.manifest.timestamp.isoformat()
+    return Pinned(table, version.manifest.version, version.resolved.branch, committed)
+
+
+def _text(table: TableOptions) -> str:
+    return json.dumps([table.follow, dict(table.storage)], sort_keys=True, default=str)
+
+
+def _unship(table: tuple[Any, ...], version: tuple[Any, ...]) -> Pinned:
+    return Pinned(TableOptions(*table), *version)

@@ -1,0 +1,114 @@
+"""Verifying a version on many machines, a fragment a piece."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lancefs.spark.pinned_version import Pinned, open_table, pin
+from lancefs.spark.pipeline.jobs import run_pieces
+from lancefs.spark.stores import absolute
+from lancefs.spark.table_options import TableOptions
+from lancefs.table.refs import Ref, make_ref
+from lancefs.table.verification import Problem, verify_fragment
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was verified, and what is wrong.
+
+    Attributes:
+        source: The table.
+        version: The version.
+        fragments: How many were looked at.
+        rows: Of them, deleted ones included.
+        deleted: Rows that are deleted.
+        values: That were decoded, in all columns.
+        file_bytes: Of the data files.
+        seconds: It took.
+        problems: What is wrong; none where all is well.
+    """
+
+    source: str
+    version: int
+    fragments: int
+    rows: int
+    deleted: int
+    values: int
+    file_bytes: int
+    seconds: float
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> str:
+        """As a text for programs."""
+        return json.dumps({**asdict(self), "good": self.is_good}, indent=1)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.source}@{self.version}: {self.fragments:,} fragments, {self.rows:,} rows "
+            f"({self.deleted:,} deleted), {self.values:,} values, {self.file_bytes:,} bytes in "
+            f"{self.seconds:.1f} s",
+            *(f"  fragment {p.fragment}, {p.place}: {p.kind}: {p.message}" for p in self.problems),
+            "all is well" if self.is_good else f"{len(self.problems)} problems",
+        ]
+        return "\n".join(lines)
+
+
+def verify(
+    spark: SparkSession,
+    source: str,
+    *,
+    ref: Ref | str | int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Report:
+    """Decode every value of a version, and compare counts and lengths with the manifest.
+
+    Args:
+        spark: Where the work is done.
+        source: The table.
+        ref: The version; the newest by default.
+        storage_options: For fsspec.
+
+    Raises:
+        LanceError: The version cannot be opened at all.
+    """
+    began = time.monotonic()
+    table = TableOptions(absolute(source), dict(storage_options or {}))
+    version = open_table(table, make_ref(ref=ref))
+    number, count = version.manifest.version, len(version.manifest.fragments)
+    what = f"verify {table.url}@{number}"
+    results = run_pieces(spark, what, count, make_verifier, pin(table, version))
+    said = sorted((json.loads(text) for text in results), key=lambda one: int(one["fragment"]))
+    return Report(
+        source=table.url,
+        version=number,
+        fragments=len(said),
+        rows=sum(one["rows"] for one in said),
+        deleted=sum(one["deleted"] for one in said),
+        values=sum(one["values"] for one in said),
+        file_bytes=sum(one["file_bytes"] for one in said),
+        seconds=round(time.monotonic() - began, 3),
+        problems=tuple(Problem(**problem) for one in said for problem in one["problems"]),
+    )
+
+
+def make_verifier(pinned: Pinned) -> Callable[[int], str]:
+    """Return what a worker does: verify the fragment at a position."""
+    version = pinned.open()
+    manifest = version.manifest
+
+    def check(position: int) -> str:
+        fragment = manifest.fragments[position]
+        return json.dumps(asdict(verify_fragment(version.files, fragment, manifest.fields)))
+
+    return check

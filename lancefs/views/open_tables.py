@@ -1,0 +1,344 @@
+"""A table as the filesystem sees it: which versions there are, and each of them opened once."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from lancefs.datafile.fields import Field
+from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed
+from lancefs.lance_dataset import LanceDataset
+from lancefs.storage import Store
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragments import Fragment
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Branch, Ref, Resolved, Tag, list_branches, list_tags, resolve
+from lancefs.table.versions import VersionFile, list_versions, pick, unlisted
+from lancefs.views.arrow.layout_cache import LayoutCache
+from lancefs.views.arrow.measures import Measures
+from lancefs.views.arrow.shapes import Shape, shape_of
+from lancefs.views.read_ahead import read_batches
+from lancefs.views.view_batches import BATCH_ROWS, Batch, batches_of
+
+# What is kept of versions that were opened, in bytes of their manifests, and what one counts as at
+# least: it may also hold files open.
+OPEN_BUDGET = 64 * 1024 * 1024
+_LEAST = 256 * 1024
+
+# Readers of fragments that a version keeps open.
+_OPEN_FRAGMENTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which part of a version is wanted.
+
+    Attributes:
+        fragment: The id of one fragment; None for all.
+        columns: Names of columns, in order; None for all.
+    """
+
+    fragment: int | None = None
+    columns: tuple[str, ...] | None = None
+
+
+class Version:
+    """One version of a table, open.
+
+    Args:
+        resolved: Where it was found.
+        rules: How far base paths are followed.
+
+    Raises:
+        MissingFile: The manifest is gone.
+        CorruptFile: The manifest is damaged.
+        UnsupportedFeature: The version needs a feature that this release does not read.
+    """
+
+    def __init__(self, resolved: Resolved, rules: BaseRules | None) -> None:
+        self.resolved = resolved
+        self.manifest = read_manifest(resolved.manifest)
+        self.dataset = LanceDataset(resolved, self.manifest, rules)
+        self._rules = rules
+        self._readers: OrderedDict[int, FragmentReader] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @cached_property
+    def identity(self) -> str:
+        """A digest that tells this version from all others, and is the same for copies of it.
+
+        A number alone does not do: a table may be deleted and another one made in its place.
+        """
+        manifest = self.manifest
+        ends = [manifest.fragments[0], manifest.fragments[-1]] if manifest.fragments else []
+        parts = (
+            manifest.version,
+            self.resolved.branch,
+            manifest.timestamp.isoformat(),
+            manifest.transaction_file,
+            len(manifest.fragments),
+            [file.path for fragment in ends for file in fragment.files],
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    @cached_property
+    def fragments(self) -> dict[int, Fragment]:
+        """The fragments by their ids, in scan order."""
+        return {fragment.id: fragment for fragment in self.manifest.fragments}
+
+    def measures(self, sharer: tuple[str, str], selection: Selection) -> Measures:
+        """Return what a file of a part of the version is laid out by; nothing is known of it yet.
+
+        Args:
+            sharer: Who may share what is found out.
+            selection: Which part; `can_be_laid_out` says whether this can be had.
+
+        Raises:
+            LanceError: What is deleted could not be found out.
+        """
+        batches = list(self._batches(selection))
+        fields = self._fields(selection)
+        shapes = [self._shapes[field.id] for field in fields]
+        return Measures(sharer, batches, fields, [shape for shape in shapes if shape is not None])
+
+    def can_be_laid_out(self, selection: Selection) -> bool:
+        """Whether the types of all columns have a shape."""
+        if self._has_row_metadata(selection):
+            return False
+        return all(self._shapes[field.id] is not None for field in self._fields(selection))
+
+    def schema(self, selection: Selection) -> pa.Schema:
+        """Return the schema of a part of the version that can be laid out."""
+        whole = self.dataset.schema
+        ids = [field.id for field in self.manifest.fields]
+        fields = [whole.field(ids.index(field.id)) for field in self._fields(selection)]
+        return pa.schema(fields, whole.metadata)
+
+    def rows(self, selection: Selection) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return the schema of a part of the version, and its rows in batches; nothing is read yet.
+
+        Args:
+            selection: Which part; its fragment, and its columns, are those of the version.
+        """
+        if self._has_row_metadata(selection):
+            scanner = self.dataset.scanner(list(selection.columns or ()), batch_size=BATCH_ROWS)
+            return scanner.projected_schema, scanner.to_batches()
+        schema = self.schema(selection)
+        return schema, read_batches(self._batches(selection), self._fields(selection), schema)
+
+    def _batches(self, selection: Selection) -> Iterator[Batch]:
+        ids = self.fragments if selection.fragment is None else [selection.fragment]
+        return batches_of(self._reader(self.fragments[one]) for one in ids)
+
+    def _has_row_metadata(self, selection: Selection) -> bool:
+        """Whether there are columns that say which row a row is."""
+        return any(name not in self._by_name for name in selection.columns or ())
+
+    def _reader(self, fragment: Fragment) -> FragmentReader:
+        """Return the reader of a fragment, kept open for the next one who asks."""
+        with self._lock:
+            reader = self._readers.pop(fragment.id, None)
+            if reader is None:
+                manifest, where = self.manifest, self.resolved
+                files = TableFiles(where.store, manifest.base_paths, self._rules, root=where.root)
+                reader = FragmentReader(files, fragment, manifest.fields)
+            self._readers[fragment.id] = reader
+            if len(self._readers) > _OPEN_FRAGMENTS:
+                self._readers.popitem(last=False)
+            return reader
+
+    @cached_property
+    def _by_name(self) -> dict[str, Field]:
+        return {field.name: field for field in self.manifest.fields}
+
+    @cached_property
+    def _shapes(self) -> dict[int, Shape | None]:
+        """The shape of each column by the id of its field; None for a type that has none."""
+        types = self.dataset.schema.types
+        ids = [field.id for field in self.manifest.fields]
+        return {one: shape_of(data_type) for one, data_type in zip(ids, types, strict=True)}
+
+    def _fields(self, selection: Selection) -> Sequence[Field]:
+        if selection.columns is None:
+            return self.manifest.fields
+        return [self._by_name[name] for name in selection.columns]
+
+
+class Opened:
+    """What a filesystem remembers of the tables that were read through it.
+
+    Args:
+        sharer: Tells those who may share bytes: the same store, with the same credentials and the
+            same rules.
+        layouts: Where layouts are kept for other processes.
+    """
+
+    def __init__(self, sharer: str, layouts: LayoutCache | None = None) -> None:
+        self.sharer = sharer
+        self.layouts = layouts
+        self.tables: set[str] = set()  # directories that are tables
+        self.found: dict[tuple[str, str | None, int], Resolved] = {}
+        self.versions: BudgetCache[tuple[str, str | None, int, str], Version] = BudgetCache(
+            OPEN_BUDGET
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.tables.clear()
+        self.found.clear()
+        self.versions.clear()
+
+
+class Table:
+    """A table during one call of the filesystem: what it lists, it lists once.
+
+    Args:
+        store: The directory of the table.
+        rules: How far base paths are followed.
+        opened: What is remembered from call to call.
+    """
+
+    def __init__(self, store: Store, rules: BaseRules | None, opened: Opened) -> None:
+        self.store = store
+        self._rules = rules
+        self._opened = opened
+        self._listed: dict[str | None, list[VersionFile]] = {}
+
+    @property
+    def url(self) -> str:
+        """The address of the table, as a user would write it."""
+        return self.store.url()
+
+    @property
+    def sharer(self) -> str:
+        """Tells those who may share the bytes of the table."""
+        return self._opened.sharer
+
+    @property
+    def layouts(self) -> LayoutCache | None:
+        """Where layouts of the table's files are kept for other processes."""
+        return self._opened.layouts
+
+    def versions(self, branch: str | None = None) -> list[VersionFile]:
+        """List the versions of a branch, oldest first.
+
+        Args:
+            branch: None for the main one.
+
+        Raises:
+            NotALanceTable: There is no table.
+            RefNotFound: There is no such branch.
+            CorruptFile: The names of the manifests contradict each other.
+            ReadFailed: The store refused or failed.
+        """
+        if branch not in self._listed:
+            where = self.store
+            if branch is not None:
+                where = resolve(self.store, Ref(branch=branch)).store
+            self._listed[branch] = list_versions(where)
+            for file in self._listed[branch]:
+                self._remember(Resolved(where, file, branch, self.store))
+        return self._listed[branch]
+
+    @cached_property
+    def tags(self) -> dict[str, Tag]:
+        """The tags of the table, by name."""
+        return list_tags(self.store)
+
+    @cached_property
+    def branches(self) -> dict[str, Branch]:
+        """The branches of the table but the main one, by name."""
+        return list_branches(self.store)
+
+    def has_unlisted(self, version: int) -> bool:
+        """Whether there is a version of the main branch, on a store that cannot list."""
+        file = unlisted(self.store, version)
+        if file is not None:
+            self._remember(Resolved(self.store, file, None, self.store))
+        return file is not None
+
+    def require(self, ref: Ref) -> None:
+        """Make sure that a version is there, its manifest unread; raises as `open` does."""
+        known = self._known(ref)
+        if known is not None:
+            try:
+                self._stamp(known)
+                return
+            except MissingFile:
+                self._forget(known)
+        self._find(ref)
+
+    def open(self, ref: Ref) -> Version:
+        """Open a version; what was opened before is used again while its manifest is the same.
+
+        Args:
+            ref: Which one. A number is looked up among what is known; a name that may come to mean
+                another version is always looked up in the store.
+
+        Raises:
+            NotALanceTable: There is no table.
+            RefNotFound: There is no such version.
+            CorruptFile: A file is damaged.
+            UnsupportedFeature: The version needs a feature that this release does not read.
+            ReadFailed: The store refused or failed.
+        """
+        known = self._known(ref)
+        if known is not None:
+            try:
+                return self._read(known)
+            except (MissingFile, CorruptFile):
+                # Cleaned up, or made anew, since it was listed: what is there now?
+                self._forget(known)
+        return self._read(self._find(ref))
+
+    def _known(self, ref: Ref) -> Resolved | None:
+        if ref.version is None or ref.as_of is not None:
+            return None
+        return self._opened.found.get((self.store.root, ref.branch, ref.version))
+
+    def _find(self, ref: Ref) -> Resolved:
+        if ref.branch is None and ref.tag is None:
+            try:
+                files = self.versions()  # not by `resolve`: the listing may be at hand already
+            except (NotALanceTable, ReadFailed):
+                if ref.version is None or not self.has_unlisted(ref.version):
+                    raise
+                return self._opened.found[self.store.root, None, ref.version]
+            file = files[-1] if ref.version is None else pick(self.store, files, ref.version)
+            return Resolved(self.store, file, None, self.store)
+        return self._remember(resolve(self.store, ref))
+
+    def _read(self, resolved: Resolved) -> Version:
+        size = max(_LEAST, resolved.file.size or 0)
+        key = (*self._key(resolved), self._stamp(resolved))
+        return self._opened.versions.get(
+            key, lambda: Version(resolved, self._rules), lambda _: size
+        )
+
+    def _stamp(self, resolved: Resolved) -> str:
+        """What the store says of the manifest file; on most it costs nothing after a listing."""
+        store, path = resolved.store, resolved.file.path
+        try:
+            return str(store.fs.ukey(store.full(path)))
+        except FileNotFoundError as error:
+            raise MissingFile(f"{store.url(path)}: the file is gone") from error
+        except OSError as error:
+            raise ReadFailed(f"{store.url(path)}: {error}") from error
+
+    def _key(self, resolved: Resolved) -> tuple[str, str | None, int]:
+        return self.store.root, resolved.branch, resolved.file.version
+
+    def _forget(self, resolved: Resolved) -> None:
+        self._opened.found.pop(self._key(resolved), None)
+
+    def _remember(self, resolved: Resolved) -> Resolved:
+        self._opened.found[self._key(resolved)] = resolved
+        return resolved

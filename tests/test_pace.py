@@ -1,0 +1,86 @@
+"""How long the steps of a scan are where pages do not tell how long their rows are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import lancefs
+from lancefs.datafile.buffers import TooLarge, check_size, limited
+from lancefs.datafile.kernels import lookup, take_strings
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan import execution
+
+
+def uneven(path: Path, long: int, ends: int) -> LanceDataset:
+    """A table whose texts are in dictionaries: short ones, then long ones to the end."""
+    texts = pa.array(["abc", "x" * long]).take(pa.array([0] * 60_000 + [1] * ends))
+    lance.write_dataset(pa.table({"text": texts}), str(path), data_storage_version="2.1")
+    dataset = lancefs.open(path)
+    assert dataset.dictionary_columns == ["text"]
+    return dataset
+
+
+def test_a_rare_long_text_of_a_dictionary_does_not_make_all_steps_short(tmp_path: Path) -> None:
+    dataset = uneven(tmp_path / "t.lance", 2_000_000, 3)
+    batches = list(dataset.to_batches())
+    assert len(batches) < 40  # of a million bytes a row, as the dictionary says, 5,000
+    assert pa.Table.from_batches(batches).equals(lance.dataset(dataset.uri).to_table())
+
+
+def test_steps_whose_texts_turn_out_to_be_long_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = 200_000
+    monkeypatch.setattr(execution, "STEP_BYTES", budget)
+    dataset = uneven(tmp_path / "t.lance", 5_000, 2_000)
+    for keep in (None, pc.field("text") != "abc"):
+        batches = list(dataset.to_batches(filter=keep))
+        if keep is None:  # steps of short texts have more rows than would fit of long ones
+            assert max(batch.num_rows for batch in batches) > 1_000
+        assert max(batch.nbytes for batch in batches) < 2.1 * budget
+        expected = lance.dataset(dataset.uri).to_table(filter=keep)
+        assert pa.Table.from_batches(batches).equals(expected)
+
+
+@pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
+def test_steps_with_long_texts_among_short_ones_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    budget = 200_000
+    monkeypatch.setattr(execution, "STEP_BYTES", budget)
+    letters = "abcdefghij" * 10_000
+    ends = 1 + np.arange(40_000) % 7
+    ends[20_000::500] = len(letters)
+    table = pa.table({"text": [letters[:end] for end in ends.tolist()]})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version=version)
+    batches = list(lancefs.open(tmp_path / "t.lance").to_batches())
+    assert pa.Table.from_batches(batches).equals(table)
+    assert max(batch.nbytes for batch in batches) < 2.1 * budget
+
+
+def test_values_are_measured_with_those_before_them() -> None:
+    with limited(10):
+        check_size(6)
+        check_size(4)
+        with pytest.raises(TooLarge, match="values of 1 bytes"):
+            check_size(1)
+    check_size(11)
+
+
+@pytest.mark.parametrize("valid", [None, np.array([True, True, False])])
+def test_strings_that_are_looked_up_are_measured_before(valid: np.ndarray | None) -> None:
+    arguments = np.array([0, 2, 5], np.int32), np.frombuffer(b"abcde", np.uint8)
+    indices = np.array([0, 1, 1], np.uint32)
+    size = 8 if valid is None else 5
+    for take in (take_strings, lookup.take_strings):
+        with limited(size):
+            assert len(take(*arguments, indices, valid)[1]) == size
+        with pytest.raises(TooLarge, match=f"values of {size} bytes"), limited(size - 1):
+            take(*arguments, indices, valid)
+        assert len(take(*arguments, indices, valid)[1]) == size
