@@ -1,4 +1,4 @@
-"""Holds the compiled kernels to the NumPy ones on drawn inputs, for as long as it is told.
+"""Compares the compiled kernels with the NumPy kernels on drawn inputs, for some seconds.
 
     python tests/fuzz_kernels.py SECONDS [KERNEL …]
 

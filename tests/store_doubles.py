@@ -16,7 +16,7 @@ Answer = Callable[[str, bytes], bytes]
 
 
 class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
-    """Files in memory, those of each instance its own, with a note of every request for bytes."""
+    """Files in memory, separate for each instance, with a list of all requests for bytes."""
 
     protocol = "counting"
     cachable = False
@@ -41,24 +41,24 @@ class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return data
 
     def bytes_read(self, part: str = "") -> int:
-        """The bytes that were read of files whose paths have a part in them."""
+        """Return the number of bytes read from files whose paths contain a text."""
         return sum(length for path, length in self._read.items() if part in path)
 
     def put_tree(self, source: str | Path, target: str) -> None:
-        """Take over a directory of local files."""
+        """Copy a local directory into the store."""
         for path in Path(source).rglob("*"):
             if path.is_file():
                 self.pipe_file(f"{target}/{path.relative_to(source)}", path.read_bytes())
 
 
 class TroubledFileSystem(CountingFileSystem):
-    """A store where every nth request for bytes goes wrong, once it is told how."""
+    """A store where every nth request for bytes fails, once `answer` is set."""
 
     protocol = "troubled"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.answer: Answer | None = None  # what a request that goes wrong gets
+        self.answer: Answer | None = None  # makes the answer of a failing request
         self.every = 3
 
     def cat_file(
@@ -82,12 +82,12 @@ def time_out(path: str, data: bytes) -> bytes:
 
 
 def cut_short(path: str, data: bytes) -> bytes:
-    """Give less than was asked for."""
+    """Return fewer bytes than requested."""
     return data[: len(data) // 2]
 
 
 class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """Files of this machine behind a network: each request takes some time, many go at once."""
+    """Local files as on a network: each request takes some time, many run concurrently."""
 
     protocol = "slow"
     cachable = False

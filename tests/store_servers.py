@@ -1,4 +1,4 @@
-"""Servers on loopback that count what is asked of them: S3 by moto, and HTTP."""
+"""Servers on loopback that count requests: S3 (by moto), and HTTP."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CountingApp:
 
 @contextmanager
 def s3_server() -> Iterator[tuple[str, Counts]]:
-    """Run moto's S3: its address, and what it counts."""
+    """Run moto's S3; yield its URL and its counts."""
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -132,7 +132,7 @@ class WebServer:
 
 @contextmanager
 def web_server(server: WebServer) -> Iterator[str]:
-    """Run a server in a thread of its own: its address."""
+    """Run a server in a thread of its own; yield its URL."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="web")
     thread.start()

@@ -115,7 +115,7 @@ _VALUES = st.one_of(st.integers(-2, 70), _ADDRESSES)
 
 @st.composite
 def conditions(draw: st.DrawFn) -> pc.Expression:
-    """A filter over row metadata, and sometimes a column besides."""
+    """A filter over row metadata, and sometimes over a column of the table."""
     name = draw(st.sampled_from(["_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version"]))
     field = pc.field(name)
     value = draw(_VALUES)

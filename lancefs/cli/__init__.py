@@ -1,6 +1,6 @@
-"""The command `lancefs`: Lance tables at a prompt.
+"""The command line `lancefs`.
 
-`main` holds the commands and says what went wrong, `target` reads `table@ref`, `commands/` has one
-command a file, and `render/` shows what they found. A command imports what it needs when it runs,
+`main` finds and runs commands and reports errors, `target` parses `table@ref`, `commands/` has one
+file for each command, and `render/` prints results. A command imports its libraries when it runs,
 so that `lancefs --help` starts at once.
 """

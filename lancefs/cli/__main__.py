@@ -1,4 +1,4 @@
-"""`python -m lancefs.cli`, for where the script `lancefs` is not on the path."""
+"""Entry of `python -m lancefs.cli`, for when the script `lancefs` is not on the path."""
 
 from __future__ import annotations
 

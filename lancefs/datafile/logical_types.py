@@ -1,8 +1,8 @@
 """Logical types: the strings by which a schema names the type of a column.
 
 Format pages: table schema (`docs/src/format/table/schema.md`) and the comment on `Field` in
-`file.proto`. A string names the type of a leaf in full; lists, structs and maps take theirs from
-the fields below them, see `lancefs.datafile.fields`.
+`file.proto`. A string gives the complete type of a leaf; the types of lists, structs and maps also
+depend on the fields below them (`lancefs.datafile.fields`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lancefs.errors import CorruptFile, UnsupportedFeature
 
 EXTENSION_NAME = b"ARROW:extension:name"
 EXTENSION_METADATA = b"ARROW:extension:metadata"
-# How the items of a fixed-size list of bfloat16 are marked; only the list's type names it.
+# The metadata of bfloat16 items; the schema names bfloat16 only in the type of their list.
 BFLOAT16 = {EXTENSION_NAME: b"lance.bfloat16", EXTENSION_METADATA: b""}
 
 _PLAIN: dict[str, pa.DataType] = {
@@ -55,12 +55,12 @@ _LISTS = {kind.id for kind in (pa.list_(_ANY), pa.large_list(_ANY), pa.map_(_ANY
 
 
 def is_list(data_type: pa.DataType) -> bool:
-    """Whether values are lists of any length; a map is a list of entries."""
+    """Whether values are lists of variable length; a map is a list of entries."""
     return data_type.id in _LISTS
 
 
 def is_variable_width(data_type: pa.DataType) -> bool:
-    """Return whether the values of a type are byte strings or texts of any length."""
+    """Whether values are byte strings or text of variable length."""
     kinds = (
         pa.types.is_string,
         pa.types.is_large_string,
@@ -72,14 +72,14 @@ def is_variable_width(data_type: pa.DataType) -> bool:
 
 @lru_cache(maxsize=1024)
 def leaf_type(logical_type: str) -> pa.DataType:
-    """Return the Arrow type that a logical type without fields below it stands for.
+    """Return the Arrow type of a logical type without fields below it.
 
     Args:
         logical_type: For instance `int32`, `decimal:128:10:2` or `fixed_size_list:float:128`.
 
     Raises:
-        UnsupportedFeature: No such type is known to this release.
-        CorruptFile: The type is known, its parameters make no sense.
+        UnsupportedFeature: This release does not know the type.
+        CorruptFile: The type is known, but its parameters are invalid.
     """
     plain = _PLAIN.get(logical_type)
     if plain is not None:
@@ -100,22 +100,22 @@ def leaf_type(logical_type: str) -> pa.DataType:
 
 
 def split_list_size(parameters: str) -> tuple[str, int]:
-    """Split what follows `fixed_size_list:` into the type of the items and their number.
+    """Split the parameters of `fixed_size_list:` into the type of the items and the size.
 
-    The items' type may itself hold colons (`timestamp:us:-`), so the number is what stands last.
+    The type of the items may contain colons (`timestamp:us:-`); the size is the last parameter.
 
     Raises:
-        CorruptFile: There is no number, or it does not fit.
+        CorruptFile: The size is missing, or beyond the limits of Arrow.
     """
     item, _, size = parameters.rpartition(":")
     return item, parse_size(size)
 
 
 def parse_size(text: str) -> int:
-    """Return a size in a logical type, checked to be one that Arrow can hold.
+    """Parse a size in a logical type.
 
     Raises:
-        CorruptFile: It is not a number, negative, or beyond 2³¹ − 1.
+        CorruptFile: The size is not a number, negative, or beyond 2³¹ − 1, the limit of Arrow.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**31):
         raise CorruptFile(f"a size from 0 to 2147483647 was expected in a type, not {text!r}")

@@ -1,4 +1,4 @@
-"""Slots of Arrow arrays that a mask keeps: what deletions and filters leave."""
+"""Filtering of Arrow arrays by a mask, for deletions and filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lancefs.datafile.arrays import bitmap, stored_values, strings_of, valid_slo
 from lancefs.datafile.buffers import Mask, dtype_of, to_arrow_numbers
 from lancefs.datafile.kernels import keep, keep_strings
 
-# Fewer of the slots than this share are taken by their positions: there is no need to look at all.
+# Below this share of kept slots, taking slots by position is faster than scanning the mask.
 _FEW = 1 / 8
 
 
@@ -22,8 +22,8 @@ def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
     """Return the slots of arrays that a mask keeps.
 
     Args:
-        arrays: Of any types.
-        kept: For each slot of each array.
+        arrays: Arrays of any types and of equal length.
+        kept: The mask.
 
     Raises:
         CorruptFile: The offsets of strings descend or leave their bytes.
@@ -35,9 +35,9 @@ def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
 
 
 def _kept(array: pa.Array, kept: Mask) -> pa.Array:
-    """Return the slots of one array that a mask keeps; most types by our own kernels."""
+    """Return the slots of one array that a mask keeps, for most types with our own kernels."""
     kind = _kind(array.type)
-    if kind == "other":  # a tenth of the time that `pa.array` takes for the mask
+    if kind == "other":  # a mask from buffers takes a tenth of the time of `pa.array`
         return array.filter(
             pa.BooleanArray.from_buffers(pa.bool_(), len(kept), [None, bitmap(kept)])
         )
@@ -63,7 +63,7 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
 
 @lru_cache(maxsize=4096)
 def _kind(data_type: pa.DataType) -> Literal["fixed", "string", "struct", "dictionary", "other"]:
-    """Tell which of our kernels suits a type, if any does."""
+    """Return the kind of kernel for a type; `other` for types without one."""
     is_extension = isinstance(data_type, pa.BaseExtensionType)
     if is_extension or pa.types.is_null(data_type):
         return "other"
@@ -77,11 +77,11 @@ def _kind(data_type: pa.DataType) -> Literal["fixed", "string", "struct", "dicti
 
 
 def is_of_bytes(data_type: pa.DataType) -> bool:
-    """Whether the values of a type, no extension type, are of one width, which is whole bytes."""
+    """Whether values have a fixed width of whole bytes; the type is no extension type."""
     if data_type.num_fields or pa.types.is_dictionary(data_type) or pa.types.is_null(data_type):
         return False
     try:
         width: int = data_type.bit_width
-    except ValueError:  # its values are not of one width
+    except ValueError:  # pyarrow's answer for types without a fixed width
         return False
     return width > 0 and width % 8 == 0

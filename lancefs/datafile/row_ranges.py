@@ -1,7 +1,7 @@
 """Ranges of rows: pairs of (first row, row after the last), ascending and disjoint.
 
-A read names a single range as a rule, for which a list with one pair is quickest. A filter or a
-`take` may leave thousands of them; those stay in one array, from the scan down to the kernels.
+Most reads have a single range, for which a list with one pair is fastest. A filter or a `take` may
+produce thousands of ranges, which stay in one array from the scan down to the kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
 
 
 class RowRanges(Sequence[RowRange]):
-    """Many ranges, as the pairs that they are to whoever does not ask for the array.
+    """Many ranges in one array, which also is a sequence of pairs.
 
     Args:
         bounds: First row, and row after the last, of each range; of shape (ranges, 2).
@@ -62,7 +62,7 @@ def between(starts: Ints, ends: Ints) -> RowRanges:
 
 
 def as_ranges(rows: Ints) -> RowRanges:
-    """Return ascending rows, each there once, as ranges; neighbours are joined."""
+    """Return ascending distinct rows as ranges; consecutive rows form one range."""
     if not len(rows):
         return RowRanges(np.empty((0, 2), np.int64))
     breaks = np.flatnonzero(np.diff(rows) != 1)
@@ -72,14 +72,14 @@ def as_ranges(rows: Ints) -> RowRanges:
 
 
 def count_rows(ranges: Sequence[RowRange]) -> int:
-    """Return how many rows some ranges have in all."""
+    """Return the total number of rows of ranges."""
     if isinstance(ranges, RowRanges):
         return int((ranges.bounds[:, 1] - ranges.bounds[:, 0]).sum())
     return sum([end - start for start, end in ranges])
 
 
 def connected(ranges: RowRanges) -> RowRanges:
-    """Return ranges with rows, those that follow each other without a gap as one."""
+    """Return ranges without empty ones, and with adjacent ones merged."""
     bounds = ranges.bounds[ranges.bounds[:, 0] < ranges.bounds[:, 1]]
     apart = bounds[1:, 0] != bounds[:-1, 1]
     is_first, is_last = np.append(True, apart), np.append(apart, True)
@@ -87,21 +87,21 @@ def connected(ranges: RowRanges) -> RowRanges:
 
 
 def filled(ranges: Sequence[RowRange]) -> Sequence[RowRange]:
-    """Return the ranges that have rows."""
+    """Return the ranges that are not empty."""
     if isinstance(ranges, RowRanges):
         return RowRanges(ranges.bounds[ranges.bounds[:, 0] < ranges.bounds[:, 1]])
     return [(start, end) for start, end in ranges if start < end]
 
 
 def scaled(ranges: Sequence[RowRange], factor: int) -> Sequence[RowRange]:
-    """Return the ranges of the parts of rows that have `factor` parts each."""
+    """Return the ranges of the parts of rows, where each row has `factor` parts."""
     if isinstance(ranges, RowRanges):
         return RowRanges(ranges.bounds * factor)
     return [(start * factor, end * factor) for start, end in ranges]
 
 
 def rows_of(ranges: Sequence[RowRange]) -> Ints:
-    """Return each row of some ranges."""
+    """Return all rows of ranges."""
     bounds = bounds_of(ranges)
     lengths = bounds[:, 1] - bounds[:, 0]
     shifts = bounds[:, 0] - (np.cumsum(lengths) - lengths)

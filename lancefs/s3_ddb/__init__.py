@@ -1,4 +1,4 @@
-"""Tables whose commits DynamoDB decides: `s3+ddb://bucket/t.lance?ddbTableName=commits`.
+"""Tables on S3 whose commits DynamoDB records: `s3+ddb://bucket/t.lance?ddbTableName=commits`.
 
-`filesystem` shows the store, `commits` reads the table of DynamoDB. Nothing here writes.
+`filesystem` is the fsspec filesystem, `commit_table` reads the DynamoDB table. Nothing is written.
 """

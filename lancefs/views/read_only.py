@@ -1,4 +1,4 @@
-"""What a filesystem that never writes answers to those who try."""
+"""`ReadOnlyFileSystem`: the base of fsspec filesystems that refuse every write."""
 
 from __future__ import annotations
 
@@ -10,67 +10,70 @@ from fsspec.spec import AbstractFileSystem
 
 
 class ReadOnlyFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Refuses all that would change something, with OSError(EROFS)."""
+    """An fsspec filesystem whose modifying methods raise `OSError(EROFS)`.
+
+    Subclasses must refuse write modes in `_open`, for instance with `refuse`.
+    """
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
     def rmdir(self, path: str) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
     def rm_file(self, path: str) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
     def _rm(self, path: str) -> None:
         refuse(path)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path2)
 
     def copy(self, path1: Any, path2: Any, *args: Any, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path2)
 
     def mv(self, path1: Any, path2: Any, *args: Any, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path1)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
     def put(self, lpath: Any, rpath: Any, *args: Any, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(rpath)
 
     def put_file(self, lpath: str, rpath: str, *args: Any, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(rpath)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """Refused."""
+        """Raise `OSError(EROFS)`."""
         refuse(path)
 
 
 def refuse(path: Any) -> NoReturn:
-    """Refuse to write.
+    """Raise the error of a write to a read-only filesystem.
 
     Args:
-        path: Where.
+        path: The path that would be modified.
 
     Raises:
-        OSError: With EROFS, always.
+        OSError: Always, with `errno.EROFS`.
     """
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)

@@ -1,4 +1,4 @@
-"""The batches of a view, and reading columns of them."""
+"""The batches of a view, and decoding columns of them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from lancefs.errors import CorruptFile
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.null_free import all_valid
 
-# Rows of a batch in a view. Batches are cut within each fragment at multiples of this, counted with
-# the deleted rows. Part of what the bytes of a view are: see `file_node.LAYOUT`.
+# Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
+# counted. The bytes of a view depend on it: see `file_node.LAYOUT`.
 BATCH_ROWS = 64 * 1024
-# Bytes of data files in a remote store that are read at once.
+# Bytes of data files that one group of batches reads from a remote store.
 AT_ONCE = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows of a fragment that are a batch of every view that has them.
+    """Rows of a fragment that are one batch in every view that shows them.
 
     Attributes:
-        fragment: Its reader.
-        number: Which step of the fragment it is.
-        rows: Without the deleted ones.
+        fragment: The reader of the fragment.
+        number: Position of the batch among the batches of the fragment, empty ones counted.
+        rows: Number of live rows.
     """
 
     fragment: FragmentReader
@@ -39,7 +39,7 @@ class Batch:
 
     @property
     def is_remote(self) -> bool:
-        """Whether each request for its bytes takes some time."""
+        """Whether the data files are in a remote store, where each request takes time."""
         return not self.fragment.files.store.is_local
 
     @property
@@ -53,13 +53,13 @@ class Batch:
         return min(self.start + BATCH_ROWS, self.fragment.physical_rows)
 
     def deleted(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Return which of its rows are deleted, counted from its first one."""
+        """Return the offsets of deleted rows, relative to the first row of the batch."""
         deleted = self.fragment.deleted
         first, last = np.searchsorted(deleted, (self.start, self.end))
         return (deleted[first:last] - self.start).astype(np.int64)
 
     def known_valid(self, fields: Sequence[Field]) -> list[bool]:
-        """Tell which columns are known, without reading them, to have no nulls at any depth.
+        """Tell which columns have no nulls at any depth, as far as page descriptions tell.
 
         Raises:
             LanceError: The metadata of a data file cannot be read.
@@ -67,10 +67,10 @@ class Batch:
         return all_valid(self.fragment, fields, [(self.start, self.end)])
 
     def live(self, arrays: list[pa.Array]) -> list[pa.Array]:
-        """Return columns of all its rows without those that are deleted.
+        """Return columns without the deleted rows.
 
         Raises:
-            LanceError: What is deleted could not be found out, or is not what the manifest says.
+            LanceError: A deletion file cannot be read, or contradicts the manifest.
         """
         if self.rows == self.end - self.start:
             return arrays
@@ -85,14 +85,15 @@ class Batch:
 
 
 def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
-    """Tell whether a batch is read with those before it, to share their requests.
+    """Tell whether a batch is read together with the batches before it, to share requests.
 
-    As many are as have `AT_ONCE` bytes in the data files of a remote store, columns being equal.
+    A group has about `AT_ONCE` bytes in the data files of a remote store, all columns being taken
+    as equally large.
 
     Args:
-        group: The batches before it that are read together; there may be none.
-        batch: The next one.
-        columns: How many columns are read.
+        group: The batches of the group so far, possibly none.
+        batch: The next batch.
+        columns: Number of columns that are read.
     """
     fragment = batch.fragment
     if not group or not batch.is_remote or group[0].fragment is not fragment:
@@ -103,14 +104,14 @@ def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
 
 
 def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
-    """Read columns of several batches of one fragment in the same rounds of requests.
+    """Decode columns of several batches of one fragment in the same rounds of requests.
 
     Args:
         batches: At least one, ascending.
         fields: The columns, or outlines of them.
 
     Returns:
-        For each batch its columns, as readers see them.
+        The columns of each batch, in the types that readers see.
 
     Raises:
         LanceError: They cannot be read.
@@ -126,7 +127,7 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
 
 
 def _ranges(batches: Sequence[Batch]) -> list[RowRange]:
-    """Return which rows of the data files batches have."""
+    """Return the row ranges of batches in the data files, adjacent ranges joined."""
     ranges: list[RowRange] = []
     for batch in batches:
         if ranges and ranges[-1][1] == batch.start:
@@ -137,7 +138,7 @@ def _ranges(batches: Sequence[Batch]) -> list[RowRange]:
 
 
 def batches_of(fragments: Iterable[FragmentReader]) -> Iterator[Batch]:
-    """Yield the batches of fragments, leaving out those without rows.
+    """Yield the batches of fragments that have live rows.
 
     Raises:
         LanceError: What is deleted could not be found out.

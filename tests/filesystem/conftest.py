@@ -27,7 +27,7 @@ def shared_table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    """A table of the test's own, in a directory with nothing else in it; see `write_table`."""
+    """A table that the test may change, alone in its directory; see `write_table`."""
     path = str(tmp_path / "t.lance")
     write_table(path)
     return path
@@ -35,13 +35,13 @@ def table(tmp_path: Path) -> str:
 
 @pytest.fixture
 def fs(shared_table: str) -> LanceFileSystem:
-    """The filesystem that begins in the shared table."""
+    """A filesystem whose paths begin in the shared table."""
     return LanceFileSystem(fo=shared_table)
 
 
 @pytest.fixture
 def in_memory(shared_table: str) -> Iterator[str]:
-    """The shared table, copied into memory: its path there."""
+    """Path of a copy of the shared table in fsspec's memory filesystem."""
     memory = fsspec.filesystem("memory")
     memory.put(shared_table, "/lake/m.lance", recursive=True)
     yield "/lake/m.lance"
@@ -50,7 +50,7 @@ def in_memory(shared_table: str) -> Iterator[str]:
 
 @pytest.fixture
 def lake(tmp_path: Path, shared_table: str) -> Path:
-    """A folder of tables, with other things between them."""
+    """A directory with tables at two depths, an empty directory, and a file."""
     for name in ("one.lance", "deep/er/two.lance"):
         shutil.copytree(shared_table, tmp_path / "lake" / name)
     (tmp_path / "lake" / "notes").mkdir()

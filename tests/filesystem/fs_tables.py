@@ -1,4 +1,4 @@
-"""What the tests of the filesystem share: rows, and stores that count."""
+"""Helpers of the tests of the filesystem: rows, tables, and a store that counts requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 
 def rows(start: int, end: int) -> pa.Table:
-    """Some rows, the same for the same numbers."""
+    """Return the rows with the ids from `start` to `end`, always the same."""
     ids = range(start, end)
     return pa.table(
         {
@@ -35,18 +35,18 @@ def write_table(path: str) -> None:
 
 
 def read(data: bytes) -> pa.Table:
-    """The rows in the bytes of an Arrow file."""
+    """Return the rows in the bytes of an Arrow file."""
     return pa.ipc.open_file(data).read_all()
 
 
 def ids(data: bytes) -> list[int]:
-    """The ids in the bytes of an Arrow file."""
+    """Return the ids in the bytes of an Arrow file."""
     found: list[int] = read(data)["id"].to_pylist()
     return found
 
 
 class CountingFileSystem(MemoryFileSystem):  # type: ignore[misc]
-    """Files in memory that count requests, with listings that answer `info`, as those of S3 do."""
+    """Files in memory that count requests; as on S3, `info` is answered from listings."""
 
     protocol = "counting"
     store: dict[str, Any] = {}  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""A table of several batches, and stores and readers that count, for the tests of views."""
+"""Fixtures of the tests of views: a table of several batches, and a store that counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 150_000
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> None:
-    """Nothing is remembered of earlier tests."""
+    """Clear the caches of views before each test."""
     forget_views()
 
 
@@ -41,7 +41,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def counting(wide: str) -> CountingFileSystem:
-    """The wide table as `/wide.lance` in a store that counts what is fetched."""
+    """A store with the wide table as `/wide.lance` that counts fetched bytes."""
     fs = CountingFileSystem()
     fs.put_tree(wide, "/wide.lance")
     return fs

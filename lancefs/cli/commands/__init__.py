@@ -1,1 +1,1 @@
-"""The commands, one a file; each is a function of the name of its file."""
+"""Commands: `lancefs x` is the function `x` of the module `x`."""

@@ -1,4 +1,4 @@
-"""`lancefs completion`: what makes a shell complete commands, options, paths and refs."""
+"""`lancefs completion`: the script for a shell that completes commands, options, paths and refs."""
 
 from __future__ import annotations
 

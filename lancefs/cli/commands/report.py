@@ -1,4 +1,4 @@
-"""`lancefs report`: a page about a table."""
+"""`lancefs report`: an HTML page about a version of a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report(target: Target, output: str) -> None:
     One HTML file that needs no network.
     """
     try:
-        import matplotlib  # noqa: F401  # charts need it; nothing is read in vain
+        import matplotlib  # noqa: F401  # charts need it: fail before the table is read
     except ImportError as error:
         raise Failure(
             "report needs matplotlib, which is not installed: pip install 'lancefs[report]'",

@@ -1,1 +1,1 @@
-"""What commands found, as users see it: tables, trees, JSON, CSV, Arrow."""
+"""Output of commands: tables, JSON, CSV, Arrow, progress bars."""

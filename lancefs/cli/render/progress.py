@@ -1,4 +1,4 @@
-"""Progress of long work, on the terminal that errors go to."""
+"""Progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from contextlib import contextmanager
 
 
 class Progress:
-    """Counts what is done; shows it where there is somebody to see it."""
+    """Progress of some work: updates a bar on a terminal, does nothing elsewhere."""
 
     def __init__(self, bar: object = None, task: object = None) -> None:
         self._bar = bar
         self._task = task
 
     def advance(self, amount: int) -> None:
-        """Say that so much more is done."""
+        """Add to the amount of work that is done, in rows."""
         if self._bar is not None:
             self._bar.advance(self._task, amount)  # type: ignore[attr-defined]
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Progress]:
-    """Show a bar while work goes on; nothing where standard error is no terminal.
+    """Show a progress bar if standard error is a terminal.
 
     Args:
-        what: The work, in a word or two.
-        total: How much there is to do, in rows.
+        what: Label of the bar.
+        total: Amount of work, in rows.
     """
     if not sys.stderr.isatty():
         yield Progress()

@@ -1,1 +1,1 @@
-"""A page about a table: `facts` gathers, `findings` judges, `charts` draws, `page` joins."""
+"""HTML page about a table: `facts` reads, `findings` judges, `charts` draws, `page` assembles."""

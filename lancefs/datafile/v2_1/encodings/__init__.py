@@ -1,15 +1,18 @@
-"""How values are compressed in data files 2.1 and later: one encoding a file.
+"""The compressive encodings of data files 2.1 and later: one encoding a file.
 
 `registry` finds the file of an encoding. A file has one or more of these functions, one for each
-position that the encoding can stand in:
+position that the encoding can have in a page:
 
-- `decode_chunks(encoding, buffers, counts)`: the chunks of a page, all at once;
-- `decode_at(encoding, buffers, counts, wanted)`: some values of them; without it, all are decoded;
-- `decode_blocks(encoding, buffer, counts)`: buffers that stand alone, such as a dictionary;
-- `decode_sequence(encoding, buffers, count)`: numbers that describe structure (format 2.3);
-- `decode_fixed(encoding, data, count)`: full-zip values of one width, one after the other;
-- `decode_variable(encoding, values)`: full-zip values of many lengths;
-- `value_lengths(encoding, buffers, counts)`: how long the values of chunks are, without them.
+- `decode_chunks(encoding, buffers, counts)` decodes the chunks of a page, all at once;
+- `decode_at(encoding, buffers, counts, wanted)` decodes some values of chunks; an encoding without
+  it decodes all values;
+- `decode_blocks(encoding, buffer, counts)` decodes buffers that stand alone, such as a dictionary;
+- `decode_sequence(encoding, data, count)` decodes numbers that describe structure (format 2.3);
+- `has_payload(encoding)` tells whether such a sequence has a buffer;
+- `decode_fixed(encoding, data, count)` decodes consecutive full-zip values of one width;
+- `decode_variable(encoding, values)` decodes full-zip values of variable width;
+- `value_lengths(encoding, buffers, counts)` gives the lengths of the values of chunks, without the
+  values.
 
-They take bytes and a description, give blocks (`datafile.blocks`), and do no I/O.
+The functions take bytes and a description, return blocks (`datafile.blocks`), and do no I/O.
 """

@@ -1,4 +1,4 @@
-"""Byte-stream split: byte j of every value of a chunk stands in stream j of the chunk."""
+"""Byte-stream split: stream j of a chunk holds byte j of every value of the chunk."""
 
 from __future__ import annotations
 

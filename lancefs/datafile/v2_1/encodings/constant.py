@@ -1,4 +1,4 @@
-"""Constant: every value is the same; the description holds it, or none where all are null."""
+"""Constant: all values are equal; the description holds the value, or none where all are null."""
 
 from __future__ import annotations
 

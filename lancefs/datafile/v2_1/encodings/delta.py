@@ -1,4 +1,4 @@
-"""Delta: a first value, and the differences between neighbours (format 2.3)."""
+"""Delta: a first value, and the differences between consecutive values (format 2.3)."""
 
 from __future__ import annotations
 

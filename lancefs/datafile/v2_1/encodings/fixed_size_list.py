@@ -1,7 +1,7 @@
 """Fixed-size lists: the flattened items, with a validity buffer for each layer that has nulls.
 
 In chunks the validity of the outer layer comes first and the items last. In full-zip values, and in
-a buffer that stands alone (a dictionary), the validity bits of each row stand before its items.
+a buffer that stands alone (a dictionary), the validity bits of each row precede its items.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def decode_fixed(encoding: FixedSizeList, data: Bytes, count: int) -> Block:
 
 
 def items_are_valid(encoding: CompressiveEncoding) -> bool:
-    """Tell whether the items of fixed-size lists, which have no levels, are all valid.
+    """Whether the items of fixed-size lists, which have no levels, are all valid.
 
     Args:
-        encoding: Of the lists; that of other values has no items, and none that are null.
+        encoding: The encoding of the lists, or of values that are no lists and have no items.
     """
     while encoding.WhichOneof("compression") in ("fixed_size_list", "general"):
         if encoding.WhichOneof("compression") == "general":
@@ -59,18 +59,18 @@ def items_are_valid(encoding: CompressiveEncoding) -> bool:
         if encoding.fixed_size_list.has_validity:
             return False
         encoding = encoding.fixed_size_list.values
-    # A constant without a value stands for nulls.
+    # A constant without a value encodes nulls.
     return not encoding.HasField("constant") or encoding.constant.HasField("value")
 
 
 def _unzip(encoding: FixedSizeList, rows: Bytes, count: int, lists: int) -> Block:
-    """Split rows of shape (count, bytes) into the validity of this layer and what follows.
+    """Split rows into the validity of one layer of lists and its items.
 
     Args:
         encoding: The layer.
-        rows: What is left of each row.
-        count: Rows.
-        lists: Lists of this layer in a row.
+        rows: The rest of each row, of shape (count, bytes).
+        count: Number of rows.
+        lists: Number of lists of this layer in a row.
     """
     dimension = _dimension(encoding)
     items = lists * dimension

@@ -36,7 +36,7 @@ def _spell(encoding: Fsst, compressed: Block) -> Block:
 
 
 def _codes(encoding: Fsst, compressed: Block) -> tuple[SymbolTable, Array, Bytes]:
-    """Return what the kernels take: the table, and the offsets and bytes of the codes."""
+    """Return the arguments of the kernels: symbol table, offsets of the codes, and codes."""
     if not isinstance(compressed, VariableWidth):
         raise CorruptFile("FSST over values that are not variable-width")
     return parse_table(encoding.symbol_table), compressed.offsets, compressed.data

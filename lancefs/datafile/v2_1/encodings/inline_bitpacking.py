@@ -1,4 +1,4 @@
-"""Inline bitpacking: each chunk begins with its own bit width, one word, then a packed block."""
+"""Inline bitpacking: a chunk is its bit width, in one word, and a packed block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decode_at(
 
 
 def _blocks(encoding: InlineBitpacking, buffers: Sequence[Chunked]) -> tuple[int, Ints, Ints]:
-    """Return the bits of a value; and of each chunk where its block starts, and its bit width."""
+    """Return the bits of a value, and the start and the bit width of the block of each chunk."""
     if encoding.HasField("values"):
         raise UnsupportedFeature("buffer compression of bit-packed values")
     expect_buffers(buffers, 1, "inline bitpacking")

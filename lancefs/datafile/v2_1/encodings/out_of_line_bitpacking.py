@@ -1,6 +1,6 @@
 """Out-of-line bitpacking: one bit width for the page, given by the description.
 
-How a buffer is packed is told by `kernels.bitpacking.unpack_buffers`.
+`kernels.bitpacking.unpack_buffers` documents the layout of a buffer.
 """
 
 from __future__ import annotations

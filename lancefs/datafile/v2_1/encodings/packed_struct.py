@@ -1,4 +1,4 @@
-"""Packed struct of fixed-width children: row by row, the bytes of one child after the other."""
+"""Packed struct of fixed-width children: each row is the concatenated bytes of its children."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decode_fixed(encoding: PackedStruct, data: Bytes, count: int) -> Block:
 
 
 def _widths(encoding: PackedStruct) -> list[int]:
-    """Return the bytes of each child."""
+    """Return the width of each child in bytes."""
     if any(bits % 8 or not bits for bits in encoding.bits_per_value):
         raise UnsupportedFeature("packed structs with booleans, which writers left out of the rows")
     return [int(bits) // 8 for bits in encoding.bits_per_value]

@@ -1,4 +1,4 @@
-"""Range: values at equal distances, told by the description alone (format 2.3)."""
+"""Range: equally spaced values, given by the description alone (format 2.3)."""
 
 from __future__ import annotations
 

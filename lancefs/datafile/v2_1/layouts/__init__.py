@@ -1,5 +1,5 @@
-"""How a page of a data file 2.1 or later is laid out: one layout a file.
+"""Layouts of the pages of data files 2.1 and later: one layout a file.
 
-`page_layouts.open_page` finds the layout. A layout gives the rows that are asked for as a `Leaf`
-(values and levels); it asks for byte ranges (`storage.Steps`) and does no I/O.
+`page_layouts.open_page` finds the layout of a page. A layout reads rows as a `DecodedPage` (values
+and levels). It does no I/O itself, but asks for byte ranges (`storage.Reads`).
 """

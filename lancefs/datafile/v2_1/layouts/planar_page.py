@@ -1,6 +1,6 @@
-"""Planar pages: structure and values are each described on their own (format 2.3).
+"""Planar pages: one description of the structure, another one of the values (format 2.3).
 
-With dense structure (levels) the combinations are the layouts of 2.2. Source of the facts: pages
+The combinations with dense structure (levels) are the layouts of 2.2. Source of the facts: pages
 written by Lance 14, see protos/encodings_v2_3.proto.
 """
 
