@@ -1,4 +1,4 @@
-"""Arrays of bytes and numbers: their types, and where they are in memory."""
+"""Arrays of bytes and numbers: their types, their memory, and a limit on their size."""
 
 from __future__ import annotations
 
@@ -11,35 +11,45 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.storage import Bytes
+
 Ints: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 
 
 class _Thread(threading.local):
-    """What holds for one thread."""
+    """The settings of one thread.
 
-    pool: pa.MemoryPool | None = None  # Arrow's default one
-    most: int | None = None  # bytes that more values may have whose sizes are found out late
+    Attributes:
+        pool: The memory pool of new arrays; None for Arrow's default pool.
+        most: Bytes that are left of the limit; None for no limit (see `limited`).
+    """
+
+    pool: pa.MemoryPool | None = None
+    most: int | None = None
 
 
 _THREAD = _Thread()
 
 
 class TooLarge(Exception):
-    """Values have more bytes than `limited` allows."""
+    """The values of a read have more bytes than `limited` allows."""
 
 
 @contextmanager
 def limited(most: int | None) -> Iterator[None]:
-    """Allow the values that this thread reads so many bytes; None for any.
+    """Limit the bytes of the values that this thread decodes.
 
-    What pages say does not tell how many bytes values have that are looked up in a dictionary, or
-    decompressed one by one, nor always how long strings are. So rows that are read together may
-    turn out to be too many, which is found out before these bytes are made.
+    The metadata of pages does not give the decoded size of values that are looked up in a
+    dictionary or decompressed one by one, nor of all strings. A read may therefore turn out to be
+    too large while it decodes: the limit stops it before the bytes are allocated.
+
+    Args:
+        most: Bytes; None for no limit.
 
     Raises:
-        TooLarge: There are more.
+        TooLarge: The values have more bytes.
     """
     before, _THREAD.most = _THREAD.most, most
     try:
@@ -49,10 +59,13 @@ def limited(most: int | None) -> Iterator[None]:
 
 
 def check_size(size: int) -> None:
-    """Check that values may have so many bytes, besides those of earlier ones.
+    """Check that values of a size still fit into the limit, and subtract the size from it.
+
+    Args:
+        size: Bytes.
 
     Raises:
-        TooLarge: They may not; see `limited`.
+        TooLarge: They do not fit; see `limited`.
     """
     if _THREAD.most is None:
         return
@@ -62,70 +75,75 @@ def check_size(size: int) -> None:
 
 
 def spare_memory() -> None:
-    """Have this thread take memory, from now on, out of a pool that keeps little for later.
+    """Make this thread allocate from a pool that returns freed memory early.
 
-    mimalloc keeps what a thread took and another one gave back: tens of megabytes for each thread
-    of a stream, more than the stream itself has in memory. The system's allocator reuses the
-    blocks of most streams as quickly, but maps those of whole tables anew, and many of those of a
-    stream of one column or two, where mimalloc does not.
+    mimalloc keeps memory that one thread allocated and another one freed: tens of megabytes for
+    each thread of a stream, more than the batches of the stream. The system's allocator reuses the
+    blocks of most streams as fast. It is slower for whole tables, and for streams of one or two
+    columns, whose blocks it maps anew.
     """
     if pa.default_memory_pool().backend_name == "mimalloc":
         _THREAD.pool = pa.system_memory_pool()
 
 
 def empty(count: int, dtype: Any, slack: int = 0) -> Array:
-    """Make an array whose values are still to be written, out of Arrow's memory pool.
+    """Allocate an uninitialized array from Arrow's memory pool.
 
-    The pool hands out memory that was in use before, where `np.empty` maps fresh pages for every
-    large array, which cost several times what it takes to fill them.
+    The pool reuses memory, whereas `np.empty` maps fresh pages for every large array, which costs
+    several times as much as filling them.
 
     Args:
-        count: Values.
-        dtype: Of the values.
-        slack: Bytes beyond the last value that may be written, too.
+        count: Number of values.
+        dtype: The type of the values.
+        slack: Bytes after the last value that may be written to as well.
     """
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(pa.allocate_buffer(size + slack, memory_pool=_THREAD.pool), dtype, count)
 
 
 def to_arrow_numbers(values: Array) -> pa.Array:
-    """Hand numbers over as an Arrow array, uncopied where they lie side by side.
+    """Return numbers as an Arrow array; contiguous numbers are not copied.
 
-    `pa.array` would import pandas first, where that is installed: half a process' time to its first
-    rows.
+    `pa.array` would import pandas, if it is installed: half of the time that a new process needs
+    for its first rows.
 
     Args:
-        values: Of one dimension, integers or floats.
+        values: Integers or floats, one-dimensional.
     """
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, data])
 
 
 def in_place(buffers: Sequence[Array]) -> Array | None:
-    """Return the bytes from the first buffer to the last, with what lies between them, uncopied.
+    """Return the bytes from the first buffer to the last, gaps included, without a copy.
 
     Args:
         buffers: The bytes of ranges of one file, ascending and disjoint.
 
     Returns:
-        None where they do not lie in memory as they lie in the file: those of a mapped file do,
-        those of a remote one where they came with one request.
+        None where the buffers do not lie in memory as in the file. The buffers of a mapped file do,
+        and those of a remote file that came with one request.
     """
     if len(buffers) == 1:
         return buffers[0]
     base = buffers[0].base
     if not isinstance(base, np.ndarray) or any(data.base is not base for data in buffers):
         return None
-    start, end = (one.ctypes.data - base.ctypes.data for one in (buffers[0], buffers[-1]))
-    whole: Array = base[start : end + len(buffers[-1])]
+    start, last = (data.ctypes.data - base.ctypes.data for data in (buffers[0], buffers[-1]))
+    whole: Array = base[start : last + len(buffers[-1])]
     return whole
 
 
 def dtype_of(width: int) -> np.dtype[Any]:
-    """Return the dtype for values of `width` bytes: unsigned integers, or void for odd widths."""
+    """Return the dtype for values of `width` bytes: unsigned integers, or void for other widths."""
     return np.dtype(f"<u{width}") if width in (1, 2, 4, 8) else np.dtype(f"V{width}")
 
 
 def total(counts: Ints) -> int:
-    """Return the sum of numbers; of a single one, as small pages have, without a call of NumPy."""
+    """Return the sum of numbers; avoid NumPy for the single number that small pages have."""
     return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+
+
+def join_bytes(pieces: Sequence[Bytes]) -> Bytes:
+    """Join any number of byte arrays; return a single one uncopied."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, np.uint8), *pieces])

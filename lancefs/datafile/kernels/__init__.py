@@ -1,97 +1,41 @@
-"""The hot loops of decoding: each in NumPy, and a twin of most in C.
+"""The hot loops of decoding, each in NumPy and in C.
 
-The NumPy functions, one file a subject, are the definition of right. `compiled` and
-`compiled_strings` have functions of the same names and signatures that give the same bytes and
-refuse the same damage. Which of them decoders get is decided here, when this module is imported;
-the environment variable `LANCEFS_KERNELS` says what is wanted (see `library`).
+A file per subject holds the NumPy kernels, which define what is right. Below each kernel stands its
+compiled twin, a function that calls the C kernel of the same name: it returns the same bytes and
+refuses the same damage. Decoders import kernels from here. The imports below are the list of all
+kernels; if the C library is in use (see `library`), the twins replace them.
 """
 
 from __future__ import annotations
 
-from lancefs.datafile.kernels.library import LIBRARY, KernelReport, kernels_in_use
+from lancefs.datafile.kernels.bitpacking import read_widths as read_widths
+from lancefs.datafile.kernels.bitpacking import unpack as unpack
+from lancefs.datafile.kernels.bitpacking import unpack_at as unpack_at
+from lancefs.datafile.kernels.bitpacking import unpack_buffers as unpack_buffers
+from lancefs.datafile.kernels.calls import TWINS
+from lancefs.datafile.kernels.chunks import find_buffers as find_buffers
+from lancefs.datafile.kernels.chunks import open_chunks as open_chunks
+from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
+from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
+from lancefs.datafile.kernels.intervals import within as within
+from lancefs.datafile.kernels.items import find_items as find_items
+from lancefs.datafile.kernels.library import LIBRARY
+from lancefs.datafile.kernels.library import KernelReport as KernelReport
+from lancefs.datafile.kernels.library import kernels_in_use as kernels_in_use
+from lancefs.datafile.kernels.lists import find_rows as find_rows
+from lancefs.datafile.kernels.lists import split_lists as split_lists
+from lancefs.datafile.kernels.lists import tally_levels as tally_levels
+from lancefs.datafile.kernels.lookup import take as take
+from lancefs.datafile.kernels.lookup import take_strings as take_strings
+from lancefs.datafile.kernels.lz4 import decompress_lz4 as decompress_lz4
+from lancefs.datafile.kernels.runs import expand as expand
+from lancefs.datafile.kernels.segments import gather as gather
+from lancefs.datafile.kernels.selection import keep as keep
+from lancefs.datafile.kernels.selection import keep_strings as keep_strings
+from lancefs.datafile.kernels.streams import join_streams as join_streams
+from lancefs.datafile.kernels.strings import find_strings as find_strings
+from lancefs.datafile.kernels.strings import join_chunks as join_chunks
+from lancefs.datafile.kernels.utf8 import is_utf8 as is_utf8
 
 if LIBRARY is not None:
-    from lancefs.datafile.kernels.compiled import (
-        decompress_lz4,
-        expand,
-        find_buffers,
-        find_items,
-        find_rows,
-        gather,
-        join_streams,
-        keep,
-        open_chunks,
-        read_widths,
-        split_lists,
-        take,
-        tally_levels,
-        unpack,
-        unpack_at,
-        unpack_buffers,
-        within,
-    )
-    from lancefs.datafile.kernels.compiled_strings import (
-        decode_fsst,
-        find_strings,
-        fsst_lengths,
-        is_utf8,
-        join_chunks,
-        keep_strings,
-        take_strings,
-    )
-else:
-    from lancefs.datafile.kernels.references import (
-        decode_fsst,
-        decompress_lz4,
-        expand,
-        find_buffers,
-        find_items,
-        find_rows,
-        find_strings,
-        fsst_lengths,
-        gather,
-        is_utf8,
-        join_chunks,
-        join_streams,
-        keep,
-        keep_strings,
-        open_chunks,
-        read_widths,
-        split_lists,
-        take,
-        take_strings,
-        tally_levels,
-        unpack,
-        unpack_at,
-        unpack_buffers,
-        within,
-    )
-
-__all__ = [
-    "KernelReport",
-    "decode_fsst",
-    "decompress_lz4",
-    "expand",
-    "find_buffers",
-    "find_items",
-    "find_rows",
-    "find_strings",
-    "fsst_lengths",
-    "gather",
-    "is_utf8",
-    "join_chunks",
-    "join_streams",
-    "keep",
-    "keep_strings",
-    "kernels_in_use",
-    "open_chunks",
-    "read_widths",
-    "split_lists",
-    "take",
-    "take_strings",
-    "tally_levels",
-    "unpack",
-    "unpack_at",
-    "unpack_buffers",
-    "within",
-]
+    globals().update(TWINS)

@@ -6,8 +6,8 @@
 
 static const int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
 
-/* A loop over the lanes of a row has a length and a stride that the compiler knows: it becomes
- * vector instructions, with the width still a variable. */
+/* The loops over the lanes of a row have a constant length and stride, so the compiler vectorizes
+ * them although the width is a variable. */
 #define DEFINE_UNPACK(BITS, WORD)                                                                  \
     static void unpack_##BITS(const uint8_t *restrict packed, int width, WORD *restrict out) {     \
         enum { LANES = BLOCK / BITS };                                                             \
@@ -39,7 +39,7 @@ DEFINE_UNPACK(16, uint16_t)
 DEFINE_UNPACK(32, uint32_t)
 DEFINE_UNPACK(64, uint64_t)
 
-static void unpack_block(const uint8_t *packed, int width, int bits, void *out) {
+static void unpack_block(const uint8_t *packed, int width, int64_t bits, void *out) {
     if (width == 0) {
         memset(out, 0, (size_t)(BLOCK / 8 * bits));
         return;
@@ -60,14 +60,9 @@ static void unpack_block(const uint8_t *packed, int width, int bits, void *out) 
     }
 }
 
-API int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
-                           const int64_t *widths, const int64_t *counts, int64_t blocks, int bits,
-                           uint8_t *out, int64_t room);
-
-/* `out` has `room` values of `bits` bits and is aligned to them. */
-int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
-                       const int64_t *widths, const int64_t *counts, int64_t blocks, int bits,
-                       uint8_t *out, int64_t room) {
+/* Unpack blocks of up to 1024 values. `out` has room for `room` values and is aligned to them. */
+KERNEL(unpack, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *widths,
+       const int64_t *counts, int64_t blocks, int64_t bits, uint8_t *out, int64_t room) {
     uint64_t whole[LARGEST_BLOCK / 8];
     for (int64_t block = 0; block < blocks; block++) {
         const int64_t start = starts[block], width = widths[block], count = counts[block];
@@ -87,18 +82,15 @@ int64_t lancefs_unpack(const uint8_t *data, int64_t size, const int64_t *starts,
     return 0;
 }
 
-API int64_t lancefs_read_widths(const uint8_t *data, int64_t size, const int64_t *starts,
-                                const int64_t *ends, int64_t chunks, int bits, int64_t *widths);
-
-/* Chunks of a word, the width, and a packed block. */
-int64_t lancefs_read_widths(const uint8_t *data, int64_t size, const int64_t *starts,
-                            const int64_t *ends, int64_t chunks, int bits, int64_t *widths) {
+/* Read the bit widths of chunks; a chunk is a word that holds the width, then a packed block. */
+KERNEL(read_widths, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+       int64_t chunks, int64_t bits, int64_t *widths) {
     const int64_t word = bits / 8;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const int64_t start = starts[chunk], end = ends[chunk];
         if (start < 0 || start > end || end > size || end - start < word)
             return DAMAGED;
-        const uint64_t width = load(data + start, (int)word);
+        const uint64_t width = load(data + start, word);
         if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > end - start - word)
             return DAMAGED;
         widths[chunk] = (int64_t)width;
@@ -106,19 +98,15 @@ int64_t lancefs_read_widths(const uint8_t *data, int64_t size, const int64_t *st
     return 0;
 }
 
-API int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
-                                   const int64_t *ends, const int64_t *counts, int64_t buffers,
-                                   int width, int bits, uint8_t *out, int64_t room);
-
-/* Buffers of blocks of one width, at the end of which left-over values may be raw. */
-int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
-                               const int64_t *ends, const int64_t *counts, int64_t buffers,
-                               int width, int bits, uint8_t *out, int64_t room) {
+/* Unpack buffers of blocks of one width. Values after the last whole block may be stored raw. */
+KERNEL(unpack_buffers, const uint8_t *data, int64_t size, const int64_t *starts,
+       const int64_t *ends, const int64_t *counts, int64_t buffers, int64_t width, int64_t bits,
+       uint8_t *out, int64_t room) {
     uint64_t last[LARGEST_BLOCK / 8];
-    const int64_t block = (int64_t)width * (BLOCK / 8), bytes = bits / 8;
-    int64_t before = 0;
     if (width < 0 || width > bits)
         return DAMAGED;
+    const int64_t block = width * (BLOCK / 8), bytes = bits / 8;
+    int64_t before = 0;
     for (int64_t buffer = 0; buffer < buffers; buffer++) {
         const int64_t start = starts[buffer], end = ends[buffer], count = counts[buffer];
         if (start < before || start > end || end > size || count < 0 || count > room)
@@ -130,11 +118,11 @@ int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t 
             return DAMAGED;
         const uint8_t *packed = data + start;
         for (int64_t i = 0; i < whole; i++, packed += block, out += BLOCK * bytes)
-            unpack_block(packed, width, bits, out);
+            unpack_block(packed, (int)width, bits, out);
         if (raw) {
             memcpy(out, packed, (size_t)(tail * bytes));
         } else if (tail > 0) {
-            unpack_block(packed, width, bits, last);
+            unpack_block(packed, (int)width, bits, last);
             memcpy(out, last, (size_t)(tail * bytes));
         }
         out += tail * bytes;
@@ -143,11 +131,7 @@ int64_t lancefs_unpack_buffers(const uint8_t *data, int64_t size, const int64_t 
     return 0;
 }
 
-API int64_t lancefs_unpack_at(const uint8_t *data, int64_t size, const int64_t *starts,
-                              const int64_t *widths, const int64_t *counts, int64_t blocks,
-                              const int64_t *wanted, int64_t values, int bits, uint8_t *out);
-
-/* Return one value of a block; ORDER is its own inverse. */
+/* Return the value at position `within` of a block; ORDER is its own inverse. */
 static inline uint64_t value_at(const uint8_t *packed, int width, int bits, int within) {
     if (width == 0)
         return 0;
@@ -176,10 +160,10 @@ static inline uint64_t value_at(const uint8_t *packed, int width, int bits, int 
     }                                                                                              \
     return 0;
 
-/* Unpack the wanted values only, which ascend among those of all blocks. */
-int64_t lancefs_unpack_at(const uint8_t *data, int64_t size, const int64_t *starts,
-                          const int64_t *widths, const int64_t *counts, int64_t blocks,
-                          const int64_t *wanted, int64_t values, int bits, uint8_t *out) {
+/* Unpack single values. `wanted` has ascending positions among the values of all blocks. */
+KERNEL(unpack_at, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *widths,
+       const int64_t *counts, int64_t blocks, const int64_t *wanted, int64_t values, int64_t bits,
+       uint8_t *out) {
     int64_t block = 0, first = 0, last = -1;
     for (int64_t i = 0; i < blocks; i++) {
         if (widths[i] < 0 || widths[i] > bits || counts[i] < 0 || counts[i] > BLOCK)

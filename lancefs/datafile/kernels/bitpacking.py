@@ -1,8 +1,8 @@
 """Bit unpacking in the FastLanes order (docs: format/file/encoding, "Bitpacking").
 
-1024 values of T bits are packed in W bits each. There are 1024 / T lanes; a lane holds T values
-("rows") as a stream of W-bit numbers, low bits first, and word k of lane l is word
-`k * lanes + l` of the block. Row r of lane l is value `ORDER[r // 8] * 16 + (r % 8) * 128 + l`.
+A block packs 1024 values of T bits in W bits each. It has 1024 / T lanes. A lane holds T values
+("rows") as a stream of W-bit numbers, low bits first; word k of lane l is word `k * lanes + l` of
+the block. Row r of lane l is value `ORDER[r // 8] * 16 + (r % 8) * 128 + l`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, Ints, dtype_of
+from lancefs.datafile.buffers import Array, Ints, dtype_of, empty, total
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 BLOCK = 1024  # values in a packed block
-# Far more values than a page has. Values of no bits take no bytes, so that nothing else is a limit.
+# More values than any page has: the only limit on values of 0 bits, which take no bytes.
 MOST = 1 << 31
+_SIZES = (8, 16, 32, 64)  # bits of an unpacked value
 _ORDER = (0, 4, 2, 6, 1, 5, 3, 7)
 
 
@@ -28,8 +30,8 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     Args:
         data: The buffer that holds the blocks.
         starts: Offset in `data` of each block; a block takes 128 × its width bytes.
-        widths: Packed bits a value in each block, 0 to `bits`.
-        counts: Values wanted of each block, 1 to 1024.
+        widths: Packed bits per value of each block, 0 to `bits`.
+        counts: Number of values to unpack from each block, 0 to 1024.
         bits: Bits of an unpacked value: 8, 16, 32 or 64.
 
     Returns:
@@ -49,17 +51,30 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     return blocks[np.arange(BLOCK) < counts[:, None]]
 
 
+_c_unpack = c_function("unpack", "bytes number ints ints ints number number out number")
+
+
+@twin_of(unpack)
+def _compiled_unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> Array:
+    room = total(counts)
+    if bits not in _SIZES or not 0 <= room <= BLOCK * len(counts):
+        raise Damaged
+    out = empty(room, dtype_of(bits // 8))
+    _c_unpack(data, len(data), starts, widths, counts, len(counts), bits, out, room)
+    return out
+
+
 def unpack_at(
     data: Bytes, starts: Ints, widths: Ints, counts: Ints, wanted: Ints, bits: int
 ) -> Array:
-    """Unpack single values of blocks, with no look at the others.
+    """Unpack single values of blocks, without unpacking whole blocks.
 
     Args:
-        data: As for `unpack`, like those that follow.
+        data: The buffer that holds the blocks.
         starts: Offset in `data` of each block.
-        widths: Packed bits a value in each block.
-        counts: Values of each block, 0 to 1024.
-        wanted: Positions among the values of all blocks, ascending, each once.
+        widths: Packed bits per value of each block.
+        counts: Number of values in each block, 0 to 1024.
+        wanted: Positions among the values of all blocks, ascending and unique.
         bits: Bits of an unpacked value.
 
     Returns:
@@ -72,7 +87,7 @@ def unpack_at(
     block, within = places_of(counts, wanted)
     dtype, lanes = dtype_of(bits // 8), BLOCK // bits
     values = np.zeros(len(wanted), dtype)
-    some = np.flatnonzero(widths[block])  # values of no bits are zeros
+    some = np.flatnonzero(widths[block])  # values of 0 bits are zeros
     width, within = widths[block[some]], within[some]
     group, lane = np.divmod(within % 128, lanes)
     # The order is its own inverse.
@@ -87,14 +102,29 @@ def unpack_at(
     return values
 
 
+_c_unpack_at = c_function("unpack_at", "bytes number ints ints ints number ints number number out")
+
+
+@twin_of(unpack_at)
+def _compiled_unpack_at(
+    data: Bytes, starts: Ints, widths: Ints, counts: Ints, wanted: Ints, bits: int
+) -> Array:
+    if bits not in _SIZES:
+        raise Damaged
+    out = empty(len(wanted), dtype_of(bits // 8))
+    blocks, values = len(counts), len(wanted)
+    _c_unpack_at(data, len(data), starts, widths, counts, blocks, wanted, values, bits, out)
+    return out
+
+
 def _words(data: Bytes, at: Ints, dtype: np.dtype[Any]) -> Array:
-    """Read words at given offsets, which are within the data."""
+    """Read the words at given offsets. The caller has checked the offsets."""
     words: Array = data[at[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
     return words
 
 
 def _check_blocks(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> None:
-    if bits not in (8, 16, 32, 64):
+    if bits not in _SIZES:
         raise CorruptFile(f"bit packing of {bits}-bit values; expected 8, 16, 32 or 64 bits")
     if len(starts) and (widths.min() < 0 or widths.max() > bits):
         raise CorruptFile(f"bit width {widths.max()} of a packed block; expected at most {bits}")
@@ -106,18 +136,18 @@ def _check_blocks(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: i
 
 
 def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
-    """Read the bit widths of chunks that are a word, the width, and then a packed block.
+    """Read the bit widths of chunks; a chunk is a word that holds the width, then a packed block.
 
     Args:
         data: The buffer that holds the chunks.
-        starts: Where each begins in `data`.
-        ends: Where each ends.
-        bits: Bits of a word, and of an unpacked value: 8, 16, 32 or 64.
+        starts: Offset in `data` of the start of each chunk.
+        ends: Offset in `data` of the end of each chunk.
+        bits: Bits of a word and of an unpacked value: 8, 16, 32 or 64.
 
     Raises:
-        CorruptFile: A chunk is not in the data, or too short; or a width is above `bits`.
+        CorruptFile: A chunk is not in the data or too short, or a width is above `bits`.
     """
-    if bits not in (8, 16, 32, 64):
+    if bits not in _SIZES:
         raise CorruptFile(f"bit packing of {bits}-bit values; expected 8, 16, 32 or 64 bits")
     if np.any((starts < 0) | (starts > ends) | (ends > len(data))):
         raise CorruptFile(f"a bit-packed chunk leaves its buffer of {len(data)} bytes")
@@ -133,20 +163,32 @@ def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
     return wide
 
 
+_c_read_widths = c_function("read_widths", "bytes number ints ints number number out")
+
+
+@twin_of(read_widths)
+def _compiled_read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
+    if bits not in _SIZES:
+        raise Damaged
+    widths = np.empty(len(starts), np.int64)
+    _c_read_widths(data, len(data), starts, ends, len(starts), bits, widths)
+    return widths
+
+
 def unpack_buffers(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
 ) -> Array:
-    """Unpack buffers that are packed in one width, and join them.
+    """Unpack buffers that are packed in one width, and join their values.
 
-    A buffer is a row of blocks. The values that are left over at its end are packed as one more
-    block, or stored raw exactly where the length of the buffer says so.
+    A buffer is a sequence of whole blocks. The remaining values are packed as one more block, or
+    stored raw; they are raw if the buffer has exactly the length that raw values take.
 
     Args:
-        data: What holds the buffers.
-        starts: Where each begins in `data`.
-        ends: Where each ends, not after the next one begins.
-        counts: Values in each.
-        width: Packed bits a value, 0 to `bits`.
+        data: The bytes that hold the buffers.
+        starts: Offset in `data` of the start of each buffer.
+        ends: Offset in `data` of the end of each buffer, at most the start of the next one.
+        counts: Number of values in each buffer.
+        width: Packed bits per value, 0 to `bits`.
         bits: Bits of an unpacked value: 8, 16, 32 or 64.
 
     Returns:
@@ -155,7 +197,7 @@ def unpack_buffers(
     Raises:
         CorruptFile: A buffer is too short, overlaps another one, or is not in the data.
     """
-    if bits not in (8, 16, 32, 64) or not 0 <= width <= bits:
+    if bits not in _SIZES or not 0 <= width <= bits:
         raise CorruptFile(f"bitpacking of {bits}-bit values in {width} bits")
     bounds = np.concatenate((np.zeros(1, np.int64), np.stack((starts, ends), 1).reshape(-1)))
     if np.any(bounds[1:] < bounds[:-1]) or bounds[-1] > len(data) or np.any(counts < 0):
@@ -173,7 +215,7 @@ def unpack_buffers(
             f"chunk {chunk} has {sizes[chunk]} bytes for {counts[chunk]} values "
             f"packed in {width} bits"
         )
-    # Number the blocks of all buffers, to unpack them in one go.
+    # Number the blocks of all buffers, to unpack them together.
     buffer_of = np.repeat(np.arange(len(counts)), blocks)
     within = np.arange(len(buffer_of)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     wanted = np.minimum(counts[buffer_of] - within * BLOCK, BLOCK)
@@ -183,11 +225,28 @@ def unpack_buffers(
         return values
     tails = np.where(raw, tail, 0)
     stored = gather(data, ends - tails * (bits // 8), ends).view(dtype_of(bits // 8))
-    return _with_tails(values, stored, counts, tails)
+    return _insert_tails(values, stored, counts, tails)
 
 
-def _with_tails(values: Array, stored: Array, counts: Ints, tails: Ints) -> Array:
-    """Insert the values that buffers store raw after their packed ones."""
+_c_unpack_buffers = c_function(
+    "unpack_buffers", "bytes number ints ints ints number number number out number"
+)
+
+
+@twin_of(unpack_buffers)
+def _compiled_unpack_buffers(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
+) -> Array:
+    room, size, buffers = total(counts), total(ends - starts), len(counts)
+    if bits not in _SIZES or not 0 <= room <= MOST or room * width > 8 * size:
+        raise Damaged
+    out = empty(room, dtype_of(bits // 8))
+    _c_unpack_buffers(data, len(data), starts, ends, counts, buffers, width, bits, out, room)
+    return out
+
+
+def _insert_tails(values: Array, stored: Array, counts: Ints, tails: Ints) -> Array:
+    """Insert the raw values of each buffer after its packed values."""
     stops = np.cumsum(counts)
     within = np.arange(int(stops[-1])) - np.repeat(stops - counts, counts)
     is_raw = within >= np.repeat(counts - tails, counts)
@@ -198,7 +257,7 @@ def _with_tails(values: Array, stored: Array, counts: Ints, tails: Ints) -> Arra
 
 
 def _unpack_width(data: Bytes, starts: Ints, width: int, bits: int) -> Array:
-    """Unpack blocks that share a width, all lanes of all blocks at once."""
+    """Unpack blocks of one width, all lanes of all blocks at once."""
     lanes = BLOCK // bits
     dtype = dtype_of(bits // 8)
     size = width * BLOCK // 8

@@ -1,56 +1,148 @@
-"""Calling the compiled kernels: where arrays are, and what happens where one finds damage."""
+"""Calls of the C kernels: NumPy arrays become pointers, and damage becomes an exception.
+
+A compiled twin declares its C function with `c_function`, allocates the outputs, calls the function
+and returns the outputs. `twin_of` makes it the replacement of a NumPy kernel.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, NoReturn
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import DTypeLike
 
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.kernels.library import LIBRARY
 
 SLACK = 32  # as SLACK in kernels.h
-C: Any = LIBRARY
+TWINS: dict[str, Callable[..., Any]] = {}  # the name of a NumPy kernel -> its compiled twin
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def in_numpy(name: str, *arguments: Any) -> Any:
-    """Call the NumPy twin of a kernel, which is rare: they are imported here and not before."""
-    from lancefs.datafile.kernels import references
-
-    return getattr(references, name)(*arguments)
+class Damaged(Exception):
+    """The data is damaged; the NumPy kernel raises the error that says how."""
 
 
-def refuse(name: str, *arguments: Any) -> NoReturn:
-    """Let the NumPy twin of a kernel say what is wrong with the arguments."""
-    in_numpy(name, *arguments)
-    raise AssertionError(f"the compiled twin of {name} refuses what NumPy takes")
+def twin_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function the compiled twin of a NumPy kernel, which has the same signature.
+
+    If the function raises `Damaged`, the NumPy kernel is called with the same arguments, so that
+    error messages are the same with and without the library.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(reference)
+        def twin(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Damaged as error:
+                damaged = error
+            reference(*args, **kwargs)
+            raise AssertionError(f"{reference.__name__}: C refuses what NumPy takes") from damaged
+
+        TWINS[reference.__name__] = twin
+        return twin
+
+    return decorate
 
 
-def ints(array: Ints) -> Ints:
-    """Return numbers of 64 bits one after the other."""
-    return np.ascontiguousarray(array, np.int64)
+def c_function(name: str, parameters: str) -> Any:
+    """Declare a function of the library.
+
+    Args:
+        name: Its name in C, without `lancefs_`.
+        parameters: The kinds of its parameters in their order, separated by spaces. Inputs are
+            arrays: `bytes` (values of any width), `levels` (uint16), `offsets` (int32) or `ints`
+            (int64); an array of another dtype, or that is not contiguous, is copied. `out` is an
+            array that the function writes. `number` is an int64. None is passed as NULL.
+
+    Returns:
+        The function. It returns an int and raises `Damaged` for a negative one. None if the library
+        is not in use: the twins, which call the function, are not in use either.
+    """
+    if LIBRARY is None:
+        return None
+    function: Any = LIBRARY[f"lancefs_{name}"]
+    function.argtypes = [_PARAMETERS[kind] for kind in parameters.split()]
+    function.restype = ctypes.c_int64
+    function.errcheck = _check
+    return function
+
+
+def _check(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
+    if result < 0:
+        raise Damaged(function.__name__)
+    return result
 
 
 @lru_cache(maxsize=64)
 def small(numbers: tuple[int, ...]) -> Ints:
-    """Return a few numbers, such as many pages have alike, as an array that nobody changes."""
+    """Return a few numbers, which many pages share, as an array that nobody changes."""
     return np.array(numbers, np.int64)
 
 
-def plain(array: Array, dtype: Any = None) -> Array:
-    """Return values one after the other, as a pointer to them needs."""
-    return np.ascontiguousarray(array, dtype)
+class _Parameter:
+    """The type of a parameter of a C function: ctypes converts each argument with `from_param`."""
+
+    def __init__(self, from_param: Callable[[Any], Any]) -> None:
+        self.from_param = from_param
 
 
-def aligned(array: Array) -> Array:
-    """Return values one after the other, at an address that is a multiple of their width."""
-    return np.require(array, requirements=["C", "A"])
+class _Copy(ctypes.c_void_p):
+    """A pointer to an array that lives as long as the pointer."""
+
+    def __init__(self, array: Array) -> None:
+        super().__init__(_buffer(array).address)
+        self.array = array
 
 
-def at(array: Array) -> int:
-    """Return where an array is in memory."""
-    # Of the ways to ask for it the quickest by far, and pages have dozens of arrays.
-    address: int = pa.py_buffer(array).address
-    return address
+# A page takes dozens of these conversions. pyarrow gives the address of an array in a tenth of the
+# time that NumPy takes, and ctypes converts an int to a pointer in half of the time of an int64.
+_buffer = pa.py_buffer
+_pointer = ctypes.c_void_p.from_param
+
+
+def _bytes(array: Array | None) -> Any:
+    """Convert an input array of any dtype, at any address."""
+    if array is None:
+        return None
+    if array.flags.c_contiguous:
+        return _pointer(_buffer(array).address)
+    return _Copy(np.ascontiguousarray(array))
+
+
+def _typed(dtype: DTypeLike) -> _Parameter:
+    """Make the type of an input array of one dtype, whose values are aligned."""
+    wanted = np.dtype(dtype)
+    width = wanted.itemsize
+
+    def convert(array: Array | None) -> Any:
+        if array is None:
+            return None
+        if array.dtype is wanted and array.flags.c_contiguous:
+            address = _buffer(array).address
+            if address % width == 0:
+                return _pointer(address)
+        return _Copy(np.require(array, wanted, ["C", "A"]))
+
+    return _Parameter(convert)
+
+
+def _output(array: Array | None) -> Any:
+    return None if array is None else _pointer(_buffer(array).address)
+
+
+_PARAMETERS: dict[str, Any] = {
+    "bytes": _Parameter(_bytes),
+    "levels": _typed(np.uint16),
+    "offsets": _typed(np.int32),
+    "ints": _typed(np.int64),
+    "out": _Parameter(_output),
+    "number": _Parameter(_pointer) if ctypes.sizeof(ctypes.c_void_p) == 8 else ctypes.c_int64,
+}

@@ -1,104 +1,97 @@
-/* The headers of mini-block chunks; see chunks.py for what they say. */
+/* The headers of mini-block chunks; see chunks.py for the layout. */
 #include "kernels.h"
 
 #define ALIGN 8
 
-/* The bytes of a header: the number of levels, and the sizes of the buffers. */
-static int64_t header_size(const int64_t *widths, int64_t buffers) {
-    int64_t header = 2;
+/* Where headers are read from, and the outputs. The outputs have a row of `chunks` numbers each;
+ * `begins` and `ends` have a row for each buffer of a chunk. */
+typedef struct {
+    const uint8_t *data;
+    const int64_t *widths; /* bytes of the size of each buffer: 2 or 4 */
+    int64_t buffers, chunks;
+    int64_t header; /* bytes of a header: the number of levels (2 bytes), the size of each buffer */
+    int64_t *levels, *begins, *ends;
+} Headers;
+
+static Headers headers_of(const uint8_t *data, const int64_t *widths, int64_t buffers,
+                          int64_t chunks, int64_t *out) {
+    int64_t *const begins = out + chunks;
+    Headers headers = {data, widths, buffers, chunks, 2, out, begins, begins + buffers * chunks};
     for (int64_t i = 0; i < buffers; i++)
-        header += widths[i];
-    return header;
+        headers.header += widths[i];
+    return headers;
 }
 
-/* Reads the header of the chunk at `start`, which has `length` bytes that are in the data, and no
- * fewer than the header. Number i of its buffers is told at `begins[i * chunks]`. */
-static int read_header(const uint8_t *data, int64_t start, int64_t length, int64_t header,
-                       const int64_t *widths, int64_t buffers, int64_t chunks, int64_t *levels,
-                       int64_t *begins, int64_t *ends) {
-    const uint8_t *head = data + start;
-    int64_t position = (header + ALIGN - 1) / ALIGN * ALIGN;
-    *levels = (int64_t)load(head, 2);
+/* Read the header of a chunk of `length` bytes at `start`. The caller has checked that the chunk is
+ * in the data and is not shorter than its header. */
+static inline int read_header(Headers headers, int64_t chunk, int64_t start, int64_t length) {
+    const uint8_t *head = headers.data + start;
+    int64_t position = (headers.header + ALIGN - 1) / ALIGN * ALIGN;
+    headers.levels[chunk] = (int64_t)load(head, 2);
     head += 2;
-    for (int64_t i = 0; i < buffers; i++) {
-        const int64_t end = position + (int64_t)load(head, widths[i] == 2 ? 2 : 4);
+    for (int64_t i = 0; i < headers.buffers; i++) {
+        const int64_t width = headers.widths[i], at = i * headers.chunks + chunk;
+        const int64_t end = position + (int64_t)load(head, width == 2 ? 2 : 4);
         if (end > length)
             return DAMAGED;
-        begins[i * chunks] = start + position;
-        ends[i * chunks] = start + end;
+        headers.begins[at] = start + position;
+        headers.ends[at] = start + end;
         position = (end + ALIGN - 1) / ALIGN * ALIGN;
-        head += widths[i];
+        head += width;
     }
     return 0;
 }
 
-/* Reads the `entries` entries of a page whose chunks are `data[start:limit]`; like `read_header`, it
- * tells the first of their buffers at `begins` and `ends`. */
-static int open_page(const uint8_t *table, int64_t entries, int width, const uint8_t *data,
-                     int64_t start, int64_t limit, int64_t items, int64_t header,
-                     const int64_t *widths, int64_t buffers, int64_t chunks, int64_t *counts,
-                     int64_t *levels, int64_t *begins, int64_t *ends) {
-    for (int64_t i = 0; i < entries; i++) {
-        const int64_t word = (int64_t)load(table + i * width, width);
-        const int64_t length = ((word >> 4) + 1) * ALIGN;
-        const int64_t count = i == entries - 1 ? items : (int64_t)1 << (word & 15);
-        if (count > items || length > limit - start || length < header)
+/* Read the tables of all chunks of pages, and the headers of the chunks.
+ *
+ * pages: for each page the bytes of its table, the bytes of its chunks and its number of values.
+ * out: the number of values in each chunk, then the outputs of `find_buffers`. */
+KERNEL(open_chunks, const uint8_t *tables, int64_t tables_size, int64_t width, const uint8_t *data,
+       int64_t size, const int64_t *pages, int64_t page_count, const int64_t *widths,
+       int64_t buffers, int64_t *out) {
+    const int64_t chunks = tables_size / width;
+    const Headers headers = headers_of(data, widths, buffers, chunks, out + chunks);
+    int64_t chunk = 0, start = 0;
+    for (int64_t page = 0; page < page_count; page++) {
+        const int64_t table = pages[3 * page], bytes = pages[3 * page + 1];
+        const int64_t entries = table / width;
+        int64_t items = pages[3 * page + 2];
+        if (table % width || entries < 1 || entries > chunks - chunk || bytes < 0 ||
+            bytes > size - start)
             return DAMAGED;
-        if (read_header(data, start, length, header, widths, buffers, chunks, levels + i,
-                        begins + i, ends + i))
-            return DAMAGED;
-        counts[i] = count;
-        items -= count;
-        start += length;
+        const int64_t limit = start + bytes, last = chunk + entries - 1;
+        int64_t at = start;
+        for (; chunk <= last; chunk++) {
+            const int64_t word = (int64_t)load(tables + chunk * width, width);
+            const int64_t length = ((word >> 4) + 1) * ALIGN;
+            const int64_t count = chunk == last ? items : (int64_t)1 << (word & 15);
+            if (count > items || length > limit - at || length < headers.header)
+                return DAMAGED;
+            if (read_header(headers, chunk, at, length))
+                return DAMAGED;
+            out[chunk] = count;
+            items -= count;
+            at += length;
+        }
+        start = limit;
     }
-    return 0;
+    return chunk == chunks ? 0 : DAMAGED;
 }
 
-API int64_t lancefs_open_chunks(const uint8_t *tables, int64_t tables_size, int width,
-                                const uint8_t *data, int64_t size, const int64_t *pages,
-                                int64_t count, const int64_t *widths, int64_t buffers,
-                                int64_t *counts, int64_t *levels, int64_t *begins, int64_t *ends);
-
-/* `pages` has the bytes of the table, those of the chunks, and the values of each page. There is
- * room for as many chunks as the tables have entries. */
-int64_t lancefs_open_chunks(const uint8_t *tables, int64_t tables_size, int width,
-                            const uint8_t *data, int64_t size, const int64_t *pages, int64_t count,
-                            const int64_t *widths, int64_t buffers, int64_t *counts,
-                            int64_t *levels, int64_t *begins, int64_t *ends) {
-    const int64_t header = header_size(widths, buffers), chunks = tables_size / width;
-    int64_t first = 0, start = 0;
-    for (int64_t page = 0; page < count; page++) {
-        const int64_t entries = pages[3 * page] / width, bytes = pages[3 * page + 1];
-        if (pages[3 * page] % width || entries < 1 || entries > chunks - first ||
-            bytes < 0 || bytes > size - start)
-            return DAMAGED;
-        if (open_page(tables + first * width, entries, width, data, start, start + bytes,
-                      pages[3 * page + 2], header, widths, buffers, chunks, counts + first,
-                      levels + first, begins + first, ends + first))
-            return DAMAGED;
-        first += entries;
-        start += bytes;
-    }
-    return first == chunks ? 0 : DAMAGED;
-}
-
-API int64_t lancefs_find_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
-                                 const int64_t *sizes, int64_t chunks, const int64_t *widths,
-                                 int64_t buffers, int64_t *levels, int64_t *begins, int64_t *ends);
-
-/* `begins` and `ends` have a row of `chunks` numbers for each buffer. */
-int64_t lancefs_find_buffers(const uint8_t *data, int64_t size, const int64_t *starts,
-                             const int64_t *sizes, int64_t chunks, const int64_t *widths,
-                             int64_t buffers, int64_t *levels, int64_t *begins, int64_t *ends) {
-    const int64_t header = header_size(widths, buffers);
+/* Read the headers of chunks.
+ *
+ * out: a row with the number of levels of each chunk; then for each buffer a row that says where it
+ * begins in each chunk; then for each buffer a row that says where it ends. */
+KERNEL(find_buffers, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *sizes,
+       int64_t chunks, const int64_t *widths, int64_t buffers, int64_t *out) {
+    const Headers headers = headers_of(data, widths, buffers, chunks, out);
     int64_t last = 0;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const int64_t start = starts[chunk], length = sizes[chunk];
-        if (start < last || start > size || length < header || length > size - start)
+        if (start < last || start > size || length < headers.header || length > size - start)
             return DAMAGED;
-        last = start + header;
-        if (read_header(data, start, length, header, widths, buffers, chunks, levels + chunk,
-                        begins + chunk, ends + chunk))
+        last = start + headers.header;
+        if (read_header(headers, chunk, start, length))
             return DAMAGED;
     }
     return 0;

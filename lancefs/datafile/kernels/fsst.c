@@ -1,25 +1,19 @@
-/* FSST decompression; see fsst.py for what the codes mean. */
+/* FSST decompression; see fsst.py for the meaning of the codes. */
 #include "kernels.h"
 
 #define ESCAPE 255
 #define BATCH 2048
 
-/* Whether one of eight codes is an escape, which is where a byte of their complement is zero. */
+/* Tell whether one of eight codes is an escape: a zero byte in their complement. */
 static inline int has_escape(uint64_t codes) {
     const uint64_t inverse = ~codes;
     return ((inverse - 0x0101010101010101u) & codes & 0x8080808080808080u) != 0;
 }
 
-API int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8_t *lengths);
-API int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *offsets,
-                                int64_t strings, const uint8_t *symbols, const uint8_t *lengths,
-                                uint8_t *text, int64_t text_size, int32_t *text_offsets);
-API int64_t lancefs_fsst_lengths(const uint8_t *codes, int64_t size, const int32_t *offsets,
-                                 int64_t strings, const uint8_t *lengths, int64_t *found);
-
-/* Return the bytes that codes spell; DAMAGED where a code has no symbol or an escape comes last. */
-int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8_t *lengths) {
-    /* A code without a symbol counts more than all codes of a buffer can. */
+/* Return the decompressed size of codes; DAMAGED if a code has no symbol or the last one is an
+ * escape. */
+KERNEL(decode_fsst_size, const uint8_t *codes, int64_t size, const uint8_t *lengths) {
+    /* The size of a code without a symbol: larger than the decompressed size of any buffer. */
     const int64_t none = (int64_t)1 << 48;
     int64_t sizes[256], total = 0, at = 0;
     if (size > INT32_MAX)
@@ -51,15 +45,15 @@ int64_t lancefs_fsst_measure(const uint8_t *codes, int64_t size, const uint8_t *
     return total >= none ? DAMAGED : total;
 }
 
-/* Decode codes that were measured as `text_size` bytes; `text` has room for them and for SLACK.
+/* Decode codes whose decompressed size is `text_size`; `text` has room for that and for SLACK.
  *
- * All strings are decoded as one stream: a loop for each string would end at a place that the
- * processor cannot foresee, every few codes. `before` keeps where the text of each code begins, so
- * that the offsets of the strings can be looked up a batch at a time. */
-int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *offsets,
-                            int64_t strings, const uint8_t *symbols, const uint8_t *lengths,
-                            uint8_t *text, int64_t text_size, int32_t *text_offsets) {
-    int32_t before[BATCH + 8]; /* -1: not a code, but the byte after an escape */
+ * All strings are decoded as one stream: one loop for each string would mispredict a branch every
+ * few codes. `before` holds where the text of each code of a batch begins; the offsets of the
+ * strings are looked up in it after each batch. */
+KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
+       const uint8_t *symbols, const uint8_t *lengths, uint8_t *text, int64_t text_size,
+       int32_t *text_offsets) {
+    int32_t before[BATCH + 8]; /* -1 for the byte after an escape, which is no code */
     int64_t at = 0, to = 0, string = 0;
     int32_t previous = 0;
     if (offsets[0] != 0 || offsets[strings] != size || text_size > INT32_MAX)
@@ -98,7 +92,7 @@ int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *o
                 return DAMAGED;
         }
         for (; string < strings && offsets[string] < at; string++) {
-            /* Offsets that ascend are at least `first`: all before it were taken with it. */
+            /* Ascending offsets are at least `first`: earlier batches handled the smaller ones. */
             if (offsets[string] < previous || before[offsets[string] - first] < 0)
                 return DAMAGED;
             previous = offsets[string];
@@ -113,11 +107,10 @@ int64_t lancefs_fsst_decode(const uint8_t *codes, int64_t size, const int32_t *o
     return to == text_size ? 0 : DAMAGED;
 }
 
-/* Measure each string, without writing any; DAMAGED as the functions above. */
-int64_t lancefs_fsst_lengths(const uint8_t *codes, int64_t size, const int32_t *offsets,
-                             int64_t strings, const uint8_t *lengths, int64_t *found) {
-    /* A code without a symbol counts more than all codes of a buffer can; an escape counts one, and
-     * the byte after it is passed over. */
+/* Return the decompressed size of each string; DAMAGED as in `decode_fsst`. */
+KERNEL(fsst_lengths, const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
+       const uint8_t *lengths, int64_t *found) {
+    /* `none` as in `decode_fsst_size`. An escape and the byte after it give one byte. */
     const int64_t none = (int64_t)1 << 48;
     int64_t sizes[256], previous = 0, damage = 0;
     if (size > INT32_MAX || offsets[0] != 0 || offsets[strings] != size)

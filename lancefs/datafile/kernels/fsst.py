@@ -1,8 +1,8 @@
 """FSST decompression (docs: format/file/encoding, "FSST").
 
-A string is a sequence of one-byte codes. A code below 255 stands for a symbol of 1 to 8 bytes, 255
-says that the next byte is meant literally. Codes never cross strings, so that the strings of a
-page can be decoded as one stream.
+A string is a sequence of one-byte codes. A code below 255 stands for a symbol of 1 to 8 bytes; 255,
+the escape, says that the next byte is literal. An escape and its byte are in the same string, so
+the strings of a page are decoded as one stream.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
-from lancefs.datafile.kernels.strings import narrowed
+from lancefs.datafile.buffers import Array, Ints, Mask, empty, to_arrow_numbers
+from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
+from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -26,15 +27,16 @@ class SymbolTable(NamedTuple):
     """The symbols of one page."""
 
     symbols: Array  # uint8, shape (256, 8): the bytes of each symbol, zero-padded
-    lengths: Array  # uint8, shape (256,): 0 for codes that are not in use
-    raw: bool  # the strings are stored as they are
+    lengths: Array  # uint8, shape (256,): 0 for unused codes
+    raw: bool  # the strings are not compressed
 
 
 def parse_table(data: bytes) -> SymbolTable:
-    """Read a symbol table: an 8-byte header, 8 bytes a symbol, one byte a length.
+    """Read a symbol table: an 8-byte header, 8 bytes per symbol, one byte per length.
 
     Raises:
-        CorruptFile: It is cut short, has another magic, or a symbol is not 1 to 8 bytes long.
+        CorruptFile: The table is cut short or has another magic number, or a symbol is not 1 to 8
+            bytes long.
     """
     if len(data) < 8 or data[4:8] != _MAGIC:
         raise CorruptFile("the FSST symbol table does not carry its magic number")
@@ -52,7 +54,7 @@ def parse_table(data: bytes) -> SymbolTable:
     return SymbolTable(symbols, lengths, raw=False)
 
 
-def decode(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
+def decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
     """Decompress strings.
 
     Args:
@@ -61,27 +63,45 @@ def decode(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Byte
         data: The codes.
 
     Returns:
-        The n + 1 offsets of the strings, from 0 (int32 where they fit), and their bytes.
+        The n + 1 offsets of the strings, from 0 (int32 if they fit), and their bytes.
 
     Raises:
         CorruptFile: A string ends in an escape, a code has no symbol, or the offsets are damaged.
     """
-    ends, codes = stream(offsets, data)
+    ends, codes = _cut_codes(offsets, data)
     if np.any(ends[1:] < ends[:-1]):
         raise CorruptFile("the offsets of FSST strings descend")
     if table.raw or not len(codes):
         return narrowed(ends), codes
-    escapes, literal = _checked(table, ends, codes)
+    escapes, literal = _find_escapes(table, ends, codes)
     # 512 entries: the symbols, then the 256 literal bytes.
     index = (codes.astype(np.int16) + literal.astype(np.int16) * 256)[~escapes]
-    stops, text = _spell(table, index)
+    stops, text = _join_symbols(table, index)
     positions = np.cumsum(~escapes)
     upto = np.concatenate(([0], positions))[ends]
     return narrowed(stops[upto]), text
 
 
-def lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
-    """Tell how long strings are, without spelling them out.
+_c_decode_fsst_size = c_function("decode_fsst_size", "bytes number bytes")
+_c_decode_fsst = c_function("decode_fsst", "bytes number offsets number bytes bytes out number out")
+
+
+@twin_of(decode_fsst)
+def _compiled_decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
+    ends, codes = _cut_codes(offsets, data)
+    count, symbols, lengths = len(codes), table.symbols, table.lengths
+    if table.raw or not 0 < count <= LARGEST:
+        return decode_fsst(table, offsets, data)
+    size = _c_decode_fsst_size(codes, count, lengths)
+    if size > LARGEST:
+        return decode_fsst(table, offsets, data)
+    text, found = empty(size, np.uint8, SLACK), empty(len(ends), np.int32)
+    _c_decode_fsst(codes, count, ends, len(ends) - 1, symbols, lengths, text, size, found)
+    return found, text
+
+
+def fsst_lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
+    """Return the lengths of strings, without decompressing them.
 
     Args:
         table: The symbols.
@@ -89,30 +109,43 @@ def lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
         data: The codes.
 
     Returns:
-        The bytes of each string.
+        The length in bytes of each string.
 
     Raises:
-        CorruptFile: As `decode`.
+        CorruptFile: As for `decode_fsst`.
     """
-    ends, codes = stream(offsets, data)
+    ends, codes = _cut_codes(offsets, data)
     if np.any(ends[1:] < ends[:-1]):
         raise CorruptFile("the offsets of FSST strings descend")
     if table.raw or not len(codes):
         return np.diff(ends).astype(np.int64)
-    escapes, literal = _checked(table, ends, codes)
+    escapes, literal = _find_escapes(table, ends, codes)
     sizes = table.lengths[codes].astype(np.int64)
     sizes[escapes], sizes[literal] = 0, 1
     upto = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))[ends]
     return np.diff(upto)
 
 
-def _checked(table: SymbolTable, ends: Array, codes: Bytes) -> tuple[Mask, Mask]:
-    """Return which bytes are escapes, and which stand after one.
+_c_fsst_lengths = c_function("fsst_lengths", "bytes number offsets number bytes out")
+
+
+@twin_of(fsst_lengths)
+def _compiled_fsst_lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
+    ends, codes = _cut_codes(offsets, data)
+    if table.raw or not 0 < len(codes) <= LARGEST:
+        return fsst_lengths(table, offsets, data)
+    found = empty(len(ends) - 1, np.int64)
+    _c_fsst_lengths(codes, len(codes), ends, len(ends) - 1, table.lengths, found)
+    return found
+
+
+def _find_escapes(table: SymbolTable, ends: Array, codes: Bytes) -> tuple[Mask, Mask]:
+    """Return which bytes are escapes, and which bytes are literals.
 
     Raises:
         CorruptFile: A string ends in an escape, or a code has no symbol.
     """
-    escapes = _escapes(codes)
+    escapes = _are_escapes(codes)
     literal = np.zeros(len(codes), dtype=bool)
     literal[1:] = escapes[:-1]
     if escapes[-1] or np.any(literal[ends[1:-1][ends[1:-1] < len(codes)]]):
@@ -123,11 +156,11 @@ def _checked(table: SymbolTable, ends: Array, codes: Bytes) -> tuple[Mask, Mask]
     return escapes, literal
 
 
-def stream(offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
-    """Cut the codes of all strings out of a buffer; return the offsets in them, and them.
+def _cut_codes(offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
+    """Cut the codes of all strings out of a buffer; return their offsets from 0, and the codes.
 
     Raises:
-        CorruptFile: They are not in the buffer.
+        CorruptFile: The codes are not in the buffer.
     """
     first, last = int(offsets[0]), int(offsets[-1])
     if not 0 <= first <= last <= len(data):
@@ -137,8 +170,8 @@ def stream(offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
     return offsets - first if first else offsets, data[first:last]
 
 
-def _escapes(codes: Bytes) -> Mask:
-    """Tell which bytes are escapes: in a run of 255s every second one is a literal 255."""
+def _are_escapes(codes: Bytes) -> Mask:
+    """Tell which bytes are escapes: in a run of 255s every second byte is a literal 255."""
     is_escape: Mask = codes == ESCAPE
     if not is_escape.any():
         return is_escape
@@ -151,8 +184,8 @@ def _escapes(codes: Bytes) -> Mask:
     return is_escape
 
 
-def _spell(table: SymbolTable, index: Array) -> tuple[Ints, Bytes]:
-    """Replace dictionary indices by their bytes; Arrow's `take` does the copying."""
+def _join_symbols(table: SymbolTable, index: Array) -> tuple[Ints, Bytes]:
+    """Return the ends of symbols in their joined bytes, and these; Arrow's `take` copies them."""
     lengths = np.concatenate((table.lengths, np.ones(256, np.uint8))).astype(np.int64)
     starts = np.concatenate(([0], np.cumsum(lengths)))
     mask = np.arange(LONGEST) < table.lengths[:, None]
@@ -161,6 +194,6 @@ def _spell(table: SymbolTable, index: Array) -> tuple[Ints, Bytes]:
         pa.large_binary(), 512, [None, pa.py_buffer(starts), pa.py_buffer(letters)]
     )
     text = words.take(to_arrow_numbers(index))
-    _, stops, spelled = text.buffers()
+    _, stops, joined = text.buffers()
     ends = np.frombuffer(stops, dtype=np.int64)[: len(index) + 1]
-    return ends, np.frombuffer(spelled, dtype=np.uint8)[: int(ends[-1])]
+    return ends, np.frombuffer(joined, dtype=np.uint8)[: int(ends[-1])]

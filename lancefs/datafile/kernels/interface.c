@@ -1,6 +1,4 @@
 #include "kernels.h"
 
-API int64_t lancefs_interface(void);
-
-/* Which signatures this library has. */
-int64_t lancefs_interface(void) { return LANCEFS_INTERFACE; }
+/* Return the number of the interface, which the loader compares with its own. */
+KERNEL(interface, void) { return LANCEFS_INTERFACE; }

@@ -1,11 +1,11 @@
-/* Numbers of 128 bits, and whether they are between two others. */
+/* Comparisons of signed 128-bit numbers. */
 #include "kernels.h"
 
-API int64_t lancefs_within(const uint8_t *words, int64_t count, const int64_t *bounds,
-                           uint8_t *out);
-
-/* Each number is an unsigned word and a signed one of more weight. A bound is one number. */
-int64_t lancefs_within(const uint8_t *words, int64_t count, const int64_t *bounds, uint8_t *out) {
+/* Tell which numbers are between two bounds, inclusive.
+ *
+ * A number is an unsigned low word and a signed high word. bounds: the lowest number, then
+ * the highest. */
+KERNEL(within, const uint8_t *words, int64_t count, const int64_t *bounds, uint8_t *out) {
     const uint64_t low = (uint64_t)bounds[0], high = (uint64_t)bounds[2];
     const int64_t low_top = bounds[1], high_top = bounds[3];
     for (int64_t i = 0; i < count; i++) {

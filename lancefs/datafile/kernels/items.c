@@ -1,18 +1,11 @@
-/* The items of full-zip rows: each has a control word, and most a value after it. */
+/* The items of full-zip rows; see items.py for the layout. */
 #include "kernels.h"
 
-API int64_t lancefs_find_items(const uint8_t *data, int64_t size, const int64_t *starts,
-                               const int64_t *ends, int64_t rows, const int64_t *form,
-                               int64_t *found, int64_t room);
-
-/* Find where the items of rows begin; return how many there are.
+/* Find where the items of rows begin; return the number of items.
  *
- * form: bytes of a control word (1, 2 or 4), bits of it that are the definition level, the highest
- * level of an item that has a value, bytes of a value or of the length before it (1, 2, 4 or 8), and
- * whether all values have as many. found: NULL to count the items only; else there is `room`. */
-int64_t lancefs_find_items(const uint8_t *data, int64_t size, const int64_t *starts,
-                           const int64_t *ends, int64_t rows, const int64_t *form,
-                           int64_t *found, int64_t room) {
+ * form: the fields of `ItemForm`. found: NULL to count the items only, else `room` numbers. */
+KERNEL(find_items, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+       int64_t rows, const int64_t *form, int64_t *found, int64_t room) {
     const int word = (int)form[0];
     const uint64_t mask = ((uint64_t)1 << form[1]) - 1, shown = (uint64_t)form[2];
     const int64_t width = form[3], is_fixed = form[4];
@@ -24,7 +17,7 @@ int64_t lancefs_find_items(const uint8_t *data, int64_t size, const int64_t *sta
             return DAMAGED;
         last = end;
         while (at < end) {
-            int64_t left = end - at - word;
+            int64_t left = end - at - word; /* bytes of the row after the control word */
             if (left < 0)
                 return DAMAGED;
             if (found) {

@@ -1,4 +1,8 @@
-"""The items of full-zip rows: each has a control word, and most a value after it."""
+"""The items of full-zip rows.
+
+An item is a control word, whose low bits are the definition level, and then a value unless the
+level says that there is none. A value of variable width has its length before it.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +11,39 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, empty
+from lancefs.datafile.kernels.calls import c_function, small, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-# Below this many rows, it is faster to find items one by one than all together.
+# With so few rows, a loop over the rows is faster than NumPy calls for all rows together.
 _FEW_ROWS = 64
 
 
 class ItemForm(NamedTuple):
-    """What items of a page look like."""
+    """The layout of the items of a page."""
 
     word: int  # bytes of a control word: 1, 2 or 4
-    bits: int  # the lowest of it are the definition level
-    shown: int  # the highest level of an item that has a value
-    width: int  # bytes of a value; or of the length before it, 1, 2, 4 or 8
-    is_fixed: bool  # whether all values have as many
+    bits: int  # low bits of a control word that are the definition level
+    shown: int  # the highest definition level of an item that has a value
+    width: int  # bytes of a value; if not fixed, bytes of the length before a value: 1, 2, 4 or 8
+    is_fixed: bool  # whether all values have the same width
 
 
 def find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
-    """Find where the items of rows begin; where one does, only the one before it tells.
+    """Find where the items of rows begin. An item must be read to know where the next one begins.
 
-    Item k of all rows is found at once, for each k, until few rows go on.
+    Item k of all rows is found at once, for each k, until few rows have more items.
 
     Args:
-        data: Where the rows are.
-        starts: Of each row, ascending and disjoint.
-        ends: Of each row.
-        form: Of the items.
+        data: The buffer that holds the rows.
+        starts: Offset in `data` of the start of each row; rows are ascending and disjoint.
+        ends: Offset in `data` of the end of each row.
+        form: The layout of an item.
+
+    Returns:
+        The offset in `data` of each item, ascending.
 
     Raises:
         CorruptFile: A row leaves `data` or overlaps another, or an item leaves its row.
@@ -48,16 +56,29 @@ def find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
     position, end = starts[active], ends[active]
     while len(position) > _FEW_ROWS:
         found.append(position)
-        position = _after(data, position, end, form)
+        position = _end_of_items(data, position, end, form)
         going = position < end
         position, end = position[going], end[going]
     for first, last in zip(position.tolist(), end.tolist(), strict=True):
-        found.append(_of_row(data[first:last].tobytes(), form) + first)
+        found.append(_find_items_of_row(data[first:last].tobytes(), form) + first)
     return np.sort(np.concatenate(found))
 
 
-def _after(data: Bytes, position: Ints, end: Ints, form: ItemForm) -> Ints:
-    """Return where items end that begin at given places, none of them beyond its row."""
+_c_find_items = c_function("find_items", "bytes number ints ints number ints out number")
+
+
+@twin_of(find_items)
+def _compiled_find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
+    rows = data, len(data), starts, ends, len(starts), small(form)
+    count = _c_find_items(*rows, None, 0)
+    found = empty(count, np.int64)
+    if _c_find_items(*rows, found, count) != count:  # the file has changed since
+        return find_items(data, starts, ends, form)
+    return found
+
+
+def _end_of_items(data: Bytes, position: Ints, end: Ints, form: ItemForm) -> Ints:
+    """Return where the items end that begin at `position`; `end` is where their rows end."""
     value = position + form.word
     _check(value, end)
     words = gather(data, position, value).view(f"<u{form.word}").astype(np.int64)
@@ -73,8 +94,9 @@ def _after(data: Bytes, position: Ints, end: Ints, form: ItemForm) -> Ints:
     return after
 
 
-def _of_row(row: bytes, form: ItemForm) -> Ints:
-    """Return where the items of one row begin: there may be a million of them."""
+def _find_items_of_row(row: bytes, form: ItemForm) -> Ints:
+    """Return where the items of one row begin."""
+    # A row may have a million items; a list of integers would take four times the memory.
     mask, begins, at = (1 << form.bits) - 1, array("q"), 0
     while at < len(row):
         begins.append(at)
@@ -85,7 +107,7 @@ def _of_row(row: bytes, form: ItemForm) -> Ints:
             at += form.width + length
     if at != len(row):
         _refuse()
-    return np.array(begins, np.int64)  # a list of integers would take four times as much
+    return np.array(begins, np.int64)
 
 
 def _check(places: Ints, end: Ints) -> None:

@@ -1,11 +1,12 @@
-/* Compiled twins of the NumPy references in lancefs/datafile/kernels.
+/* What the compiled kernels share.
  *
- * Every function checks all that it reads out of a file (widths, offsets, indices, lengths) against
- * the sizes that it is given, and returns DAMAGED at the first thing that does not fit. Sizes and
- * counts themselves come from the caller, who made the arrays, and are trusted. Nothing here
- * allocates, knows Python, or keeps state, so that the functions run without the interpreter lock.
+ * A kernel is the compiled twin of a NumPy function in the Python file of the same name. It checks
+ * every width, offset, index and length of a file against the sizes of the buffers, and returns
+ * DAMAGED at the first violation. The sizes and counts of the arrays are trusted: the caller made
+ * the arrays. A kernel allocates nothing, knows nothing of Python, and keeps no state; therefore it
+ * runs without the GIL.
  *
- * Numbers in files are little-endian, and so must be the machine; the loader sees to that.
+ * Numbers in files are little-endian; `library.py` loads the kernels on such machines only.
  */
 #ifndef LANCEFS_KERNELS_H
 #define LANCEFS_KERNELS_H
@@ -14,8 +15,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Grows with every change of a signature; `compiled.py` refuses a library of another one. */
-#define LANCEFS_INTERFACE 12
+/* Add 1 whenever a kernel is added or the parameters of a kernel change, here and in `library.py`,
+ * which refuses a library with another number. */
+#define LANCEFS_INTERFACE 13
 
 #if defined(_WIN32)
 #define API __declspec(dllexport)
@@ -25,12 +27,21 @@
 #define API
 #endif
 
+/* Declare a kernel and begin its definition.
+ *
+ * Each parameter is an int64_t, a pointer to const (an input) or another pointer (an output). The
+ * Python declaration, `c_function` in calls.py, names the parameters in the same order. */
+#define KERNEL(name, ...)                                                                          \
+    API int64_t lancefs_##name(__VA_ARGS__);                                                       \
+    int64_t lancefs_##name(__VA_ARGS__)
+
 #define DAMAGED (-1)
 
-/* Bytes that may be written beyond the end of a text, so that short strings are copied whole. */
+/* Bytes that a kernel may write beyond the end of a text, so that it copies short strings whole. */
 #define SLACK 32
 
-static inline uint64_t load(const uint8_t *at, int width) {
+/* Read an unsigned number of 1, 2, 4 or 8 bytes from any address. */
+static inline uint64_t load(const uint8_t *at, int64_t width) {
     switch (width) {
     case 1:
         return at[0];

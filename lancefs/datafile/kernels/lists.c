@@ -1,21 +1,11 @@
-/* The levels of lists; see lists.py for what they say. */
+/* The repetition and definition levels of lists; see lists.py for their meaning. */
 #include "kernels.h"
 
-API int64_t lancefs_tally_levels(const uint16_t *levels, int64_t count, int64_t limit,
-                                 int64_t *highest);
-API int64_t lancefs_find_rows(const uint16_t *rep, int64_t items, int64_t top, const int64_t *rows,
-                              int64_t count, int64_t *found);
-API int64_t lancefs_split_lists(const uint16_t *rep, const uint16_t *definition, int64_t items,
-                                const int64_t *meanings, int64_t room, int64_t *offsets,
-                                uint8_t *valid, uint16_t *outer_rep, uint16_t *outer_definition,
-                                int64_t *nulls);
-
-/* Items that are counted in 16 bits, as wide as their levels: so many at once in a register. */
+/* Items counted together: the count fits 16 bits, the width of a level, so that loops vectorize. */
 #define BLOCK 512
 
-/* Return how many levels are up to a limit; the highest level goes to `highest`. */
-int64_t lancefs_tally_levels(const uint16_t *levels, int64_t count, int64_t limit,
-                             int64_t *highest) {
+/* Return the number of levels that are at most `limit`; write the highest level to `highest`. */
+KERNEL(tally_levels, const uint16_t *levels, int64_t count, int64_t limit, int64_t *highest) {
     const uint16_t most = (uint16_t)(limit > UINT16_MAX ? UINT16_MAX : limit);
     uint16_t top = 0;
     int64_t found = 0;
@@ -32,9 +22,10 @@ int64_t lancefs_tally_levels(const uint16_t *levels, int64_t count, int64_t limi
     return limit < 0 ? 0 : found;
 }
 
-/* Write where rows begin, whose numbers ascend; blocks in which none does are only counted. */
-int64_t lancefs_find_rows(const uint16_t *rep, int64_t items, int64_t top, const int64_t *rows,
-                          int64_t count, int64_t *found) {
+/* Find the first items of rows, whose numbers ascend. A block that holds no wanted row is skipped
+ * after its rows are counted. */
+KERNEL(find_rows, const uint16_t *rep, int64_t items, int64_t top, const int64_t *rows,
+       int64_t count, int64_t *found) {
     int64_t item = 0, row = 0;
     for (int64_t i = 0; i < count; i++) {
         while (items - item >= BLOCK) {
@@ -55,13 +46,17 @@ int64_t lancefs_find_rows(const uint16_t *rep, int64_t items, int64_t top, const
     return 0;
 }
 
-/* `room` lists begin, and the outputs have room for one more. First it is noted where they begin,
- * every item written and the next one over it where none does: a branch would be guessed wrong at
- * every other list. Then only the lists are gone through. Returns how many lists there are. */
-int64_t lancefs_split_lists(const uint16_t *rep, const uint16_t *definition, int64_t items,
-                            const int64_t *meanings, int64_t room, int64_t *offsets,
-                            uint8_t *valid, uint16_t *outer_rep, uint16_t *outer_definition,
-                            int64_t *nulls) {
+/* Split levels into the lists of one layer; return the number of lists.
+ *
+ * meanings: the fields of `Meanings`. `room` items begin a list; each output has room for one more.
+ * outer: the repetition levels of the layer around the lists, then its definition levels.
+ *
+ * The first loop collects the items that begin a list. It writes every item and lets the next one
+ * overwrite an item that begins no list: a branch would be mispredicted at every other list. */
+KERNEL(split_lists, const uint16_t *rep, const uint16_t *definition, int64_t items,
+       const int64_t *meanings, int64_t room, int64_t *offsets, uint8_t *valid, uint16_t *outer,
+       int64_t *nulls) {
+    uint16_t *const outer_rep = outer, *const outer_definition = outer + room + 1;
     const int64_t null = meanings[0], empty = meanings[1];
     const int64_t upper = meanings[2], highest = meanings[3];
     int64_t starts = 0, lists = 0, absent = 0, missing = 0;

@@ -1,28 +1,29 @@
-"""The levels of lists: counted, cut where rows begin, turned into offsets and validity."""
+"""The repetition and definition levels of lists, made into offsets and validity."""
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.buffers import Ints, Mask, empty
+from lancefs.datafile.kernels.calls import Damaged, c_function, small, twin_of
 from lancefs.errors import CorruptFile
 
 
 class Meanings(NamedTuple):
-    """What the definition level of an item that begins a list says about the list."""
+    """The meaning of the definition level of an item that begins a list."""
 
-    null: int  # it is null; 0 where there is no such level
-    empty: int  # it is empty; 0 where there is no such level
-    upper: int  # above this, it is null because of what is around it
-    highest: int  # above this, there is no list: one around it has no items
+    null: int  # at this level the list is null; 0 if lists are never null
+    empty: int  # at this level the list is empty; 0 if lists are never empty
+    upper: int  # above this level the list is null because an outer layer is null
+    highest: int  # above this level there is no list, because an outer list has no items
 
 
 class Lists(NamedTuple):
     """One layer of lists, and the levels of the layer around it."""
 
-    offsets: Ints  # of items, one more than there are lists; the first is 0 in sound pages
-    validity: Mask | None  # None where no list is null
+    offsets: Ints  # where the items of each list begin, then the end; starts with 0 in sound pages
+    validity: Mask | None  # None if no list is null
     rep: npt.NDArray[np.uint16]
     definition: npt.NDArray[np.uint16] | None
 
@@ -31,25 +32,35 @@ def tally_levels(levels: npt.NDArray[np.uint16], limit: int) -> tuple[int, int]:
     """Count levels.
 
     Args:
-        levels: One an item.
-        limit: From -1.
+        levels: One level per item.
+        limit: The highest level to count, from -1.
 
     Returns:
-        The highest of them, 0 where there are none, and how many are not above the limit.
+        The highest level, 0 if there are no levels; and the number of levels up to the limit.
     """
     return int(levels.max(initial=0)), int(np.count_nonzero(levels <= limit))
 
 
+_c_tally_levels = c_function("tally_levels", "levels number number out")
+
+
+@twin_of(tally_levels)
+def _compiled_tally_levels(levels: npt.NDArray[np.uint16], limit: int) -> tuple[int, int]:
+    highest = np.empty(1, np.int64)
+    count: int = _c_tally_levels(levels, len(levels), limit, highest)
+    return int(highest[0]), count
+
+
 def find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
-    """Find the items that rows begin with.
+    """Find the first item of each of some rows.
 
     Args:
         rep: The repetition level of each item.
-        top: That of an item which begins a row.
-        rows: Numbers of rows, ascending; that of all rows stands for the end.
+        top: The repetition level of an item that begins a row.
+        rows: Row numbers, ascending. The number of all rows stands for the end of the items.
 
     Raises:
-        CorruptFile: There are fewer rows.
+        CorruptFile: The levels have fewer rows.
     """
     starts = np.append(np.flatnonzero(rep == top), len(rep))
     if len(rows) and rows[-1] >= len(starts):
@@ -57,21 +68,32 @@ def find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
     return starts[rows].astype(np.int64)
 
 
+_c_find_rows = c_function("find_rows", "levels number number ints number out")
+
+
+@twin_of(find_rows)
+def _compiled_find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
+    found = np.empty(len(rows), np.int64)
+    _c_find_rows(rep, len(rep), top, rows, len(rows), found)
+    return found
+
+
 def split_lists(
     rep: npt.NDArray[np.uint16], definition: npt.NDArray[np.uint16] | None, meanings: Meanings
 ) -> Lists:
-    """Find the lists of the innermost layer that is left.
+    """Split levels into the lists of the innermost layer.
 
     Args:
-        rep: The repetition level of each item, above 0 where a list begins.
-        definition: As many definition levels; None where all are 0.
-        meanings: Of definition levels.
+        rep: The repetition level of each item, above 0 if the item begins a list.
+        definition: The definition level of each item; None if all are 0.
+        meanings: The meaning of the definition levels.
 
     Returns:
-        The lists; around them, each list is an item that has one level less.
+        The lists. In the layer around them each list is one item, with a repetition level that is
+        lower by 1.
 
     Raises:
-        CorruptFile: There are more levels of one kind than of the other.
+        CorruptFile: The numbers of repetition and definition levels differ.
     """
     if definition is not None and len(definition) != len(rep):
         raise CorruptFile(f"{len(rep)} repetition levels, {len(definition)} definition levels")
@@ -84,9 +106,30 @@ def split_lists(
     shown = levels <= highest
     is_null = shown & (((levels == null) & (null > 0)) | (levels > upper))
     is_empty = shown & (levels == empty) & (empty > 0)
-    # Every item counts, except those that stand for a list without items.
+    # Every item counts, except an item that stands for a list without items.
     items = np.ones(len(rep), np.int64)
     items[starts[~shown | is_null | is_empty]] = 0
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(items)))
     offsets = np.append(before[starts[shown]], before[-1])
     return Lists(offsets, ~is_null[shown] if is_null.any() else None, outer, levels)
+
+
+_c_split_lists = c_function("split_lists", "levels levels number ints number out out out out")
+
+
+@twin_of(split_lists)
+def _compiled_split_lists(
+    rep: npt.NDArray[np.uint16], definition: npt.NDArray[np.uint16] | None, meanings: Meanings
+) -> Lists:
+    if definition is not None and len(definition) != len(rep):
+        raise Damaged
+    has_levels, nulls = definition is not None, np.empty(1, np.int64)
+    room = int(np.count_nonzero(rep))
+    offsets, valid = empty(room + 1, np.int64), empty(room + 1, np.bool_)
+    outer = empty((1 + has_levels) * (room + 1), np.uint16).reshape(-1, room + 1)
+    count = _c_split_lists(
+        rep, definition, len(rep), small(meanings), room, offsets, valid, outer, nulls
+    )
+    validity = valid[:count] if nulls[0] else None
+    levels = outer[1, :room] if has_levels else None
+    return Lists(offsets[: count + 1], validity, outer[0, :room], levels)

@@ -1,19 +1,8 @@
-/* Values of a dictionary, looked up. */
+/* Lookups of the values of a dictionary. */
 #include "kernels.h"
 
-API int64_t lancefs_measure_strings(const int32_t *offsets, int64_t size, int64_t items,
-                                    const void *indices, int index_width, const uint8_t *valid,
-                                    int64_t count);
-API int64_t lancefs_take_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
-                                 int64_t items, const void *indices, int index_width,
-                                 const uint8_t *valid, int64_t count, int32_t *text_offsets,
-                                 uint8_t *text, int64_t text_size);
-API int64_t lancefs_take_fixed(const uint8_t *items, int64_t item_count, int64_t width,
-                               const uint8_t *indices, int index_width, int64_t count,
-                               uint8_t *out);
-
-/* Short items of a small dictionary are copied out of a table, whole, with no look at their length:
- * what is too much is written over by the next one, or into SLACK. */
+/* Short items of a small dictionary are copied from a table, always SHORT bytes. The next item
+ * overwrites the surplus; the surplus of the last item goes into SLACK. */
 #define MOST_SHORT 256
 #define SHORT SLACK
 
@@ -23,7 +12,7 @@ typedef struct {
     int all_single; /* whether all items are one byte long */
 } Table;
 
-/* Fill a table, and return whether the items, which were checked, fit it. */
+/* Fill a table; return whether the items fit it. The caller has checked their offsets. */
 static int fill_table(Table *table, const int32_t *offsets, const uint8_t *data, int64_t items) {
     if (items > MOST_SHORT)
         return 0;
@@ -40,7 +29,7 @@ static int fill_table(Table *table, const int32_t *offsets, const uint8_t *data,
     return 1;
 }
 
-/* Whether the offsets of all items ascend within their bytes. */
+/* Tell whether the offsets of all items ascend within the data. */
 static int is_sound(const int32_t *offsets, int64_t size, int64_t items) {
     if (offsets[0] < 0 || offsets[items] > size)
         return 0;
@@ -50,6 +39,7 @@ static int is_sound(const int32_t *offsets, int64_t size, int64_t items) {
     return 1;
 }
 
+/* The loops for one type of index; the caller has checked the offsets. */
 #define DEFINE_STRINGS(INDEX)                                                                      \
     static int64_t measure_##INDEX(const int32_t *offsets, int64_t items, const INDEX *indices,    \
                                    const uint8_t *valid, int64_t count) {                          \
@@ -131,10 +121,9 @@ DEFINE_STRINGS(uint8_t)
 DEFINE_STRINGS(uint16_t)
 DEFINE_STRINGS(uint32_t)
 
-/* Return the bytes of the items that indices, which are aligned to their width, point at. */
-int64_t lancefs_measure_strings(const int32_t *offsets, int64_t size, int64_t items,
-                                const void *indices, int index_width, const uint8_t *valid,
-                                int64_t count) {
+/* Check the offsets and the aligned indices; return the size of the looked-up strings. */
+KERNEL(take_strings_size, const int32_t *offsets, int64_t size, int64_t items, const void *indices,
+       int64_t index_width, const uint8_t *valid, int64_t count) {
     if (!is_sound(offsets, size, items))
         return DAMAGED;
     switch (index_width) {
@@ -147,11 +136,10 @@ int64_t lancefs_measure_strings(const int32_t *offsets, int64_t size, int64_t it
     }
 }
 
-/* Spell out items that were measured; `text` has room for them and for SLACK. */
-int64_t lancefs_take_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
-                             int64_t items, const void *indices, int index_width,
-                             const uint8_t *valid, int64_t count, int32_t *text_offsets,
-                             uint8_t *text, int64_t text_size) {
+/* Look up strings of `text_size` bytes in all; `text` has room for that and for SLACK. */
+KERNEL(take_strings, const int32_t *offsets, const uint8_t *data, int64_t size, int64_t items,
+       const void *indices, int64_t index_width, const uint8_t *valid, int64_t count,
+       int32_t *text_offsets, uint8_t *text, int64_t text_size) {
     int32_t *ends = text_offsets + 1;
     text_offsets[0] = 0;
     if (!is_sound(offsets, size, items))
@@ -193,10 +181,9 @@ int64_t lancefs_take_strings(const int32_t *offsets, const uint8_t *data, int64_
         TAKE(INDEX, width)                                                                         \
     }
 
-/* Look values of `width` bytes up by unsigned indices. */
-int64_t lancefs_take_fixed(const uint8_t *items, int64_t item_count, int64_t width,
-                           const uint8_t *indices, int index_width, int64_t count,
-                           uint8_t *out) {
+/* Look up values of `width` bytes by unsigned indices. */
+KERNEL(take, const uint8_t *items, int64_t item_count, int64_t width, const uint8_t *indices,
+       int64_t index_width, int64_t count, uint8_t *out) {
     switch (index_width) {
     case 1:
         TAKE_WIDTHS(uint8_t)

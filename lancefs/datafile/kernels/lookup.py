@@ -1,12 +1,13 @@
-"""Values of a dictionary, looked up."""
+"""Lookups of the values of a dictionary."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Mask, check_size
-from lancefs.datafile.kernels.strings import narrowed
+from lancefs.datafile.buffers import Array, Mask, check_size, empty
+from lancefs.datafile.kernels.calls import SLACK, Damaged, c_function, twin_of
+from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -15,7 +16,7 @@ def take(items: Array, indices: Array) -> Array:
     """Look up values of one width.
 
     Args:
-        items: The values that there are.
+        items: The values of the dictionary.
         indices: Unsigned integers.
 
     Raises:
@@ -25,23 +26,33 @@ def take(items: Array, indices: Array) -> Array:
     return items[indices]
 
 
+_c_take = c_function("take", "bytes number number bytes number number out")
+
+
+@twin_of(take)
+def _compiled_take(items: Array, indices: Array) -> Array:
+    out, count = empty(len(indices), items.dtype), len(indices)
+    _c_take(items, len(items), items.itemsize, indices, indices.itemsize, count, out)
+    return out
+
+
 def take_strings(
     offsets: Array, data: Bytes, indices: Array, valid: Mask | None
 ) -> tuple[Array, Bytes]:
     """Look up strings.
 
     Args:
-        offsets: Of the strings that there are: string i is `data[offsets[i]:offsets[i + 1]]`.
-        data: Their bytes.
+        offsets: Item i of the dictionary is `data[offsets[i]:offsets[i + 1]]`.
+        data: The bytes of the items.
         indices: Unsigned integers.
-        valid: Which of them are not null, and so have bytes; None where all are.
+        valid: Which indices are not null; a null gives no bytes. None if no index is null.
 
     Returns:
-        The offsets of the strings, from 0 (int32 where they fit), and their bytes.
+        The offsets of the strings, from 0 (int32 if they fit), and their bytes.
 
     Raises:
-        CorruptFile: An index is beyond the strings, or their offsets are damaged.
-        TooLarge: The strings have more bytes than may be; see `limited`.
+        CorruptFile: An index is beyond the items, or the offsets are damaged.
+        TooLarge: The strings have more bytes than `limited` allows.
     """
     _check(indices, len(offsets) - 1)
     if np.any(offsets[1:] < offsets[:-1]) or offsets[0] < 0 or offsets[-1] > len(data):
@@ -55,6 +66,36 @@ def take_strings(
     found = np.frombuffer(ends, np.int64)[: len(indices) + 1]
     size = int(found[-1])
     return narrowed(found), np.frombuffer(text or b"", np.uint8)[:size]
+
+
+_c_take_strings_size = c_function(
+    "take_strings_size", "offsets number number bytes number bytes number"
+)
+_c_take_strings = c_function(
+    "take_strings", "offsets bytes number number bytes number bytes number out out number"
+)
+
+
+@twin_of(take_strings)
+def _compiled_take_strings(
+    offsets: Array, data: Bytes, indices: Array, valid: Mask | None
+) -> tuple[Array, Bytes]:
+    if len(data) > LARGEST or indices.itemsize > 4:
+        return take_strings(offsets, data, indices, valid)
+    if offsets.dtype != np.int32:
+        if int(offsets.min()) < 0 or int(offsets.max()) > len(data):
+            raise Damaged
+        offsets = offsets.astype(np.int32)
+    aligned = indices if indices.flags.aligned else indices.copy()
+    lookup = aligned, indices.itemsize, valid, len(indices)
+    items = len(offsets) - 1
+    size = _c_take_strings_size(offsets, len(data), items, *lookup)
+    check_size(size)
+    if size > LARGEST:
+        return take_strings(offsets, data, indices, valid)
+    ends, text = empty(len(indices) + 1, np.int32), empty(size, np.uint8, SLACK)
+    _c_take_strings(offsets, data, len(data), items, *lookup, ends, text, size)
+    return ends, text
 
 
 def _check(indices: Array, items: int) -> None:

@@ -1,21 +1,17 @@
-/* lz4 blocks, one after the other.
+/* Decompression of lz4 blocks.
  *
- * Source: the description of the LZ4 block format, "lz4_Block_format.md". What it demands of the end
- * of a block is held to as strictly as by the library: the last sequence has literals only, at least
- * five; no match begins within the last twelve bytes.
+ * Source: the description of the LZ4 block format, "lz4_Block_format.md". The end of a block is
+ * checked as strictly as the lz4 library does: the last sequence has literals only, at least five,
+ * and no match begins within the last twelve bytes.
  */
 #include "kernels.h"
-
-API int64_t lancefs_lz4(const uint8_t *data, int64_t size, const int64_t *starts,
-                        const int64_t *ends, const int64_t *sizes, int64_t count, uint8_t *out,
-                        int64_t room);
 
 #define LEAST_MATCH 4
 #define LAST_LITERALS 5
 #define LAST_MATCH 12
 #define WIDE 16
 
-/* Add the bytes that lengthen a length which its four bits do not hold; `left` of them at most. */
+/* Return a length: four bits and, if all are set, the bytes that follow, of which `left` remain. */
 static inline int64_t lengthened(const uint8_t **at, int64_t left, int64_t length) {
     uint8_t more = 255;
     if (length != 15)
@@ -29,7 +25,7 @@ static inline int64_t lengthened(const uint8_t **at, int64_t left, int64_t lengt
     return length;
 }
 
-/* Copy bytes that were written `offset` bytes before, which may be among those that are copied. */
+/* Copy `length` bytes from `offset` bytes before `to`; the two ranges may overlap. */
 static inline void repeat(uint8_t *to, int64_t offset, int64_t length, int64_t room) {
     const uint8_t *from = to - offset;
     if (offset >= WIDE && room - length >= WIDE) {
@@ -46,6 +42,7 @@ static inline void repeat(uint8_t *to, int64_t offset, int64_t length, int64_t r
     }
 }
 
+/* Decompress one block to `size` bytes. */
 static int64_t decompress(const uint8_t *in, const uint8_t *in_end, uint8_t *out, int64_t size) {
     uint8_t *to = out, *const end = out + size;
     if (!size)
@@ -79,9 +76,9 @@ static int64_t decompress(const uint8_t *in, const uint8_t *in_end, uint8_t *out
     return DAMAGED;
 }
 
-/* Decompress blocks of which the raw sizes are known, and are those of all of `out`. */
-int64_t lancefs_lz4(const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
-                    const int64_t *sizes, int64_t count, uint8_t *out, int64_t room) {
+/* Decompress blocks. `sizes` has the raw sizes of the blocks; their sum is `room`. */
+KERNEL(decompress_lz4, const uint8_t *data, int64_t size, const int64_t *starts,
+       const int64_t *ends, const int64_t *sizes, int64_t count, uint8_t *out, int64_t room) {
     int64_t at = 0;
     for (int64_t i = 0; i < count; i++) {
         if (starts[i] < 0 || ends[i] < starts[i] || ends[i] > size)

@@ -1,9 +1,5 @@
-/* Runs of equal values, spelled out. */
+/* Expansion of runs of equal values. */
 #include "kernels.h"
-
-API int64_t lancefs_expand_runs(const uint8_t *values, int width, const uint8_t *lengths,
-                                int length_width, int64_t total_runs, const int64_t *runs,
-                                const int64_t *counts, int64_t chunks, uint8_t *out, int64_t room);
 
 #define FILL(WORD)                                                                                 \
     {                                                                                              \
@@ -14,7 +10,8 @@ API int64_t lancefs_expand_runs(const uint8_t *values, int width, const uint8_t 
         break;                                                                                     \
     }
 
-static void fill(uint8_t *to, const uint8_t *from, int width, int64_t times) {
+/* Write a value `times` times. */
+static void fill(uint8_t *to, const uint8_t *from, int64_t width, int64_t times) {
     switch (width) {
     case 1:
         memset(to, from[0], (size_t)times);
@@ -31,10 +28,10 @@ static void fill(uint8_t *to, const uint8_t *from, int width, int64_t times) {
     }
 }
 
-/* Repeat each value as often as its run is long; the last runs of a chunk may reach beyond it. */
-int64_t lancefs_expand_runs(const uint8_t *values, int width, const uint8_t *lengths,
-                            int length_width, int64_t total_runs, const int64_t *runs,
-                            const int64_t *counts, int64_t chunks, uint8_t *out, int64_t room) {
+/* Repeat each value by the length of its run. The last runs of a chunk may reach beyond it. */
+KERNEL(expand, const uint8_t *values, int64_t width, const uint8_t *lengths, int64_t length_width,
+       int64_t total_runs, const int64_t *runs, const int64_t *counts, int64_t chunks, uint8_t *out,
+       int64_t room) {
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         int64_t left = counts[chunk];
         if (left < 0 || left > room || runs[chunk] < 0 || runs[chunk] > total_runs)

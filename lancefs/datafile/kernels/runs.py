@@ -1,21 +1,22 @@
-"""Runs of equal values, spelled out."""
+"""Expansion of runs of equal values."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.buffers import Array, Ints, empty
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.errors import CorruptFile
 
 
 def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Array:
-    """Repeat each value as often as its run is long.
+    """Repeat each value by the length of its run.
 
     Args:
         values: The value of each run.
         lengths: The length of each run, unsigned.
-        run_counts: How many runs each chunk has.
-        counts: How many values each chunk has; its last runs may reach beyond it.
+        run_counts: Number of runs in each chunk.
+        counts: Number of values in each chunk. The last runs of a chunk may reach beyond it.
 
     Raises:
         CorruptFile: The runs of a chunk do not reach its number of values.
@@ -24,9 +25,25 @@ def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Arr
         raise CorruptFile(f"{len(values)} run values and {len(lengths)} run lengths")
     if np.any(counts < 0):
         raise CorruptFile(f"a chunk of {counts.min()} values")
-    longest = counts.max(initial=0)  # a run beyond it is as good as one that reaches it
+    longest = counts.max(initial=0)  # no run needs to be longer; this also keeps sums small
     clipped = _clip(np.minimum(lengths, longest).astype(np.int64), run_counts, counts)
     return np.repeat(values, clipped)
+
+
+_c_expand = c_function("expand", "bytes number bytes number number ints ints number out number")
+
+
+@twin_of(expand)
+def _compiled_expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Array:
+    runs, room = len(lengths), int(counts.sum())
+    if len(values) != runs or int(run_counts.sum()) != runs:
+        raise Damaged
+    if not 0 <= room <= int(lengths.sum(dtype=np.float64)):
+        raise Damaged
+    out, width, length_width = empty(room, values.dtype), values.itemsize, lengths.itemsize
+    chunks = len(counts)
+    _c_expand(values, width, lengths, length_width, runs, run_counts, counts, chunks, out, room)
+    return out
 
 
 def _clip(lengths: Ints, runs: Ints, counts: Ints) -> Ints:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.buffers import Ints, empty, to_arrow_numbers
+from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -14,7 +15,7 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     """Join the segments `data[starts[i]:ends[i]]`, which must ascend and not overlap.
 
     Raises:
-        CorruptFile: A segment lies outside of `data`, or before the one that it follows.
+        CorruptFile: A segment leaves `data`, or begins before the end of the previous one.
     """
     if len(starts) == 0:
         return data[:0]
@@ -32,15 +33,33 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     return np.frombuffer(wanted.buffers()[2], dtype=np.uint8)[: int(np.sum(ends - starts))]
 
 
+_c_gather_size = c_function("gather_size", "number ints ints number")
+_c_gather = c_function("gather", "bytes ints ints number out")
+
+
+@twin_of(gather)
+def _compiled_gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
+    count = len(starts)
+    if count == 0:
+        return data[:0]
+    size = _c_gather_size(len(data), starts, ends, count)
+    start, end = int(starts[0]), int(ends[-1])
+    if size == end - start:  # no gaps
+        return data[start:end]
+    out = empty(size, np.uint8)
+    _c_gather(data, starts, ends, count, out)
+    return out
+
+
 def places_of(counts: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Find values of chunks: the chunk that each is in, and its position among the chunk's values.
+    """Find the chunk of each wanted value, and its position among the values of the chunk.
 
     Args:
-        counts: Values in each chunk.
-        wanted: Positions among the values of all chunks, ascending, each once.
+        counts: Number of values in each chunk.
+        wanted: Positions among the values of all chunks, ascending and unique.
 
     Raises:
-        CorruptFile: The positions do not ascend, or there are fewer values.
+        CorruptFile: The positions do not ascend, or the chunks have fewer values.
     """
     stops = np.cumsum(counts)
     total = int(stops[-1]) if len(stops) else 0
@@ -51,10 +70,10 @@ def places_of(counts: Ints, wanted: Ints) -> tuple[Ints, Ints]:
 
 
 def check_chunks(data: Bytes, starts: Ints, ends: Ints) -> None:
-    """Check that chunks follow each other within a buffer.
+    """Check that chunks ascend within a buffer and do not overlap.
 
     Raises:
-        CorruptFile: One leaves the buffer, or starts before the one that it follows ends.
+        CorruptFile: A chunk leaves the buffer, or begins before the end of the previous one.
     """
     bounds = np.column_stack((starts, ends)).reshape(-1)
     if len(bounds) and (

@@ -1,15 +1,8 @@
-/* Values that a mask keeps, one after the other. */
+/* Selection of the values that a mask keeps. */
 #include "kernels.h"
 
-API int64_t lancefs_keep_fixed(const uint8_t *values, int64_t width, const uint8_t *kept,
-                               int64_t count, uint8_t *out, int64_t room);
-API int64_t lancefs_measure_kept(const int32_t *offsets, const uint8_t *kept, int64_t count);
-API int64_t lancefs_keep_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
-                                 const uint8_t *kept, int64_t count, int32_t *ends, int64_t room,
-                                 uint8_t *text, int64_t text_size);
-
-/* A value is written whether it is kept or not, and written over by the next if not: a processor
- * guesses a branch on the mask wrong at every other change of it. */
+/* Every value is written, and the next one overwrites a value that is not kept: a branch would be
+ * mispredicted at every other change of the mask. */
 #define KEEP(BYTES)                                                                                \
     for (int64_t i = 0; i < count; i++) {                                                          \
         memcpy(out + (size_t)row * (BYTES), values + (size_t)i * (BYTES), (BYTES));                \
@@ -17,9 +10,9 @@ API int64_t lancefs_keep_strings(const int32_t *offsets, const uint8_t *data, in
     }                                                                                              \
     break;
 
-/* Copy the values that are kept; `out` has room for them and, of up to 16 bytes, for SLACK. */
-int64_t lancefs_keep_fixed(const uint8_t *values, int64_t width, const uint8_t *kept,
-                           int64_t count, uint8_t *out, int64_t room) {
+/* Copy the values that the mask keeps; `out` has room for them and for SLACK. */
+KERNEL(keep, const uint8_t *values, int64_t width, const uint8_t *kept, int64_t count, uint8_t *out,
+       int64_t room) {
     int64_t row = 0;
     switch (width) {
     case 1:
@@ -41,17 +34,18 @@ int64_t lancefs_keep_fixed(const uint8_t *values, int64_t width, const uint8_t *
     return row == room ? 0 : DAMAGED;
 }
 
-/* Return the bytes of the strings that are kept; below zero or too many where offsets descend. */
-int64_t lancefs_measure_kept(const int32_t *offsets, const uint8_t *kept, int64_t count) {
+/* Return the size of the strings that the mask keeps; a wrong one, even negative, if the offsets
+ * descend. */
+KERNEL(keep_strings_size, const int32_t *offsets, const uint8_t *kept, int64_t count) {
     int64_t total = 0;
     for (int64_t i = 0; i < count; i++)
         total += ((int64_t)offsets[i + 1] - offsets[i]) & -(int64_t)kept[i];
     return total;
 }
 
-/* Copy strings that follow each other, or pass over them, and return where the text then ends.
+/* Copy consecutive strings, or skip them unless `is_kept`; return where the text then ends.
  *
- * It is inlined for a constant number of strings. `ends` has room for them. */
+ * Calls are inlined, with a constant number of strings. `ends` has room for the strings. */
 static inline int64_t keep_run(const int32_t *offsets, int64_t strings, const uint8_t *data,
                                int64_t size, int32_t *ends, uint8_t *text, int64_t at,
                                int64_t room, int is_kept) {
@@ -75,15 +69,13 @@ static inline int64_t keep_run(const int32_t *offsets, int64_t strings, const ui
     return length > room - at ? DAMAGED : at + length;
 }
 
-/* Mask bytes of eight strings that are kept. */
+/* The mask of eight strings that are all kept. */
 #define ALL_EIGHT 0x0101010101010101u
 
-/* Copy the strings that are kept, which were measured; `text` has room for them and for SLACK.
- *
- * Most masks keep nearly all strings: eight neighbours that are kept are copied as one. */
-int64_t lancefs_keep_strings(const int32_t *offsets, const uint8_t *data, int64_t size,
-                             const uint8_t *kept, int64_t count, int32_t *ends, int64_t room,
-                             uint8_t *text, int64_t text_size) {
+/* Copy the strings that the mask keeps, `text_size` bytes in all; `text` has room for that and for
+ * SLACK. Most masks keep nearly all strings: eight neighbours that are kept are copied as one. */
+KERNEL(keep_strings, const int32_t *offsets, const uint8_t *data, int64_t size, const uint8_t *kept,
+       int64_t count, int32_t *ends, int64_t room, uint8_t *text, int64_t text_size) {
     int64_t row = 0, at = 0, i = 0;
     *ends++ = 0;
     if (offsets[0] < 0 || offsets[count] > size)

@@ -1,39 +1,50 @@
-"""Values that a mask keeps, one after the other."""
+"""Selection of the values that a mask keeps."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.buffers import Array, Ints, Mask, empty
+from lancefs.datafile.kernels.calls import SLACK, Damaged, c_function, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 
 def keep(values: Array, kept: Mask) -> Array:
-    """Return the values that are kept.
+    """Return the values that a mask keeps.
 
     Args:
-        values: Of one width.
-        kept: For each of them.
+        values: Values of any width.
+        kept: Whether to keep each value.
     """
     found: Array = values[kept]
     return found
 
 
+_c_keep = c_function("keep", "bytes number bytes number out number")
+
+
+@twin_of(keep)
+def _compiled_keep(values: Array, kept: Mask) -> Array:
+    out = empty(int(np.count_nonzero(kept)), values.dtype, SLACK)
+    _c_keep(values, values.itemsize, kept, len(kept), out, len(out))
+    return out
+
+
 def keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]:
-    """Return the strings that are kept.
+    """Return the strings that a mask keeps.
 
     Args:
         offsets: String i is `data[offsets[i]:offsets[i + 1]]`; int32.
-        data: Their bytes.
-        kept: For each string.
+        data: The bytes of the strings.
+        kept: Whether to keep each string.
 
     Returns:
-        The offsets of the strings that are kept, from 0, and their bytes.
+        The offsets of the kept strings, from 0, and their bytes.
 
     Raises:
-        CorruptFile: The offsets descend or leave their bytes.
+        CorruptFile: The offsets descend or leave the data.
     """
     if offsets[0] < 0 or offsets[-1] > len(data) or np.any(offsets[1:] < offsets[:-1]):
         raise CorruptFile("the offsets of strings descend or leave their bytes")
@@ -42,3 +53,20 @@ def keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]
     found = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(ends - starts, out=found[1:])
     return found, gather(data, starts, ends)
+
+
+_c_keep_strings_size = c_function("keep_strings_size", "offsets bytes number")
+_c_keep_strings = c_function(
+    "keep_strings", "offsets bytes number bytes number out number out number"
+)
+
+
+@twin_of(keep_strings)
+def _compiled_keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]:
+    count, room = len(kept), int(np.count_nonzero(kept))
+    size = _c_keep_strings_size(offsets, kept, count)
+    if size > len(data):
+        raise Damaged
+    ends, text = empty(room + 1, np.int32), empty(size, np.uint8, SLACK)
+    _c_keep_strings(offsets, data, len(data), kept, count, ends, room, text, size)
+    return ends, text

@@ -1,19 +1,14 @@
-/* Byte-stream split: byte j of every value of a chunk stands in stream j of the chunk. */
+/* Byte-stream split; see streams.py for the layout. */
 #include "kernels.h"
-
-API int64_t lancefs_join_streams(const uint8_t *data, int64_t size, const int64_t *starts,
-                                 const int64_t *ends, const int64_t *counts, int64_t chunks,
-                                 int width, uint8_t *out, int64_t room);
 
 #define SCATTER(WIDTH)                                                                             \
     for (int64_t i = 0; i < count; i++)                                                            \
         for (int byte = 0; byte < (WIDTH); byte++)                                                 \
             out[i * (WIDTH) + byte] = from[byte * count + i];
 
-/* Byte j of every value of a chunk stands in stream j of the chunk. */
-int64_t lancefs_join_streams(const uint8_t *data, int64_t size, const int64_t *starts,
-                             const int64_t *ends, const int64_t *counts, int64_t chunks, int width,
-                             uint8_t *restrict out, int64_t room) {
+/* Join the bytes of values: byte j of value i of a chunk is byte i of stream j of the chunk. */
+KERNEL(join_streams, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+       const int64_t *counts, int64_t chunks, int64_t width, uint8_t *restrict out, int64_t room) {
     int64_t previous = 0;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const int64_t start = starts[chunk], end = ends[chunk], count = counts[chunk];
@@ -30,7 +25,7 @@ int64_t lancefs_join_streams(const uint8_t *data, int64_t size, const int64_t *s
             SCATTER(8)
             break;
         default:
-            SCATTER(width)
+            SCATTER((int)width)
             break;
         }
         out += count * width;

@@ -1,13 +1,10 @@
-/* Strings of chunks, joined. */
+/* The strings of chunks; see strings.py for the layout of a chunk. */
 #include "kernels.h"
 
-API int64_t lancefs_join_chunks(const uint8_t *data, int64_t size, const int64_t *starts,
-                                const int64_t *ends, const int64_t *counts, int64_t chunks,
-                                int width, int32_t *offsets, int64_t values, uint8_t *text,
-                                int64_t room);
-/* Write the offsets of one chunk's strings, from `base` on, and return where they end. */
-static int64_t rebase(const uint8_t *from, int64_t count, int width, int64_t base, int32_t *to) {
-    /* Differences are gathered, and looked at once: the loop stays free of branches. */
+/* Write where the strings of one chunk end, if the first begins at `base`; return the last end. */
+static int64_t rebase(const uint8_t *from, int64_t count, int64_t width, int64_t base,
+                      int32_t *to) {
+    /* `descends` is tested once, after the loop, so that the loop has no branch. */
     uint64_t descends = 0;
     if (width == 4) {
         uint32_t first, previous;
@@ -33,17 +30,17 @@ static int64_t rebase(const uint8_t *from, int64_t count, int width, int64_t bas
     return descends ? DAMAGED : base + (int64_t)(previous - first);
 }
 
-/* Join the strings of chunks, and return their bytes; the offsets are as many as `values` + 1. */
-int64_t lancefs_join_chunks(const uint8_t *data, int64_t size, const int64_t *starts,
-                            const int64_t *ends, const int64_t *counts, int64_t chunks, int width,
-                            int32_t *offsets, int64_t values, uint8_t *text, int64_t room) {
+/* Join the strings of chunks; return their size. `offsets` has room for `values` + 1 numbers. */
+KERNEL(join_chunks, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+       const int64_t *counts, int64_t chunks, int64_t width, int32_t *offsets, int64_t values,
+       uint8_t *text, int64_t room) {
     int64_t at = 0, previous = 0;
     offsets[0] = 0;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const int64_t start = starts[chunk], end = ends[chunk], count = counts[chunk];
         if (start < previous || end < start || end > size || count < 0 || count > values)
             return DAMAGED;
-        if (count >= (end - start) / width) /* there is one offset more than values */
+        if (count >= (end - start) / width) /* a chunk has `count` + 1 offsets */
             return DAMAGED;
         const uint8_t *from = data + start;
         const uint64_t first = load(from, width), last = load(from + count * width, width);
@@ -61,16 +58,13 @@ int64_t lancefs_join_chunks(const uint8_t *data, int64_t size, const int64_t *st
     return values == 0 ? at : DAMAGED;
 }
 
-API int64_t lancefs_find_strings(const uint8_t *data, int64_t size, const int64_t *starts,
-                                 const int64_t *ends, const int64_t *counts, int64_t chunks,
-                                 int width, const int64_t *wanted, int64_t strings,
-                                 int64_t *begins, int64_t *stops);
-
-/* Find where the wanted strings are, which ascend among those of all chunks. */
-int64_t lancefs_find_strings(const uint8_t *data, int64_t size, const int64_t *starts,
-                             const int64_t *ends, const int64_t *counts, int64_t chunks, int width,
-                             const int64_t *wanted, int64_t strings, int64_t *begins,
-                             int64_t *stops) {
+/* Find single strings. `wanted` has ascending positions among the strings of all chunks.
+ *
+ * found: where the bytes of each wanted string begin, then where they end. */
+KERNEL(find_strings, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+       const int64_t *counts, int64_t chunks, int64_t width, const int64_t *wanted, int64_t strings,
+       int64_t *found) {
+    int64_t *const begins = found, *const stops = found + strings;
     int64_t chunk = 0, first = 0, last = -1, previous = 0;
     for (int64_t i = 0; i < chunks; i++) {
         if (starts[i] < previous || ends[i] < starts[i] || ends[i] > size)

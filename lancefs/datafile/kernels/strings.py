@@ -1,15 +1,20 @@
-"""Strings: offsets and bytes, joined from chunks."""
+"""The strings of chunks.
+
+A chunk begins with the offsets of its strings, one more than it has strings. Offsets count from the
+start of the chunk. The bytes of the strings follow.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.buffers import Array, Ints, empty, total
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.datafile.kernels.segments import check_chunks, gather, places_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-LARGEST = int(np.iinfo(np.int32).max)  # what a narrow offset can say
+LARGEST = int(np.iinfo(np.int32).max)  # the largest offset of 32 bits
 
 
 def join_chunks(
@@ -17,18 +22,15 @@ def join_chunks(
 ) -> tuple[Array, Bytes]:
     """Join the strings of chunks.
 
-    A chunk begins with the offsets of its strings, one more than there are strings. They count from
-    the start of the chunk, and the bytes of the strings follow.
-
     Args:
         data: The buffer that holds the chunks.
-        starts: Where each chunk starts in `data`.
-        ends: Where it ends.
-        counts: Strings in each chunk.
+        starts: Offset in `data` of the start of each chunk.
+        ends: Offset in `data` of the end of each chunk.
+        counts: Number of strings in each chunk.
         width: Bytes of an offset: 4 or 8.
 
     Returns:
-        The offsets of all strings, from 0 (int32 where they fit), and their bytes.
+        The offsets of all strings, from 0 (int32 if they fit), and their bytes.
 
     Raises:
         CorruptFile: A chunk is too short, or its offsets descend or leave it.
@@ -38,15 +40,38 @@ def join_chunks(
     return narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
 
 
+_c_join_chunks = c_function(
+    "join_chunks", "bytes number ints ints ints number number out number out number"
+)
+
+
+@twin_of(join_chunks)
+def _compiled_join_chunks(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+) -> tuple[Array, Bytes]:
+    values, chunks = total(counts), len(counts)
+    room = total(ends - starts) - (values + chunks) * width
+    if values < 0 or room < 0 or room + values * width > len(data):
+        raise Damaged
+    if room > LARGEST:
+        return join_chunks(data, starts, ends, counts, width)
+    offsets, text = empty(values + 1, np.int32), empty(room, np.uint8)
+    size = _c_join_chunks(
+        data, len(data), starts, ends, counts, chunks, width, offsets, values, text, room
+    )
+    return offsets, text[:size]
+
+
 def chunk_lengths(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Tell how long the strings of chunks are, from their offsets alone.
+    """Return the lengths of the strings of chunks, from their offsets alone.
 
     Args and errors are those of `join_chunks`.
 
     Returns:
-        The length of each string; and where in each chunk its strings start and end.
+        The length in bytes of each string; and where the bytes of all strings of a chunk begin and
+        end, counted from the start of the chunk.
     """
     _check_heads(data, starts, ends, counts, width)
     heads = (counts + 1) * width
@@ -54,7 +79,7 @@ def chunk_lengths(
     if len(offsets) and int(offsets.max()) > len(data):
         raise CorruptFile("the offsets of a chunk of strings leave the chunk")
     offsets = offsets.astype(np.int64, copy=False)
-    # A chunk has one offset more than values: its first and last bound its bytes.
+    # A chunk has one offset more than strings; its first and last offsets bound the bytes.
     last = np.cumsum(counts + 1) - 1
     first = last - counts
     lengths = np.delete(np.diff(offsets), last[:-1])
@@ -67,18 +92,18 @@ def chunk_lengths(
 def find_strings(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, wanted: Ints
 ) -> tuple[Ints, Ints]:
-    """Find single strings of chunks, with no look at the others.
+    """Find single strings of chunks, without reading the offsets of other strings.
 
     Args:
-        data: As for `join_chunks`, like those that follow.
-        starts: Where each chunk starts in `data`.
-        ends: Where it ends.
-        counts: Strings in each chunk.
+        data: The buffer that holds the chunks.
+        starts: Offset in `data` of the start of each chunk.
+        ends: Offset in `data` of the end of each chunk.
+        counts: Number of strings in each chunk.
         width: Bytes of an offset: 4 or 8.
-        wanted: Positions among the strings of all chunks, ascending, each once.
+        wanted: Positions among the strings of all chunks, ascending and unique.
 
     Returns:
-        Where the bytes of each wanted string start in `data`, and where they end.
+        The start and the end in `data` of each wanted string.
 
     Raises:
         CorruptFile: A chunk is too short, or a wanted string is not within its chunk.
@@ -89,10 +114,24 @@ def find_strings(
     offsets = data[at].view(f"<u{width}").reshape(-1, 2)
     heads, sizes = (counts[chunk] + 1) * width, (ends - starts)[chunk]
     low, high = offsets[:, 0], offsets[:, 1]
-    # Compared unsigned: offsets of 8 bytes may be beyond what a signed number holds.
+    # The comparison is unsigned: an offset of 8 bytes may be too large for int64.
     if np.any((low < heads.astype("u8")) | (low > high) | (high > sizes.astype("u8"))):
         raise CorruptFile("the offsets of a chunk of strings descend or leave the chunk")
     return starts[chunk] + low.astype(np.int64), starts[chunk] + high.astype(np.int64)
+
+
+_c_find_strings = c_function(
+    "find_strings", "bytes number ints ints ints number number ints number out"
+)
+
+
+@twin_of(find_strings)
+def _compiled_find_strings(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, wanted: Ints
+) -> tuple[Ints, Ints]:
+    found, chunks, strings = np.empty((2, len(wanted)), np.int64), len(counts), len(wanted)
+    _c_find_strings(data, len(data), starts, ends, counts, chunks, width, wanted, strings, found)
+    return found[0], found[1]
 
 
 def _check_heads(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int) -> None:
@@ -102,5 +141,5 @@ def _check_heads(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 
 
 def narrowed(offsets: Array) -> Array:
-    """Return ascending offsets as int32 where they fit, and as int64 elsewhere."""
+    """Return ascending offsets as int32 if they fit, else as int64."""
     return offsets.astype(np.int32 if offsets[-1] <= LARGEST else np.int64, copy=False)

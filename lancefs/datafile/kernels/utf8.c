@@ -1,22 +1,29 @@
-/* Whether strings are UTF-8. */
+/* Validation of UTF-8. */
 #include "kernels.h"
 
 #define BATCH 4096
+#define BLOCK 256
 
-API int64_t lancefs_is_utf8(const int32_t *offsets, int64_t count, const uint8_t *data,
-                            int64_t size);
-
-/* Whether a byte continues a character that began before it. */
+/* Tell whether a byte continues a character. */
 static inline int continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 
+/* The loop of constant length is unrolled: a loop over all bytes may take twice as long, depending
+ * on its address. */
 static int is_ascii(const uint8_t *text, int64_t size) {
     uint8_t any = 0;
-    for (int64_t i = 0; i < size; i++)
-        any |= text[i];
+    int64_t at = 0;
+    for (; size - at >= BLOCK; at += BLOCK) {
+        uint8_t here = 0;
+        for (int i = 0; i < BLOCK; i++)
+            here |= text[at + i];
+        any |= here;
+    }
+    for (; at < size; at++)
+        any |= text[at];
     return any < 0x80;
 }
 
-/* Return the bytes of the character that `text` begins with; 0 where it is none. */
+/* Return the size of the character that `text` begins with; 0 if the bytes are not UTF-8. */
 static int64_t character(const uint8_t *text, int64_t size) {
     const uint8_t lead = text[0];
     if (lead < 0x80)
@@ -28,21 +35,21 @@ static int64_t character(const uint8_t *text, int64_t size) {
     if (lead < 0xF0) {
         if (size < 3 || !continues(text[1]) || !continues(text[2]))
             return 0;
-        if (lead == 0xE0 && text[1] < 0xA0) /* would fit two bytes */
+        if (lead == 0xE0 && text[1] < 0xA0) /* overlong: two bytes suffice */
             return 0;
-        return lead == 0xED && text[1] >= 0xA0 ? 0 : 3; /* half of a surrogate pair */
+        return lead == 0xED && text[1] >= 0xA0 ? 0 : 3; /* 0: a surrogate */
     }
     if (lead > 0xF4 || size < 4)
         return 0;
     if (!continues(text[1]) || !continues(text[2]) || !continues(text[3]))
         return 0;
-    if (lead == 0xF0 && text[1] < 0x90)
+    if (lead == 0xF0 && text[1] < 0x90) /* overlong: three bytes suffice */
         return 0;
-    return lead == 0xF4 && text[1] >= 0x90 ? 0 : 4; /* beyond the last character */
+    return lead == 0xF4 && text[1] >= 0x90 ? 0 : 4; /* 0: beyond U+10FFFF */
 }
 
-/* Return 1 where all strings are UTF-8, 0 where one is not; the offsets ascend within the data. */
-int64_t lancefs_is_utf8(const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size) {
+/* Return 1 if all strings are UTF-8, else 0. `offsets` has `count` + 1 numbers. */
+KERNEL(is_utf8, const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size) {
     const int64_t start = offsets[0], end = offsets[count];
     if (start < 0 || end < start || end > size)
         return DAMAGED;
@@ -65,7 +72,7 @@ int64_t lancefs_is_utf8(const int32_t *offsets, int64_t count, const uint8_t *da
     }
     if (ascii)
         return 1;
-    /* All of it is UTF-8; so is each string, unless one begins inside a character. */
+    /* The joined text is UTF-8; a string is not if it begins inside a character. */
     for (int64_t i = 0; i < count; i++) {
         const int64_t first = offsets[i];
         if (first < start || first > end)

@@ -1,4 +1,4 @@
-"""Drawn inputs for every kernel, and what becomes of them.
+"""Drawn inputs for every kernel, and the results of kernels in a form that can be compared.
 
 Most inputs are sound; some are damaged in one place.
 """
@@ -453,8 +453,8 @@ PAIRS = {
     "find_items": (items.find_items, zipped_rows()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
-    "decode_fsst": (fsst.decode, fsst_strings()),
-    "fsst_lengths": (fsst.lengths, fsst_strings()),
+    "decode_fsst": (fsst.decode_fsst, fsst_strings()),
+    "fsst_lengths": (fsst.fsst_lengths, fsst_strings()),
     "decompress_lz4": (lz4.decompress_lz4, lz4_blocks()),
     "join_chunks": (strings.join_chunks, string_chunks()),
     "find_strings": (strings.find_strings, strings_of_chunks()),
