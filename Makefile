@@ -91,7 +91,8 @@ test-numpy: .venv/.installed ## Run the tests of decoding with the NumPy kernels
 	LANCEFS_KERNELS=numpy $(BIN)/pytest tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
 
 # The oldest releases that pyproject.toml allows, on the oldest Python.
-OLDEST := fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0
+OLDEST := fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0 \
+  pyroaring==1.0.3
 OLDEST_PYTHON ?= python3.11
 .venv-oldest/.installed: pyproject.toml
 	@echo "installing lancefs with $(OLDEST) into $(@D)"

@@ -216,10 +216,10 @@ LATE = {
     "lancefs.table.indices",
     "lancefs.table.mem_wal",
     "lancefs.table.overlays",
-    "lancefs.table.roaring",
     "lancefs.table.row_ids",
     "lancefs.table.transactions",
     "lancefs.views",
+    "pyroaring",
 }
 
 

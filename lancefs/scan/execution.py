@@ -35,8 +35,8 @@ from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.threads import THREADS, handed_to
 
 if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
     from lancefs.scan.conditions import Condition
-    from lancefs.table.roaring import Offsets
     from lancefs.table.row_index import RowIndex
 
 _One = TypeVar("_One")
@@ -128,7 +128,7 @@ class Scan:
             if left == 0:
                 return
 
-    def pick(self, rows: Offsets) -> Iterator[pa.RecordBatch]:
+    def pick(self, rows: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the rows at given positions, of a scan without filter, offset and limit.
 
         Args:
@@ -136,7 +136,7 @@ class Scan:
         """
         yield from self.at(self._each(_with_offsets, self._found(rows)))
 
-    def at(self, wanted: Iterable[tuple[FragmentReader, Offsets]]) -> Iterator[pa.RecordBatch]:
+    def at(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
 
         Args:
@@ -163,7 +163,7 @@ class Scan:
                 yield pending.popleft()()
                 pending.extend(handed_to(pool, do, one) for one in islice(left, 1))
 
-    def _found(self, rows: Offsets) -> Iterator[tuple[FragmentReader, Offsets]]:
+    def _found(self, rows: Ints) -> Iterator[tuple[FragmentReader, Ints]]:
         """Yield the fragments with rows at given positions, and these as positions in each."""
         first = start = 0
         for fragment in self.fragments:
@@ -354,7 +354,7 @@ def _giving_back(reads: Iterable[Read]) -> Iterator[Read]:
         pool.release_unused()
 
 
-def _with_offsets(one: tuple[FragmentReader, Offsets]) -> tuple[FragmentReader, Offsets]:
+def _with_offsets(one: tuple[FragmentReader, Ints]) -> tuple[FragmentReader, Ints]:
     """Return a fragment, and positions among the rows that a reader sees as offsets."""
     fragment, rows = one
     return fragment, fragment.offsets(rows)

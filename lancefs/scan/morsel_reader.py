@@ -32,8 +32,8 @@ from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
     from lancefs.scan.conditions import Condition
-    from lancefs.table.roaring import Offsets
     from lancefs.table.row_index import RowIndex
 
 # A stream gives mapped bytes of files back once so many columns were read: to read a little of one
@@ -85,7 +85,7 @@ class StepReader:
         """The columns that come out."""
         return self._schema(self.fields)
 
-    def at(self, fragment: FragmentReader | FragmentRun, offsets: Offsets) -> pa.RecordBatch:
+    def at(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> pa.RecordBatch:
         """Return rows of a fragment, or of a run of several, whatever the filter says.
 
         Args:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import Mask
-from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
@@ -37,7 +37,6 @@ from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
-from lancefs.table.roaring import Offsets
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, LAST_UPDATED_AT, ROW_ID, RowMetadata
 from lancefs.table.row_values import encode_rows, unmatched
@@ -59,7 +58,7 @@ _ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 _STEP = 64 * 1024
 # Reading this many rows more takes about as long as starting on another piece.
 _GAP = 128
-_NONE: Offsets = np.empty(0, np.int64)
+_NONE: Ints = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,17 @@ class _Rows:
         commits: For each the version that brought it, or took it away; 0 where that is not known.
     """
 
-    fragments: Offsets
-    offsets: Offsets
-    commits: Offsets
+    fragments: Ints
+    offsets: Ints
+    commits: Ints
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def take(self, which: Offsets | Mask) -> _Rows:
+    def take(self, which: Ints | Mask) -> _Rows:
         return _Rows(self.fragments[which], self.offsets[which], self.commits[which])
 
-    def order(self) -> Offsets:
+    def order(self) -> Ints:
         """Return what puts the rows into scan order."""
         return np.lexsort((self.offsets, self.fragments))
 
@@ -306,7 +305,7 @@ class _Comparison:
         rows.commits = self._known_commits(_versions(self.until, rows, CREATED_AT))
         return rows
 
-    def _known_commits(self, versions: Offsets) -> Offsets:
+    def _known_commits(self, versions: Ints) -> Ints:
         """Replace versions that are not known to lie between the two by 0."""
         is_known = np.isin(versions, list(self.timeline.timestamps))
         return np.where(is_known, versions, 0)
@@ -366,7 +365,7 @@ def _in_order(parts: Sequence[_Rows]) -> _Rows:
     return rows.take(rows.order())
 
 
-def _rows(position: int, offsets: Offsets, commit: int = 0) -> _Rows:
+def _rows(position: int, offsets: Ints, commit: int = 0) -> _Rows:
     """Rows of one fragment."""
     return _Rows(np.full(len(offsets), position), offsets, np.full(len(offsets), commit))
 
@@ -411,7 +410,7 @@ def _unique_ids(snapshot: Snapshot, rows: _Rows) -> Ids:
     return ids
 
 
-def _versions(snapshot: Snapshot, rows: _Rows, which: Field = LAST_UPDATED_AT) -> Offsets:
+def _versions(snapshot: Snapshot, rows: _Rows, which: Field = LAST_UPDATED_AT) -> Ints:
     """Return the versions that rows are of; 0 where that is not recorded."""
     versions = np.zeros(len(rows), np.int64)
     for position, part in rows.groups():
@@ -446,7 +445,7 @@ def _encoded(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> pa.Lar
     return encoded.take(to_arrow_numbers(np.argsort(order)))
 
 
-def _steps(snapshot: Snapshot, rows: _Rows) -> Iterator[tuple[FragmentReader, Offsets]]:
+def _steps(snapshot: Snapshot, rows: _Rows) -> Iterator[tuple[FragmentReader, Ints]]:
     """Cut rows, in order, into pieces of one fragment each that are small enough to be read."""
     for position, part in rows.groups():
         offsets = rows.offsets[part]
@@ -459,7 +458,7 @@ def _steps(snapshot: Snapshot, rows: _Rows) -> Iterator[tuple[FragmentReader, Of
 
 
 def _values(
-    reader: FragmentReader, fields: Sequence[Field], offsets: Offsets, blobs: Blobs = "descriptors"
+    reader: FragmentReader, fields: Sequence[Field], offsets: Ints, blobs: Blobs = "descriptors"
 ) -> list[pa.Array]:
     """Read columns of some rows of a fragment; where they lie close, with those between them."""
     if not fields:
@@ -474,7 +473,7 @@ def _values(
     return [array.take(picked) for array in arrays]
 
 
-def _are_scattered(offsets: Offsets) -> bool:
+def _are_scattered(offsets: Ints) -> bool:
     """Whether rows lie so far from each other that those between them are better left out."""
     runs = int(np.count_nonzero(np.diff(offsets) != 1)) + 1
     return runs * _GAP < int(offsets[-1] - offsets[0])

@@ -1,7 +1,7 @@
 """Deletion files: the offsets of a fragment's rows that are deleted.
 
 A few of them are one column of an Arrow IPC file (`.arrow`), many are a Roaring bitmap (`.bin`).
-Offsets count the rows of the data files, deleted ones included.
+Ints count the rows of the data files, deleted ones included.
 
 Format page: table format, section "Deletion Files" (`docs/src/format/table/index.md`).
 """
@@ -20,7 +20,7 @@ from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragments import DeletionKind, Fragment
 
 if TYPE_CHECKING:
-    from lancefs.table.roaring import Offsets
+    from lancefs.datafile.buffers import Ints
 
 # Fragments of writers that did not record their rows (before 0.8) are never as large as this.
 MOST_ROWS = 2**27
@@ -30,9 +30,7 @@ _ARROW_MAGIC = b"ARROW1"
 _ZSTD_MAGIC = 0xFD2FB528
 
 
-def read_deletions(
-    files: TableFiles, fragment: Fragment, physical_rows: int | None = None
-) -> Offsets:
+def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | None = None) -> Ints:
     """Return the offsets of a fragment's deleted rows, sorted, each once.
 
     Args:
@@ -55,9 +53,9 @@ def read_deletions(
     data = file.read_whole()
     with locating(file.url):
         if deletion.kind is DeletionKind.BITMAP:
-            from lancefs.table.roaring import read_roaring
+            from lancefs.table.bitmaps import read_bitmap
 
-            offsets = read_roaring(data, limit)
+            offsets = read_bitmap(data, limit)
         else:
             try:
                 offsets = _read_arrow(data, limit)
@@ -70,7 +68,7 @@ def read_deletions(
     return offsets
 
 
-def _read_arrow(data: Bytes, limit: int) -> Offsets:
+def _read_arrow(data: Bytes, limit: int) -> Ints:
     """Read the one batch of an Arrow IPC file, message by message, to see what it expands to."""
     if len(data) > _ARROW_OVERHEAD + 8 * limit:
         raise CorruptFile(f"{len(data)} bytes are too many for offsets of {limit} rows")

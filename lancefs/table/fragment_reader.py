@@ -30,9 +30,9 @@ from lancefs.table.deletions import read_deletions
 from lancefs.table.fragments import DataFile, Fragment
 
 if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
     from lancefs.table.overlays import Patch
-    from lancefs.table.roaring import Offsets
 
 # With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
 _SMALL_ROWS = 32 * 1024
@@ -59,7 +59,7 @@ class FragmentReader:
         self.fragment = fragment
         self.fields = tuple(fields)
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
-        self._deleted: Offsets | None = None
+        self._deleted: Ints | None = None
         # By the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
@@ -84,7 +84,7 @@ class FragmentReader:
         return self.physical_rows - len(self.deleted) if known is None else known
 
     @property
-    def deleted(self) -> Offsets:
+    def deleted(self) -> Ints:
         """The offsets of the deleted rows, ascending."""
         if self._deleted is None:
             recorded = self.fragment.physical_rows
@@ -92,7 +92,7 @@ class FragmentReader:
             self._deleted = read_deletions(self.files, self.fragment, rows)
         return self._deleted
 
-    def offsets(self, rows: Offsets) -> Offsets:
+    def offsets(self, rows: Ints) -> Ints:
         """Translate positions among the rows that a reader sees into offsets in the data files.
 
         Args:

@@ -24,8 +24,8 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.table.fragment_reader import FragmentReader, Piece, merge, pieces_of
 
 if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
-    from lancefs.table.roaring import Offsets
 
 # Fragments of a run, whose files are open at the same time, and the bytes of these.
 _LONGEST = 64
@@ -57,11 +57,11 @@ class FragmentRun:
         return self.readers[0].is_local
 
     @cached_property
-    def deleted(self) -> Offsets:
+    def deleted(self) -> Ints:
         """The offsets of the deleted rows, ascending."""
         return self.joined(reader.deleted for reader in self.readers)
 
-    def joined(self, offsets: Iterable[Offsets]) -> Offsets:
+    def joined(self, offsets: Iterable[Ints]) -> Ints:
         """Return offsets in each of its fragments as offsets in the run."""
         pairs = zip(offsets, self._first_rows, strict=False)
         return np.concatenate([own + first for own, first in pairs])
@@ -141,8 +141,8 @@ def in_runs(
 
 
 def runs_with(
-    wanted: Iterable[tuple[FragmentReader, Offsets]], most_rows: int
-) -> Iterator[tuple[FragmentReader | FragmentRun, Offsets]]:
+    wanted: Iterable[tuple[FragmentReader, Ints]], most_rows: int
+) -> Iterator[tuple[FragmentReader | FragmentRun, Ints]]:
     """Join fragments that follow each other and are stored alike, of which some rows are wanted.
 
     Args:
@@ -152,7 +152,7 @@ def runs_with(
     Yields:
         A fragment or a run, and the offsets of the rows in it.
     """
-    found: deque[Offsets] = deque()
+    found: deque[Ints] = deque()
 
     def counted() -> Iterator[tuple[FragmentReader, int, int]]:
         for reader, offsets in wanted:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.errors import (
     MissingFile,
@@ -33,7 +33,6 @@ from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.mem_wal import Generation
-from lancefs.table.roaring import Offsets
 from lancefs.table.schema import primary_key
 from lancefs.table.versions import latest
 from lancefs.threads import in_threads
@@ -64,13 +63,13 @@ class Covered(FragmentReader):
         reader: FragmentReader,
         fragment: Fragment,
         fields: Sequence[Field],
-        hidden: Offsets,
+        hidden: Ints,
     ) -> None:
         super().__init__(reader.files, fragment, fields)
         self._hidden = np.union1d(reader.deleted, hidden)
 
     @property
-    def deleted(self) -> Offsets:
+    def deleted(self) -> Ints:
         """The offsets of the rows that do not count, ascending."""
         return self._hidden
 
@@ -86,7 +85,7 @@ class _Rows:
 
     reader: FragmentReader
     fragment: Fragment  # as far as it holds columns of the table
-    offsets: Offsets  # of the rows that are not deleted, the last one first
+    offsets: Ints  # of the rows that are not deleted, the last one first
     keys: _Columns
     tombstones: Mask
 
@@ -130,7 +129,7 @@ def read_fresh(
         return [*base, *fresh]
     steps = [(reader, step) for reader in base for step in _steps(reader)]
     found = in_threads(lambda one: _replaced(*one, key, keys), steps, _THREADS, "lancefs-fresh")
-    hidden: dict[int, list[Offsets]] = {}
+    hidden: dict[int, list[Ints]] = {}
     for (reader, _), offsets in zip(steps, found, strict=True):
         hidden.setdefault(reader.fragment.id, []).append(offsets)
     replaced = {number: np.concatenate(parts) for number, parts in hidden.items()}
@@ -151,7 +150,7 @@ class _Keys:
 
     def __init__(self, rows: Sequence[_Rows]) -> None:
         self.total = sum(len(one.offsets) for one in rows)
-        self._levels: list[tuple[pa.Array, Offsets]] = []
+        self._levels: list[tuple[pa.Array, Ints]] = []
         parts = zip(*(one.keys for one in rows), strict=True)
         columns = [pa.concat_arrays(arrays) for arrays in parts]
         codes = np.zeros(self.total, np.int64)
@@ -237,7 +236,7 @@ def _covered(
     return readers[::-1]
 
 
-def _replaced(reader: FragmentReader, rows: RowRange, key: Sequence[Field], keys: _Keys) -> Offsets:
+def _replaced(reader: FragmentReader, rows: RowRange, key: Sequence[Field], keys: _Keys) -> Ints:
     """Return the offsets of rows of the table whose keys are in a generation."""
     return np.flatnonzero(keys.contain(reader.read(key, [rows]))) + rows[0]
 

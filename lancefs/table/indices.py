@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
@@ -26,9 +25,9 @@ from lancefs.errors import CorruptFile, locating
 from lancefs.proto import index_pb2, table_pb2
 from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
+from lancefs.table.bitmaps import read_bitmap
 from lancefs.table.manifest import Manifest, read_section
 from lancefs.table.messages import plain, uuid_text
-from lancefs.table.roaring import read_roaring
 
 INDICES = "_indices"
 FRAGMENT_REUSE = "FragmentReuse"
@@ -71,6 +70,8 @@ _TELLING_FILES = {
     "bloomfilter.lance": "BloomFilter",
     "index.idx": "Vector",
 }
+# No index covers as many fragments. Their ids have no such bound: they grow with every write.
+_MOST_FRAGMENTS = 2**24
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -216,7 +217,6 @@ def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
 def _index(message: table_pb2.IndexMetadata, names: Mapping[int, str], files: TableFiles) -> Index:
     kind, details = _details(message.index_details, files)
     covering = set(message.covering_fields)
-    bitmap = np.frombuffer(message.fragment_bitmap, np.uint8)
     index = Index(
         name=message.name,
         uuid=uuid_text(message.uuid.uuid),
@@ -226,7 +226,7 @@ def _index(message: table_pb2.IndexMetadata, names: Mapping[int, str], files: Ta
         covering=_named(message.covering_fields, names),
         dataset_version=message.dataset_version,
         index_version=message.index_version if message.HasField("index_version") else None,
-        fragment_ids=frozenset(read_roaring(bitmap, 2**32).tolist()) if len(bitmap) else None,
+        fragment_ids=_fragment_ids(message.fragment_bitmap),
         files=tuple(IndexFile(one.path, one.size_bytes) for one in message.files),
         created_at=_at(message.created_at) if message.HasField("created_at") else None,
         base_id=message.base_id if message.HasField("base_id") else None,
@@ -234,6 +234,11 @@ def _index(message: table_pb2.IndexMetadata, names: Mapping[int, str], files: Ta
         metadata=dict(message.metadata),
     )
     return index if index.files or index.is_system else _listed(index, files)
+
+
+def _fragment_ids(bitmap: bytes) -> frozenset[int] | None:
+    """Return the ids of the fragments that an index covers; None where it does not say."""
+    return frozenset(read_bitmap(bitmap, 2**32, _MOST_FRAGMENTS).tolist()) if bitmap else None
 
 
 def _details(message: AnyMessage, files: TableFiles) -> tuple[str | None, dict[str, Any]]:

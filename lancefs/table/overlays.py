@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.table.bitmaps import read_bitmap
 from lancefs.table.fragments import DataOverlay
-from lancefs.table.roaring import Offsets, read_roaring
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Patch:
 
     overlay: DataOverlay
     field: Field
-    positions: Offsets
-    items: Offsets
+    positions: Ints
+    items: Ints
 
 
 def patches(
@@ -98,10 +98,10 @@ def apply(field: Field, array: pa.Array, patch: Patch, values: pa.Array) -> pa.A
     return pa.Array.from_buffers(array.type, len(array), [validity], children=children)
 
 
-def _coverage(overlay: DataOverlay, field: Field, limit: int) -> Offsets:
+def _coverage(overlay: DataOverlay, field: Field, limit: int) -> Ints:
     """Return the rows that an overlay covers in a field."""
     if overlay.shared_coverage is not None:
-        return read_roaring(_bytes(overlay.shared_coverage), limit)
+        return read_bitmap(overlay.shared_coverage, limit)
     if len(overlay.field_coverage) != len(overlay.file.fields):
         raise CorruptFile(
             f"an overlay of {len(overlay.file.fields)} fields has {len(overlay.field_coverage)} "
@@ -111,8 +111,4 @@ def _coverage(overlay: DataOverlay, field: Field, limit: int) -> Offsets:
     bitmaps = {by_id[part.id] for part in field.walk() if part.id in overlay.file.columns}
     if len(bitmaps) != 1:
         raise UnsupportedFeature(f"{field.name}: an overlay covers other rows in each of its parts")
-    return read_roaring(_bytes(bitmaps.pop()), limit)
-
-
-def _bytes(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.frombuffer(data, dtype=np.uint8)
+    return read_bitmap(bitmaps.pop(), limit)

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
+from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile
 from lancefs.proto import rowids_pb2
-from lancefs.table.roaring import Offsets
 
 Ids: TypeAlias = npt.NDArray[np.uint64]
 
@@ -44,12 +44,12 @@ class Segment:
         self.count = count
         self._ids = ids
         self._holes = holes
-        self._sorted: tuple[Ids, Offsets | None] | None = None
+        self._sorted: tuple[Ids, Ints | None] | None = None
         # Holes at the ends make no difference: these are bounds.
         self.lowest = int(ids.min()) if start is None else start
         self.highest = int(ids.max()) if start is None else start + count + len(holes) - 1
 
-    def at(self, positions: Offsets) -> Ids:
+    def at(self, positions: Ints) -> Ids:
         """Return the ids at some positions."""
         if self.start is None:
             return self._ids[positions]
@@ -60,7 +60,7 @@ class Segment:
             positions = positions + np.searchsorted(before, positions, side="right")
         return positions.astype(np.uint64) + start
 
-    def find(self, wanted: Ids) -> tuple[Offsets, Offsets]:
+    def find(self, wanted: Ids) -> tuple[Ints, Ints]:
         """Find ids.
 
         Args:
@@ -77,7 +77,7 @@ class Segment:
         found = at[hits]
         return hits, found if order is None else order[found]
 
-    def _find_in_range(self, wanted: Ids, start: int) -> tuple[Offsets, Offsets]:
+    def _find_in_range(self, wanted: Ids, start: int) -> tuple[Ints, Ints]:
         first, last = np.searchsorted(wanted, np.array([self.lowest, self.highest], np.uint64))
         last += int(last < len(wanted) and int(wanted[last]) == self.highest)
         hits, within = np.arange(first, last), wanted[first:last]
@@ -89,7 +89,7 @@ class Segment:
             hits, positions = hits[is_id], (positions - before)[is_id]
         return hits, positions
 
-    def _in_order(self) -> tuple[Ids, Offsets | None]:
+    def _in_order(self) -> tuple[Ids, Ints | None]:
         if self._sorted is None:
             if (self._ids[1:] > self._ids[:-1]).all():
                 self._sorted = self._ids, None
@@ -115,10 +115,10 @@ class RowIdSequence:
         return int(self._ends[-1]) if self.segments else 0
 
     @cached_property
-    def _ends(self) -> Offsets:
+    def _ends(self) -> Ints:
         return np.cumsum([segment.count for segment in self.segments], dtype=np.int64)
 
-    def at(self, rows: Offsets) -> Ids:
+    def at(self, rows: Ints) -> Ids:
         """Return the ids of rows.
 
         Args:
@@ -135,7 +135,7 @@ class RowIdSequence:
             start, first = end, first + 1
         return np.concatenate(parts)
 
-    def find(self, wanted: Ids) -> tuple[Offsets, Offsets]:
+    def find(self, wanted: Ids) -> tuple[Ints, Ints]:
         """Find ids.
 
         Args:
@@ -164,13 +164,13 @@ class VersionSequence:
         versions: Of each run.
     """
 
-    ends: Offsets
+    ends: Ints
     versions: Ids
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
 
-    def at(self, rows: Offsets) -> Ids:
+    def at(self, rows: Ints) -> Ids:
         """Return the versions of rows.
 
         Args:

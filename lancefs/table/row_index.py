@@ -25,7 +25,7 @@ from lancefs.table.fragments import Fragment
 from lancefs.table.row_metadata import OFFSET_BITS, RowMetadata
 
 if TYPE_CHECKING:
-    from lancefs.table.roaring import Offsets
+    from lancefs.datafile.buffers import Ints
     from lancefs.table.row_ids import Ids, Segment
 
 _MOST = 2**64 - 1
@@ -44,8 +44,8 @@ class Found(NamedTuple):
     """
 
     reader: FragmentReader
-    which: Offsets
-    offsets: Offsets
+    which: Ints
+    offsets: Ints
 
 
 class RowIndex:
@@ -79,7 +79,7 @@ class RowIndex:
         """
         if not self.metadata.is_stable:
             return self.find_addresses(wanted)
-        found: dict[int, list[tuple[Offsets, Offsets]]] = {}
+        found: dict[int, list[tuple[Ints, Ints]]] = {}
         for position, first, segment in self._overlapping(wanted):
             which, offsets = segment.find(wanted)
             if len(which):
@@ -119,7 +119,7 @@ class RowIndex:
             return self.ranges_of_addresses(intervals)
         intervals = _within_bounds(intervals)
         points = np.unique(np.array([low for low, high in intervals if low == high], np.uint64))
-        offsets: dict[int, list[Offsets]] = {}
+        offsets: dict[int, list[Ints]] = {}
         for found in self.find_ids(points):
             offsets[found.reader.fragment.id] = [found.offsets]
         for low, high in intervals:
@@ -184,7 +184,7 @@ def _within_bounds(intervals: Sequence[Interval]) -> list[Interval]:
     ]
 
 
-def among(offsets: Offsets, ascending: Offsets) -> Mask:
+def among(offsets: Ints, ascending: Ints) -> Mask:
     """Tell which offsets are among others, which are in order."""
     if not len(ascending):
         return np.zeros(len(offsets), np.bool_)
@@ -193,7 +193,7 @@ def among(offsets: Offsets, ascending: Offsets) -> Mask:
     return found
 
 
-def _live(reader: FragmentReader, which: Offsets, offsets: Offsets) -> Found:
+def _live(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
     """Leave out the deleted ones of the rows found in a fragment, and sort the others."""
     deleted = reader.deleted
     if len(deleted):

@@ -35,7 +35,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import External, Fragment, HiddenColumn, Inline, Lineage
 
 if TYPE_CHECKING:
-    from lancefs.table.roaring import Offsets
+    from lancefs.datafile.buffers import Ints
     from lancefs.table.row_ids import Ids, RowIdSequence, VersionSequence
 
 # The first, third and fourth have the ids by which the format knows them in data files.
@@ -65,7 +65,7 @@ def is_row_metadata(field: Field) -> bool:
     return field.id < 0
 
 
-def addresses(fragment_id: int, offsets: Offsets) -> Ids:
+def addresses(fragment_id: int, offsets: Ints) -> Ids:
     """Return the addresses of rows of a fragment."""
     return offsets.astype(np.uint64) + np.uint64(fragment_id << OFFSET_BITS)
 
@@ -108,7 +108,7 @@ class RowMetadata:
         """
         return to_arrow_numbers(self.at(field, reader, rows_of(ranges)))
 
-    def at(self, field: Field, reader: FragmentReader, offsets: Offsets) -> Ids:
+    def at(self, field: Field, reader: FragmentReader, offsets: Ints) -> Ids:
         """Return the same as `read` for rows by their offsets, which are ascending."""
         if field.id == ROW_OFFSET.id:
             return self._positions(reader, offsets)
@@ -160,7 +160,7 @@ class RowMetadata:
             total += self._readers[position].num_rows if known is None else known
         return first
 
-    def _positions(self, reader: FragmentReader, offsets: Offsets) -> Ids:
+    def _positions(self, reader: FragmentReader, offsets: Ints) -> Ids:
         before = np.searchsorted(reader.deleted, offsets)
         first = self._first_positions[reader.fragment.id]
         return (offsets - before + first).astype(np.uint64)

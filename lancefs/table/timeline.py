@@ -9,13 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from lancefs.datafile.blocks import Mask
+from lancefs.datafile.buffers import Ints
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import DataFile, DataOverlay, DeletionFile, Fragment
 from lancefs.table.manifest import Manifest
-from lancefs.table.roaring import Offsets
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_index import RowIndex, among
 from lancefs.table.row_metadata import RowMetadata
@@ -61,14 +61,14 @@ class Timeline:
         self._between = [one for one in between if one.version != until.version]
         self._files = files
         self._indices: dict[int, RowIndex] = {}
-        self._deleted: dict[tuple[int, DeletionFile], Offsets] = {}
+        self._deleted: dict[tuple[int, DeletionFile], Ints] = {}
 
     @cached_property
     def timestamps(self) -> dict[int, datetime]:
         """When each version was committed."""
         return {one.version: one.timestamp for one in [*self._between, self._until]}
 
-    def since_when(self, fragment: Fragment, offsets: Offsets, is_there: bool) -> Offsets:
+    def since_when(self, fragment: Fragment, offsets: Ints, is_there: bool) -> Ints:
         """Return the version since which each row has been there, or gone, up to the last version.
 
         Args:
@@ -80,7 +80,7 @@ class Timeline:
             len(offsets), lambda at: self._are_there(at, fragment, offsets) == is_there
         )
 
-    def since_when_ids(self, ids: Ids, is_there: bool) -> Offsets:
+    def since_when_ids(self, ids: Ids, is_there: bool) -> Ints:
         """Return the version since which each row has been there, or gone, by their stable ids.
 
         Args:
@@ -113,7 +113,7 @@ class Timeline:
             version = self._between[position].version
         return version
 
-    def _since_when(self, rows: int, test: Callable[[int], Mask]) -> Offsets:
+    def _since_when(self, rows: int, test: Callable[[int], Mask]) -> Ints:
         """Go back from the last version for as long as a test holds for each row."""
         versions = np.full(rows, self._until.version, np.int64)
         going_on = np.ones(rows, np.bool_)
@@ -139,7 +139,7 @@ class Timeline:
     def _fragments(self) -> list[dict[int, Fragment]]:
         return [{one.id: one for one in manifest.fragments} for manifest in self._between]
 
-    def _are_there(self, position: int, fragment: Fragment, offsets: Offsets) -> Mask:
+    def _are_there(self, position: int, fragment: Fragment, offsets: Ints) -> Mask:
         held = self._fragments[position].get(fragment.id)
         if held is None or not is_same(fragment, held):
             return np.zeros(len(offsets), np.bool_)

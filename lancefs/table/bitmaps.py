@@ -1,0 +1,46 @@
+"""32-bit Roaring bitmaps: sets of row offsets in deletion files, sets of fragment ids in indices.
+
+pyroaring decodes and validates the containers: values in order, each once, and as many of them as
+a bitset container announces. The checks of this module cover what pyroaring leaves open.
+
+Format: https://github.com/RoaringBitmap/RoaringFormatSpec (standard, portable, little-endian).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+
+def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -> Ints:
+    """Return the values of a serialized 32-bit Roaring bitmap, ascending, each once.
+
+    Args:
+        data: All bytes of the bitmap.
+        limit: Exclusive upper bound of the values.
+        max_count: Upper bound of the number of values; None for `limit`.
+
+    Raises:
+        CorruptFile: The bytes are not one bitmap, or its values exceed one of the bounds.
+    """
+    from pyroaring import BitMap  # takes 7 ms to import, which most reads can do without
+
+    if len(data) == 0:  # pyroaring would raise IndexError
+        raise CorruptFile("not a Roaring bitmap: it is empty")
+    try:
+        bitmap = BitMap.deserialize(bytes(data))
+    except ValueError as error:
+        raise CorruptFile(f"not a Roaring bitmap: {error}") from error
+    size = len(bitmap.serialize())
+    if size != len(data):  # pyroaring ignores bytes behind the last container
+        raise CorruptFile(f"the bitmap takes {size} bytes, {len(data)} were found")
+    # Ten bytes can hold 65536 values: check the bounds before the values are expanded.
+    if bitmap and bitmap.max() >= limit:
+        raise CorruptFile(f"the bitmap holds {bitmap.max()}, expected values below {limit}")
+    max_count = limit if max_count is None else max_count
+    if len(bitmap) > max_count:
+        raise CorruptFile(f"the bitmap holds {len(bitmap)} values, expected at most {max_count}")
+    return np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64)
