@@ -22,8 +22,8 @@ help: ## List the commands
 venv: .venv/.installed ## Make the environment .venv, or bring it up to date
 	@echo "ready: $(BIN)/python"
 
-.venv/.installed: EXTRAS := cli,duckdb,pandas,polars,test,dev
-.venv-demo/.installed: EXTRAS := duckdb,pandas
+.venv/.installed: EXTRAS := cli,pandas,polars,test,dev
+.venv-demo/.installed: EXTRAS := pandas
 
 .venv/.installed .venv-demo/.installed: pyproject.toml
 	@"$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -91,14 +91,14 @@ test-numpy: .venv/.installed ## Run the tests of decoding with the NumPy kernels
 	LANCEFS_KERNELS=numpy $(BIN)/pytest tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
 
 # The oldest releases that pyproject.toml allows, on the oldest Python.
-OLDEST := fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0 \
+OLDEST := duckdb==1.4.0 fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0 \
   pyroaring==1.0.3
 OLDEST_PYTHON ?= python3.11
 .venv-oldest/.installed: pyproject.toml
 	@echo "installing lancefs with $(OLDEST) into $(@D)"
 	@test -x $(@D)/bin/pip || "$(OLDEST_PYTHON)" -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e . $(OLDEST) \
-	  duckdb hypothesis 'pandas==2.2.*' polars pylance==14.0.2 pytest pytest-timeout
+	  hypothesis 'pandas==2.2.*' polars pylance==14.0.2 pytest pytest-timeout
 	@touch $@
 
 .PHONY: test-oldest
