@@ -24,7 +24,7 @@ from tables import lines
 import lancefs
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.table.manifest import read_manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
 
 RUNS = 5
@@ -124,7 +124,7 @@ def counted(path: str) -> tuple[Counting, LanceDataset]:
     """Open a table on a store that counts."""
     fs = Counting()
     resolved = resolve(Store(fs, str(Path(path).resolve())), Ref())
-    return fs, LanceDataset(resolved, read_manifest(resolved.manifest))
+    return fs, LanceDataset(OpenVersion(resolved))
 
 
 def take(path: str) -> None:

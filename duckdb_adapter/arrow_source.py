@@ -20,8 +20,8 @@ from duckdb_adapter.interrupts import passed_on
 from lancefs.arrow_dataset import pads
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.execution import BATCH_ROWS
 from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
 
 if TYPE_CHECKING:

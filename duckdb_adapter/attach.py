@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 
 from duckdb_adapter.errors import UnsupportedDuckDB
-from duckdb_adapter.open_names import Storage, storage_of
+from duckdb_adapter.open_names import GivenStorage, Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.wrap import LanceConnection
 from lancefs.errors import NotALanceTable
@@ -57,7 +57,7 @@ def attach(
     if storage_options is None and isinstance(connection, LanceConnection):
         storage: Storage = connection.storage()
     else:
-        storage = storage_of(storage_options)
+        storage = GivenStorage(storage_options)
     tables = _tables(url, storage)
     if not tables:
         raise NotALanceTable(f"{url}: there is no Lance table in this folder, or no such folder")

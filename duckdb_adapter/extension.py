@@ -23,7 +23,8 @@ from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
 from duckdb_adapter.interrupts import raise_again
-from duckdb_adapter.open_names import storage_of
+from duckdb_adapter.open_names import GivenStorage
+from lancefs.table.base_paths import BaseRules
 
 _log = logging.getLogger("duckdb_adapter")
 
@@ -164,7 +165,9 @@ class Registration:
                 api.destroy("logical_type", one)
 
 
-def install(storage_options: Mapping[str, Any] | None = None) -> None:
+def install(
+    storage_options: Mapping[str, Any] | None = None, base_rules: BaseRules | None = None
+) -> None:
     """Have every database that is opened from now on know Lance tables.
 
     Call it once in a process, before `duckdb.connect()`; the module's default connection is opened
@@ -174,6 +177,7 @@ def install(storage_options: Mapping[str, Any] | None = None) -> None:
     Args:
         storage_options: For fsspec, such as credentials; or one such mapping for each protocol, as
             in `{"s3": {"anon": True}}`.
+        base_rules: How far base paths that manifests name are followed.
 
     Raises:
         UnsupportedDuckDB: DuckDB is older than 2.0, or newer than what this release knows;
@@ -189,7 +193,7 @@ def install(storage_options: Mapping[str, Any] | None = None) -> None:
         registration = Registration(Api(_duckdb.__file__))
         registration.register()
         setattr(_duckdb, _HOME, registration)
-    storage = storage_of(dict(storage_options or {}))
+    storage = GivenStorage(dict(storage_options or {}), base_rules)
     registration.functions = FUNCTIONS
     registration.answer = lambda name: find_claim(name, storage)
 

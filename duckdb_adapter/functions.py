@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from duckdb_adapter import metadata
 from duckdb_adapter.duckdb_types import readable_table
-from duckdb_adapter.open_names import Storage, Table, open_table, storage_of
+from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, open_table
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
@@ -81,7 +81,7 @@ def call(name: str, storage: Storage) -> Answer | None:
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
     given = arguments.get("storage_options")
-    return function.answer(arguments, storage_of(given) if given else storage)
+    return function.answer(arguments, GivenStorage(given, storage.rules) if given else storage)
 
 
 def find_call(message: str) -> str | None:
@@ -95,7 +95,7 @@ def find_call(message: str) -> str | None:
     return None
 
 
-def _open(arguments: Arguments, storage: Storage) -> Table:
+def _open(arguments: Arguments, storage: Storage) -> NamedTable:
     named = {key: arguments.get(key) for key in ("version", "tag", "branch", "as_of")}
     return open_table(str(arguments["path"]), storage, **named)
 
@@ -120,7 +120,7 @@ def _changes(arguments: Arguments, storage: Storage) -> pa.Table:
     return readable_table(_open(arguments, storage).dataset.changes(since, until))
 
 
-def _about(describe: Callable[[Table], pa.Table]) -> Callable[[Arguments, Storage], Answer]:
+def _about(describe: Callable[[NamedTable], pa.Table]) -> Callable[[Arguments, Storage], Answer]:
     return lambda arguments, storage: describe(_open(arguments, storage))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckdb_adapter.open_names import Table
+from duckdb_adapter.open_names import NamedTable
 from lancefs.datafile.fields import Field
 from lancefs.table.indices import index_table
 from lancefs.table.refs import list_branches, list_tags
@@ -61,12 +61,12 @@ _FIELDS = pa.schema(
 )
 
 
-def versions(table: Table) -> pa.Table:
+def versions(table: NamedTable) -> pa.Table:
     """List the versions of the branch that a version is on, oldest first, with what each did."""
     return table.dataset.history()
 
 
-def refs(table: Table) -> pa.Table:
+def refs(table: NamedTable) -> pa.Table:
     """List the tags and branches of a table; for a branch, the version that it started from."""
     root = table.where.root
     rows: list[dict[str, Any]] = [
@@ -93,7 +93,7 @@ def refs(table: Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_REFS)
 
 
-def fragments(table: Table) -> pa.Table:
+def fragments(table: NamedTable) -> pa.Table:
     """List the fragments of a version, in scan order."""
     rows = [
         {
@@ -117,7 +117,7 @@ def fragments(table: Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_FRAGMENTS)
 
 
-def fields(table: Table) -> pa.Table:
+def fields(table: NamedTable) -> pa.Table:
     """List the fields of a version, each before those that are nested in it."""
     rows = [
         {
@@ -135,7 +135,7 @@ def fields(table: Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_FIELDS)
 
 
-def indices(table: Table) -> pa.Table:
+def indices(table: NamedTable) -> pa.Table:
     """List the indices of a version, one row a segment."""
     return index_table(table.dataset.indices(), table.dataset.manifest)
 

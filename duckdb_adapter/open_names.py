@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import fsspec
 
@@ -13,15 +12,43 @@ from duckdb_adapter.paths import TableName, options_for, parse_name
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.table.manifest import read_manifest
+from lancefs.table.base_paths import BaseRules
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, Resolved, make_ref, resolve
 
-# Gives the storage options for a URL.
-Storage: TypeAlias = Callable[[str], Mapping[str, Any]]
+
+class Storage(Protocol):
+    """How the files of tables are reached."""
+
+    @property
+    def rules(self) -> BaseRules | None:
+        """How far base paths of manifests are followed; None for the default rules."""
+        ...
+
+    def __call__(self, url: str) -> Mapping[str, Any]:
+        """Return the storage options for a URL."""
+        ...
+
+
+@dataclass(frozen=True)
+class GivenStorage:
+    """Storage with options and rules that the user gave.
+
+    Attributes:
+        options: Storage options, as `options_for` takes them.
+        rules: How far base paths of manifests are followed.
+    """
+
+    options: Mapping[str, Any] | None
+    rules: BaseRules | None = None
+
+    def __call__(self, url: str) -> Mapping[str, Any]:
+        """Return the storage options for a URL."""
+        return options_for(url, self.options)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class NamedTable:
     """A version of a table that was opened.
 
     Attributes:
@@ -33,12 +60,7 @@ class Table:
     where: Resolved
 
 
-def storage_of(options: Mapping[str, Any] | None) -> Storage:
-    """Return what gives the storage options for URLs, from those that a user gave for all."""
-    return partial(options_for, options=options)
-
-
-def find_table(name: str, storage: Storage) -> Table | None:
+def find_table(name: str, storage: Storage) -> NamedTable | None:
     """Open the table that a name means, or return None where it means none.
 
     Args:
@@ -59,7 +81,7 @@ def find_table(name: str, storage: Storage) -> Table | None:
     return None
 
 
-def open_table(url: str, storage: Storage, **ref: Any) -> Table:
+def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
     """Open the table that a function of ours was called with.
 
     Args:
@@ -81,13 +103,13 @@ def open_table(url: str, storage: Storage, **ref: Any) -> Table:
     return _open(chosen.url, wanted, storage)
 
 
-def _open(url: str, ref: Ref, storage: Storage) -> Table:
+def _open(url: str, ref: Ref, storage: Storage) -> NamedTable:
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
     where = resolve(Store(fs, path), ref)
-    return Table(LanceDataset(where, read_manifest(where.manifest)), where)
+    return NamedTable(LanceDataset(OpenVersion(where, storage.rules)), where)
 
 
-def _find(candidate: TableName, storage: Storage) -> Table | None:
+def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
     try:
         table = _open(candidate.url, _ref_or_newest(candidate), storage)
     except NotALanceTable:

@@ -18,6 +18,8 @@ from duckdb_adapter.paths import options_for
 if TYPE_CHECKING:
     import duckdb
 
+    from lancefs.table.base_paths import BaseRules
+
 _PROTOCOLS = ("s3", "s3a")
 _REDACTED = "redacted"
 _AWS = "s3.amazonaws.com"  # which stands for the endpoint of the region
@@ -36,14 +38,21 @@ class SecretStorage:
     Args:
         connection: Whose secrets are looked at.
         options: What the user gave, as `options_for` takes it.
+        rules: How far base paths of manifests are followed.
 
     Attributes:
         note: What a user should know when the store refuses; empty where there is nothing.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        options: Mapping[str, Any],
+        rules: BaseRules | None = None,
+    ) -> None:
         self._connection = connection
         self._options = options
+        self.rules = rules
         self.note = ""
 
     def __call__(self, url: str) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from duckdb_adapter.secrets import SecretStorage
 if TYPE_CHECKING:
     import duckdb
 
+    from lancefs.table.base_paths import BaseRules
+
 _NO_TABLE = re.compile(r"Table with name (.*?) does not exist!", re.DOTALL)
 _NO_FUNCTION = re.compile(r"Table Function with name \"?(\w+)\"? does not exist!")
 # Runs a method of the connection from a scope whose variables are the ones that we chose.
@@ -48,15 +50,18 @@ class LanceConnection:
     Args:
         connection: The connection; it can still be used by itself.
         storage_options: For fsspec, as `install` takes them.
+        base_rules: How far base paths that manifests name are followed.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         storage_options: Mapping[str, Any] | None = None,
+        base_rules: BaseRules | None = None,
     ) -> None:
         self._connection = connection
         self._options = dict(storage_options or {})
+        self._rules = base_rules
         if not _is_new():
             close_at_exit(connection)
 
@@ -80,15 +85,15 @@ class LanceConnection:
 
     def storage(self) -> SecretStorage:
         """Return what gives the storage options for URLs: those given, or those of a secret."""
-        return SecretStorage(self._connection, self._options)
+        return SecretStorage(self._connection, self._options, self._rules)
 
     def cursor(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
-        return LanceConnection(self._connection.cursor(), self._options)
+        return LanceConnection(self._connection.cursor(), self._options, self._rules)
 
     def duplicate(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
-        return LanceConnection(self._connection.duplicate(), self._options)
+        return LanceConnection(self._connection.duplicate(), self._options, self._rules)
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a query, as the connection's method of this name does."""
@@ -233,30 +238,37 @@ class LanceConnection:
 
 
 def wrap(
-    connection: duckdb.DuckDBPyConnection, storage_options: Mapping[str, Any] | None = None
+    connection: duckdb.DuckDBPyConnection,
+    storage_options: Mapping[str, Any] | None = None,
+    base_rules: BaseRules | None = None,
 ) -> LanceConnection:
     """Return a connection on which Lance tables work, over one that is open.
 
     Args:
         connection: Any connection of DuckDB 1.4 or later.
         storage_options: For fsspec, as `install` takes them.
+        base_rules: How far base paths that manifests name are followed.
     """
-    return LanceConnection(connection, storage_options)
+    return LanceConnection(connection, storage_options, base_rules)
 
 
 def connect(
-    *args: Any, storage_options: Mapping[str, Any] | None = None, **kwargs: Any
+    *args: Any,
+    storage_options: Mapping[str, Any] | None = None,
+    base_rules: BaseRules | None = None,
+    **kwargs: Any,
 ) -> LanceConnection:
     """Open a database, as `duckdb.connect` does, with a connection on which Lance tables work.
 
     Args:
         *args: As for `duckdb.connect`.
         storage_options: For fsspec, as `install` takes them.
+        base_rules: How far base paths that manifests name are followed.
         **kwargs: As for `duckdb.connect`.
     """
     import duckdb
 
-    return wrap(duckdb.connect(*args, **kwargs), storage_options)
+    return wrap(duckdb.connect(*args, **kwargs), storage_options, base_rules)
 
 
 def _run_in(scope: dict[str, Any], run: Any, args: Any, kwargs: Any) -> Any:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from lancefs.errors import LanceError
     from lancefs.filesystem import LanceFileSystem
     from lancefs.lance_dataset import LanceDataset
-    from lancefs.opening import open
+    from lancefs.opening import dataset, open
 
 __all__ = [
     "LanceDataset",
     "LanceError",
     "LanceFileSystem",
     "__version__",
+    "dataset",
     "kernels_in_use",
     "open",
 ]
@@ -32,6 +33,7 @@ _HOMES = {
     "LanceError": "lancefs.errors",
     "LanceFileSystem": "lancefs.filesystem",
     "kernels_in_use": "lancefs.datafile.kernels",
+    "dataset": "lancefs.opening",
     "open": "lancefs.opening",
 }
 

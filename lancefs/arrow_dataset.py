@@ -1,8 +1,10 @@
-"""`pyarrow.dataset` and `acero`, imported without pandas: half the time to a table's first rows.
+"""`pyarrow.dataset` and `pyarrow.acero`, imported without pandas.
 
-While `pyarrow._dataset` is imported it makes one scalar, `True`, and whatever makes scalars or
-arrays of Python values imports pandas first, where that is installed, to know its nulls. A boolean
-can be made of its byte as well. pandas is imported when the first value asks for it, as ever.
+When `pyarrow._dataset` is imported, it converts one Python value, `True`, to a scalar. The first
+conversion of a value imports pandas, where that is installed, so that Arrow knows the null values
+of pandas. This import is about 40 % of the time that a new process needs for the first rows of a
+table. A scalar from the bytes of a boolean needs no conversion; pandas is imported later, when some
+value is converted.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ __all__ = ["acero", "pads"]
 
 
 @contextmanager
-def _true_without_pandas() -> Iterator[None]:
-    """Let `pyarrow.lib.scalar` make `True` of a byte for a while, and all else as it does.
+def _make_true_without_pandas() -> Iterator[None]:
+    """Replace `pyarrow.lib.scalar`, for a while, by a function that makes `True` of its byte.
 
-    Whoever calls it in the meantime gets the same values as ever, so that it does not matter who
-    else imports or computes what. Nor does it where pyarrow asks another function one day: the
-    import takes longer then.
+    Other threads may call the replacement, or keep a reference to it: it returns the same values
+    as the original, to which it passes every call but `scalar(True)`. Where another release of
+    pyarrow calls another function, the import imports pandas, and takes longer.
     """
     scalar = pa.lib.scalar
     true = pa.Array.from_buffers(pa.bool_(), 1, [None, pa.py_buffer(b"\x01")])[0]
@@ -37,9 +39,9 @@ def _true_without_pandas() -> Iterator[None]:
         pa.lib.scalar = scalar
 
 
-with _true_without_pandas():
+with _make_true_without_pandas():
     import pyarrow.acero as acero
 
-    # Not the narrower `pyarrow._dataset`: DuckDB 1.4 asks whether this module was imported before
-    # it takes an object for a dataset, and pushes no column and no filter into anything else.
+    # Not the narrower `pyarrow._dataset`: DuckDB 1.4 takes an object for a dataset, and pushes
+    # columns and filters into it, only where this module was imported.
     import pyarrow.dataset as pads

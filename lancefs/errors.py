@@ -1,8 +1,8 @@
 """The one family of errors that lancefs raises about tables and their files.
 
-A message says which file, what is wrong with it, and what to do. Code deep inside a decoder knows
-what is wrong but not where it is: it raises `CorruptFile("…")`, and `locating` adds the file, the
-column and the page on the way out.
+A message names the file, what is wrong with it, and what to do. Code deep inside a decoder knows
+what is wrong but not where: it raises `CorruptFile("…")`, and `locating` adds the file, the column
+and the page as the error travels up.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ class NotALanceTable(LanceError, FileNotFoundError):
 
 
 class RefNotFound(LanceError, FileNotFoundError):
-    """There is no such version, tag or branch; the message lists those that there are."""
+    """There is no such version, tag or branch; the message lists the existing ones."""
 
 
 class ColumnNotFound(LanceError, KeyError):
-    """A column that was asked for is not in the table; the message names the nearest ones."""
+    """A requested column is not in the table; the message names the nearest ones."""
 
     __str__ = Exception.__str__  # KeyError would show the repr of the message
 
 
+class InvalidFilter(LanceError, ValueError):
+    """A filter in SQL text cannot be parsed; the message says where, and what was expected."""
+
+
 class NoSuchPath(LanceError, FileNotFoundError):
-    """There is no such file or directory in the tree of a table; the message says what there is."""
+    """There is no such file or directory in the tree of a table; the message lists what exists."""
 
 
 class MissingFile(LanceError, FileNotFoundError):
@@ -43,7 +47,13 @@ class ReadFailed(LanceError, OSError):
 
 
 class _Located(LanceError):
-    """An error about bytes, to which the place is added while it travels up."""
+    """An error about bytes, to which `locating` adds the file and the place.
+
+    Attributes:
+        what: What is wrong.
+        path: The file, as the user would name it; None until it is known.
+        place: The place in the file, from the outside in: a column, a page.
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -61,36 +71,41 @@ class UnsupportedFeature(_Located, NotImplementedError):
 
 
 class CorruptFile(_Located, ValueError):
-    """Bytes are not what the format wants; the message says where, and what was expected."""
+    """Bytes violate the format; the message says where, and what was expected.
+
+    Attributes:
+        is_caught_by_net: Whether a library refused the bytes after every check of lancefs had
+            passed, so that the message does not say what was expected. The damage tests allow no
+            such error.
+    """
+
+    is_caught_by_net = False
 
 
-# What NumPy, pyarrow, struct and codecs raise when a length or an offset in damaged bytes slips
-# through to them. Explicit checks come first; this is the net below them.
-_DAMAGE = (
-    ValueError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    TypeError,
-    MemoryError,
-    ZeroDivisionError,
-    OSError,  # what pyarrow's codecs raise
-    struct.error,
-    pa.ArrowException,
-)
+class DecoderWarning(UserWarning):
+    """Two decoders of lancefs disagree about a file; the rows are right. Please report it."""
+
+
+# The errors that libraries raise over bytes that make no sense. The explicit checks of lancefs come
+# first; `locating` is the net below them. Everything else passes through unchanged, because it says
+# nothing about a file: a bug of lancefs (`TypeError`, `IndexError`, also as `ArrowTypeError` or
+# `ArrowIndexError`), a machine without memory (`ArrowMemoryError` is a `MemoryError`), an error of
+# the operating system. Codecs raise `OSError`, which is caught where they are called.
+_DAMAGE = (pa.ArrowInvalid, pa.ArrowSerializationError, struct.error)
 
 
 class locating:  # used as a verb
     """Add a file and a place to errors about bytes that are raised inside.
 
-    Every page goes through several of these: a class costs half of what a generator does.
+    Every page passes through several of these: a class costs half as much as a generator.
 
     Args:
         path: The file being read, as the user would name it.
         place: What is being read in it, for instance `column 3 (price), page 0`.
 
     Raises:
-        CorruptFile: With the place added; also in place of what a library raised over the bytes.
+        CorruptFile: With the place added; also in place of what a library raised over the bytes,
+            with `is_caught_by_net` set.
         UnsupportedFeature: With the place added.
     """
 
@@ -107,14 +122,15 @@ class locating:  # used as a verb
         if error is None:
             return
         if isinstance(error, _Located):
-            _locate(error, self.path, self.place)
-        elif isinstance(error, _DAMAGE) and not isinstance(error, LanceError):
-            damaged = CorruptFile(f"the bytes do not decode ({type(error).__name__}: {error})")
-            _locate(damaged, self.path, self.place)
-            raise damaged from error
+            _add_place(error, self.path, self.place)
+        elif isinstance(error, _DAMAGE):
+            damage = CorruptFile(f"the bytes do not decode ({type(error).__name__}: {error})")
+            damage.is_caught_by_net = True
+            _add_place(damage, self.path, self.place)
+            raise damage from error
 
 
-def _locate(error: _Located, path: str | None, place: str | None) -> None:
+def _add_place(error: _Located, path: str | None, place: str | None) -> None:
     if place is not None:
         error.place.insert(0, place)
     if error.path is None:

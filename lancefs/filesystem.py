@@ -1,13 +1,8 @@
-"""`LanceFileSystem`: every version of a Lance table as files, for whatever reads fsspec URLs.
+"""`LanceFileSystem`: every version of a Lance table as files, for all that reads fsspec URLs.
 
 >>> import pandas as pd
 >>> pd.read_feather("lance:///data/t.lance/versions/7.arrow")  # doctest: +SKIP
 >>> pd.read_feather("lance://tags/prod.arrow::s3://bucket/t.lance")  # doctest: +SKIP
-
-`lancefs.views.tree` shows the tree. It is read-only, and nothing is ever created beside a table.
-
-What may change is looked up each time it is asked for: `latest`, tags, branches, and which versions
-there are. What a version holds does not change; it is remembered until `invalidate_cache`.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import os
 import pickle
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import fsspec
 import fsspec.asyn
@@ -26,42 +21,66 @@ from fsspec.utils import stringify_path, tokenize
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.storage import Store, forget
 from lancefs.table.base_paths import BaseRules
-from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
 from lancefs.views.arrow.layout_cache import LayoutCache
-from lancefs.views.file_node import Leaf
+from lancefs.views.file_node import FileNode
 from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
-from lancefs.views.open_tables import Opened, Table, Version
+from lancefs.views.locations import Location, known_info
+from lancefs.views.open_tables import OpenTables, TableSession
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
 
 
 class LanceFileSystem(ReadOnlyFileSystem):
-    """Lance tables as directories of Arrow files.
+    """A read-only fsspec filesystem that shows every version of Lance tables as Arrow files.
 
-    A path leads through the directories of a store to a table, and on through its tree:
-    `/data/t.lance/versions/7.arrow`. Where `fo` names a table, paths begin in its tree:
-    `versions/7.arrow`. Only tables and the directories above them are shown.
+    **Paths** consist of the path of a table and a path in its tree:
+    `/data/t.lance/versions/7.arrow`. With `fo`, which a chained URL sets, they begin in `fo`:
+    `versions/7.arrow`. Directories above tables show their subdirectories, and no files.
 
-    The size of a file is worked out when `info` asks for it, which for an `.arrow` file may mean
-    reading its strings and lists; listings give it where it is known, else None. `.arrows` files
-    have no size, and cannot seek.
+    **The tree of a table** (details: `lancefs.views.tree`):
+
+        latest.arrow  versions/7.arrow  tags/prod.arrow  branches/exp/latest.arrow
+        versions/7/columns/price.arrow  versions/7/columns/a,b.arrow  versions/7/fragments/0.arrow
+        versions/7/schema.json  (manifest.json, transaction.json, indices.json)
+        history.arrow  changes/3..7.arrow
+
+    An `.arrow` file is an uncompressed Arrow IPC file: seekable, of an exact size, without deleted
+    rows. Only the columns and batches that a byte range touches are decoded. The same path with
+    `.arrows` is an Arrow IPC stream: it flows before the whole is decoded, cannot seek, and has the
+    size None. An open file stays on its version, also `latest.arrow`.
+
+    **Sizes** are computed by `info`, which may have to read the lengths of strings and lists;
+    listings give a size if it is known, else None. `created` and `modified` are the time of the
+    commit; `ukey` and `checksum` identify the bytes.
+
+    **Caching.** Every call looks up what may change: the newest version, tags, branches, and which
+    versions there are. Versions are immutable: listings of their directories are cached, as are, in
+    the process and within budgets of memory, their metadata and recently used values.
+    `invalidate_cache` clears listings and metadata.
+
+    **Threads and processes.** Threads may share an instance. Instances and open `.arrow` files can
+    be pickled; a forked child can use those of its parent.
+
+    **Errors.** Writes raise OSError(EROFS). A path, table, version or data file that does not exist
+    raises a FileNotFoundError, whose message says what to use instead. Other errors are
+    LanceErrors: CorruptFile, UnsupportedFeature, and ReadFailed (an OSError) if a request fails.
 
     Args:
-        fo: The directory of a table, or of tables: a path, or a URL. A chained URL sets it.
-        fs: The filesystem that holds them.
-        target_protocol: Of that filesystem, in place of `fs`; local files by default.
-        target_options: For that filesystem.
-        base_rules: How far base paths that manifests name are followed: `BaseRules`, or their
-            fields.
-        layout_cache: A directory of this machine to keep the layouts of `.arrow` files in, so that
-            other processes need not find them out again.
-        base_paths: Where tables are now that have moved, by the base paths that name them; the same
+        fo: Directory of a table, or of tables: a path or a URL.
+        fs: The filesystem that contains the tables.
+        target_protocol: Protocol of that filesystem, in place of `fs`; local files by default.
+        target_options: Options of that filesystem.
+        base_rules: Which base paths of manifests are followed: `BaseRules`, or their fields.
+        layout_cache: A local directory in which layouts of `.arrow` files are kept for other
+            processes; none by default.
+        base_paths: New locations of moved tables by the base paths that manifests name; the same
             as `moved` of `base_rules`.
-        **kwargs: Of fsspec, such as `skip_instance_cache`. With `listings_expiry_time`, listings of
-            what may change are remembered too, for that many seconds.
+        **kwargs: Options of fsspec, such as `skip_instance_cache`. `listings_expiry_time` is the
+            number of seconds for which listings that may change are cached; by default they are
+            not.
     """
 
     protocol = "lance"
@@ -95,22 +114,22 @@ class LanceFileSystem(ReadOnlyFileSystem):
             self._rules = (self._rules or BaseRules()).moving(base_paths)
         store = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
-        self._opened = Opened(f"{store} {self._rules!r}", layouts)
+        self._opened = OpenTables(f"{store} {self._rules!r}", layouts)
 
     def __repr__(self) -> str:
         return f"<LanceFileSystem {Store(self.fs, self.root).url() if self._is_rooted else ''}>"
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:
-        """The filesystem that holds the tables.
+        """The filesystem that contains the tables.
 
-        In a forked child it is made anew where it is an async one: the thread of its event loop did
-        not come along.
+        A forked child gets a new instance of an async filesystem: the thread of the event loop does
+        not exist in the child.
         """
         if self._process != os.getpid():
             self._process = os.getpid()
             if getattr(self._fs, "async_impl", False):
-                if not hasattr(fsspec.asyn, "reset_after_fork"):  # older fsspec leaves that to us
+                if not hasattr(fsspec.asyn, "reset_after_fork"):  # old fsspec has no hook
                     fsspec.asyn.reset_lock()
                 self._fs = pickle.loads(pickle.dumps(self._fs))
                 self._opened.clear()
@@ -121,7 +140,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
-            return [cls._strip_protocol(one) for one in path]
+            return [cls._strip_protocol(item) for item in path]
         path = str(stringify_path(path)).removeprefix("lance://").removeprefix("lance::")
         return path.rstrip("/") or path[:1]
 
@@ -131,115 +150,120 @@ class LanceFileSystem(ReadOnlyFileSystem):
         return head or slash
 
     def unstrip_protocol(self, name: str) -> str:
-        """Return the URL of a path; options of the store below are not part of it."""
+        """Return the URL of a path. Options of the filesystem that it needs are not part of it."""
         url: str = super().unstrip_protocol(name)
         if self._is_rooted and "::" not in url:
             url += f"::{self.fs.unstrip_protocol(self.root)}"
         return url
 
-    # What there is
+    # Listing
 
     def ls(
         self, path: str, detail: bool = True, refresh: bool = False, **kwargs: Any
     ) -> list[dict[str, Any]] | list[str]:
-        """List a directory.
+        """List a directory, or one file.
 
         Args:
-            path: The directory, or one file.
-            detail: Whether to return what is known of each, or the names alone.
-            refresh: Whether to look again at what is remembered.
-            **kwargs: Of other filesystems; they have no meaning here.
+            path: Path of the directory or file.
+            detail: Whether to return the `info` of each entry, its size only if known; else paths.
+            refresh: Whether to ignore a cached listing.
+            **kwargs: Ignored.
 
         Raises:
-            FileNotFoundError: There is nothing at the path; the message says what there is.
-            LanceError: The table could not be read.
+            FileNotFoundError: The path does not exist; the message says what does.
+            LanceError: The table cannot be read.
         """
         path = self._strip_protocol(path)
-        entries = None if refresh else self._remembered(path)
+        entries = None if refresh else self._cached_listing(path)
         if entries is None:
             node = self._find(path).node
-            if isinstance(node, Leaf):
+            if isinstance(node, FileNode):
                 entries = [self.info(path)]
             else:
-                entries = [_entry(_join(path, name), one) for name, one in node.children().items()]
+                children = node.children().items()
+                entries = [known_info(_join(path, name), child) for name, child in children]
                 if node.is_fixed or self.dircache.listings_expiry_time is not None:
                     self.dircache[path] = entries
-        return [dict(entry) for entry in entries] if detail else [one["name"] for one in entries]
+        return [dict(entry) if detail else entry["name"] for entry in entries]
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Return what is known of a file or directory; the size of a file is exact.
-
-        `created` and `mtime` are when the version was committed.
+        """Return the metadata of a file or directory.
 
         Args:
-            path: Where it is.
-            **kwargs: Of other filesystems; they have no meaning here.
+            path: Path of the file or directory.
+            **kwargs: Ignored.
+
+        Returns:
+            `name`; `type`: "file" or "directory"; `size` in bytes, exact, None for a stream; and of
+            a file `created` (datetime, UTC) and `mtime` (seconds since 1970) of the commit,
+            `version`, `branch` (None: main); `seekable`: False for a stream.
 
         Raises:
-            FileNotFoundError: There is nothing at the path; the message says what there is.
-            LanceError: The table could not be read.
+            FileNotFoundError: The path does not exist; the message says what does.
+            LanceError: The table cannot be read.
         """
         path = self._strip_protocol(path)
         node = self._require(path)
-        if isinstance(node, Leaf):
+        if isinstance(node, FileNode):
             _ = node.handle.version
             if not node.is_stream:
-                return _entry(path, node) | {"size": node.view().size}
-        return _entry(path, node)
+                return known_info(path, node) | {"size": node.view().size}
+        return known_info(path, node)
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is a file or a directory at a path, without working out its size.
+        """Return whether a path exists. No size is computed.
 
         Args:
-            path: Where to look.
-            **kwargs: Of other filesystems; they have no meaning here.
+            path: Path of a file or directory.
+            **kwargs: Ignored.
 
         Raises:
-            LanceError: It could not be found out.
+            LanceError: The table cannot be read.
         """
-        return self._there(path) is not None
+        return self._existing_node(path) is not None
 
     def isfile(self, path: str) -> bool:
-        """Whether there is a file at a path; raises as `exists` does."""
-        return isinstance(self._there(path), Leaf)
+        """Return whether a path is a file; raises as `exists` does."""
+        return isinstance(self._existing_node(path), FileNode)
 
     def isdir(self, path: str) -> bool:
-        """Whether there is a directory at a path; raises as `exists` does."""
-        return isinstance(self._there(path), Directory)
+        """Return whether a path is a directory; raises as `exists` does."""
+        return isinstance(self._existing_node(path), Directory)
 
     def created(self, path: str) -> datetime:
         """Return when the version that a path shows was committed, the newest one of several.
 
         Raises:
-            FileNotFoundError: There is nothing at the path.
-            LanceError: The table could not be read.
+            FileNotFoundError: The path does not exist.
+            LanceError: The table cannot be read.
         """
-        found = self._find(path)
-        if isinstance(found.node, Folder):
-            return found.node.modified()
-        return _version(found).manifest.timestamp
+        location = self._find(path)
+        if isinstance(location.node, Folder):
+            return location.node.modified()
+        return location.version.manifest.timestamp
 
     def modified(self, path: str) -> datetime:
-        """As `created`: a version never changes."""
+        """Return the same as `created`: versions are immutable."""
         return self.created(path)
 
     def ukey(self, path: str) -> str:
-        """Return what is the same for the same bytes only; nothing is decoded for it.
+        """Return an identity of the bytes of a path: other bytes have another one.
 
-        The same version gives the same key, also in another process, with the same releases of
-        lancefs and pyarrow.
+        The same version has the same key in every process with the same releases of lancefs and
+        pyarrow. No values are decoded.
 
         Raises:
-            FileNotFoundError: There is nothing at the path.
-            LanceError: The table could not be read.
+            FileNotFoundError: The path does not exist.
+            LanceError: The table cannot be read.
         """
-        found = self._find(path)
-        if isinstance(found.node, Folder):
-            return str(self.fs.ukey(found.node.path))
-        return found.node.digest if isinstance(found.node, Leaf) else _version(found).identity
+        location = self._find(path)
+        node = location.node
+        if isinstance(node, Folder):
+            return str(self.fs.ukey(node.path))
+        return node.digest if isinstance(node, FileNode) else location.version.identity
 
     def checksum(self, path: str) -> int:
-        """Return `ukey` as a number."""
+        """Return `ukey` as a number; raises as `ukey` does."""
         return int(self.ukey(path), 16)
 
     def du(
@@ -250,32 +274,31 @@ class LanceFileSystem(ReadOnlyFileSystem):
         withdirs: bool = False,
         **kwargs: Any,
     ) -> int | dict[str, int]:
-        """Return the sizes of the files below a path, streams not counted.
+        """Return the sizes in bytes of the listed files below a path; a stream counts as 0.
 
         Args:
-            path: Where to begin.
-            total: Whether to return the sum, or each size by name.
-            maxdepth: How many levels to go down.
-            withdirs: Whether to name directories too.
-            **kwargs: For `find`.
+            path: Path of a directory or file.
+            total: Whether to return the sum, or the size of each path.
+            maxdepth: Number of levels to descend; None for all.
+            withdirs: Whether to include directories, of size 0.
+            **kwargs: Arguments of `find`.
         """
         names = self.find(path, maxdepth=maxdepth, withdirs=withdirs, **kwargs)
         sizes = {name: self.info(name)["size"] or 0 for name in names}
         return sum(sizes.values()) if total else sizes
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget what was read of tables.
+        """Clear cached listings, and the cached metadata of all tables.
 
         Args:
-            path: Forget the listings at and below it only; all where it is None. What was read of
-                versions is forgotten in any case.
+            path: Clear only the listings at and below this path; None for all listings.
         """
         if path is None:
             self.dircache.clear()
         else:
             path = self._strip_protocol(path)
-            for known in [one for one in self.dircache if f"{one}/".startswith(f"{path}/")]:
-                self.dircache.pop(known, None)
+            for listed in [key for key in self.dircache if f"{key}/".startswith(f"{path}/")]:
+                self.dircache.pop(listed, None)
         self._opened.clear()
         forget(self.fs)
         self.fs.invalidate_cache()
@@ -293,31 +316,31 @@ class LanceFileSystem(ReadOnlyFileSystem):
     ) -> ViewFile | ForwardFile:
         if mode != "rb":
             refuse(path)
-        found = self._find(path)
-        node = found.node
-        if not isinstance(node, Leaf):
+        location = self._find(path)
+        node = location.node
+        if not isinstance(node, FileNode):
             self._require(path)
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if node.is_stream:
             return node.stream(path)
         view = node.view()
-        fixed = _join(found.top, node.fixed_path)
-        return ViewFile(self, path, fixed, view, _entry(path, node), block_size)
+        fixed_path = _join(location.top, node.fixed_path)
+        return ViewFile(self, path, fixed_path, view, known_info(path, node), block_size)
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
-        """Return bytes of a file.
+        """Return the bytes of a file, or of a range of it, with the meaning of a Python slice.
 
         Args:
-            path: The file.
-            start: The first byte; negative: counted from the end.
-            end: The byte to stop before, in the same way.
-            **kwargs: For `open`.
+            path: Path of the file.
+            start: First byte; a negative number counts from the end.
+            end: Byte after the last one; a negative number counts from the end.
+            **kwargs: Arguments of `open`.
 
         Raises:
-            FileNotFoundError: There is no such file; the message says what there is.
-            LanceError: The table could not be read.
+            FileNotFoundError: The file does not exist; the message says what does.
+            LanceError: The table cannot be read.
         """
         with self.open(path, "rb", **kwargs) as file:
             return cut(file, start, end)
@@ -331,15 +354,15 @@ class LanceFileSystem(ReadOnlyFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[bytes | Exception]:
-        """Return byte ranges of files; all ranges of a path are of one version.
+        """Return byte ranges of files. All ranges of a path come from one version.
 
         Args:
-            paths: The files.
-            starts: The first byte of each range, or of all.
-            ends: The byte that each range, or all, stop before.
-            max_gap: Has no meaning here.
-            on_error: `return` puts errors into the result; anything else raises them.
-            **kwargs: For `open`.
+            paths: Path of the file of each range.
+            starts: First byte of each range, or of all ranges.
+            ends: Byte after the last one of each range, or of all ranges.
+            max_gap: Ignored.
+            on_error: "return" returns the error of a range in its place; other values raise it.
+            **kwargs: Arguments of `open`.
         """
         if not isinstance(paths, list):
             raise TypeError("paths must be a list")
@@ -362,9 +385,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
                 file.close()
         return results
 
-    # Inside
+    # Finding nodes
 
-    def _remembered(self, path: str) -> list[dict[str, Any]] | None:
+    def _cached_listing(self, path: str) -> list[dict[str, Any]] | None:
         try:
             entries: list[dict[str, Any]] = self.dircache[path]
         except KeyError:
@@ -372,21 +395,24 @@ class LanceFileSystem(ReadOnlyFileSystem):
         return entries
 
     def _require(self, path: str) -> Node:
-        """Return what is at a path; if it is not there, raise."""
-        found = self._find(path)
-        if found.table is not None:
-            tree.require(found.node, found.table)
-        return found.node
+        """Return the node at a path, and check that its versions exist; see `tree.require`."""
+        location = self._find(path)
+        if location.table is not None:
+            tree.require(location.node, location.table)
+        return location.node
 
-    def _there(self, path: str) -> Node | None:
-        """Return what is at a path, None where there is nothing."""
+    def _existing_node(self, path: str) -> Node | None:
+        """Return the node at a path; None if the path does not exist."""
         try:
             return self._require(path)
         except FileNotFoundError:
             return None
 
-    def _find(self, path: str) -> _Found:
-        """Find what is at a path; see `tree.find`."""
+    def _find(self, path: str) -> Location:
+        """Find the node at a path, whose versions need not exist; see `tree.find`.
+
+        The table is the first directory on the way that is one; known tables are tried alone.
+        """
         path = self._strip_protocol(path)
         parts = [part for part in path.split("/") if part]
         if self._is_rooted and ".." in parts:
@@ -399,23 +425,28 @@ class LanceFileSystem(ReadOnlyFileSystem):
             if table is not None:
                 top = "/".join(parts[:position])
                 top = f"/{top}" if path.startswith("/") else top
-                return _Found(tree.find(table, parts[position:]), table, top)
+                return Location(tree.find(table, parts[position:]), table, top)
         folder = Folder(self.fs, self._full(path, parts))
         if not folder.exists():
-            raise self._nothing(path, parts)
-        return _Found(folder, None, path)
+            raise self._not_found(path, parts)
+        return Location(folder, None, path)
 
-    def _table(self, root: str, rest: Sequence[str]) -> Table | None:
-        """Return the table in a directory, if it is one."""
-        table = Table(Store(self.fs, root), self._rules, self._opened)
+    def _table(self, root: str, rest: Sequence[str]) -> TableSession | None:
+        """Return the table in a directory; None if the directory is not a table.
+
+        Args:
+            root: Path of the directory in the spelling of `fs`.
+            rest: Components of the path after the directory.
+        """
+        table = TableSession(Store(self.fs, root), self._rules, self._opened)
         if root in self._opened.tables:
             return table
         try:
             if not rest or rest[0] in tree.Root.NAMES:
-                table.versions()  # which is needed next, in most cases
+                table.versions()  # the next step mostly needs the listing
             elif not table.store.names(VERSIONS):
                 return None
-        except (NotALanceTable, ReadFailed):  # above a table, one may not be allowed to look
+        except (NotALanceTable, ReadFailed):  # a directory above a table may not be listable
             version = tree.version_of(rest)
             if version is None or not table.has_unlisted(version):
                 return None
@@ -423,14 +454,14 @@ class LanceFileSystem(ReadOnlyFileSystem):
         return table
 
     def _full(self, path: str, parts: Sequence[str]) -> str:
-        """Return the first parts of a path as the filesystem that holds the table spells them."""
+        """Return the path of the first components of a path in the spelling of `fs`."""
         below = "/".join(parts)
         if self._is_rooted:
             return f"{self.root}/{below}" if below else self.root
         return str(self.fs._strip_protocol(f"/{below}" if path.startswith("/") else below))
 
-    def _nothing(self, path: str, parts: Sequence[str]) -> FileNotFoundError:
-        """Say how far a path leads, and what there is."""
+    def _not_found(self, path: str, parts: Sequence[str]) -> FileNotFoundError:
+        """Return the error for a path without a table: how far the path exists, and what does."""
         for position in range(len(parts) - 1, -1, -1):
             folder = Folder(self.fs, self._full(path, parts[:position]))
             if parts[position] in tree.Root.NAMES:
@@ -440,42 +471,13 @@ class LanceFileSystem(ReadOnlyFileSystem):
         return _no_table(Store(self.fs, self._full(path, parts)))
 
 
-class _Found(NamedTuple):
-    node: Node
-    table: Table | None
-    top: str  # the path of the table, as it was asked for
-
-
 def _no_table(store: Store) -> NotALanceTable:
+    """Return the error for a directory that is not a table."""
     try:
         list_versions(store)
     except NotALanceTable as error:
         return error
     return NotALanceTable(f"{store.url()}: the table was made just now; try again")
-
-
-def _version(found: _Found) -> Version:
-    """Return the version that a node shows, the newest one where it shows several."""
-    assert found.table is not None
-    node = found.node
-    if node.handle is not None:
-        return node.handle.version
-    return found.table.open(Ref(branch=node.branch))
-
-
-def _entry(path: str, node: Node) -> dict[str, Any]:
-    """Return what is known of a node without reading anything for it."""
-    if not isinstance(node, Leaf):
-        return {"name": path, "size": 0, "type": "directory"}
-    entry: dict[str, Any] = {"name": path, "size": node.known_size(), "type": "file"}
-    if node.is_stream:
-        entry["seekable"] = False
-    version = node.handle.known_version
-    if version is not None:
-        committed = version.manifest.timestamp
-        entry |= {"created": committed, "mtime": committed.timestamp()}
-        entry |= {"version": version.manifest.version, "branch": version.resolved.branch}
-    return entry
 
 
 def _join(directory: str, name: str) -> str:

@@ -1,88 +1,150 @@
-"""A dataset: one version of a table, as Arrow sees it. `lancefs.open` makes them."""
+"""A dataset: one version of a table as Arrow sees it. `lancefs.open` makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.arrow_dataset import pads
-from lancefs.datafile.fields import Blobs, Field
+from lancefs.arrow_guard import refusing_child
+from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
-from lancefs.scan.scanner import Columns, LanceScanner, Positions
-from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules, TableFiles
-from lancefs.table.dictionary_columns import ENCODED, dictionary_columns, is_encodable
-from lancefs.table.flags import ReaderFlags
-from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_readers import FragmentReaders
-from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import Manifest, read_auxiliary_data, read_manifest
-from lancefs.table.refs import (
-    Branch,
-    Ref,
-    Resolved,
-    Tag,
-    list_branches,
-    list_tags,
-    parse_ref,
-    resolve,
+from lancefs.scan.scanner import (
+    Columns,
+    Filter,
+    LanceScanner,
+    Positions,
+    ScanOptions,
+    as_expression,
 )
-from lancefs.table.row_index import RowIndex
-from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID, ROW_METADATA, RowMetadata
-from lancefs.table.schema import shown_field
+from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.fragments import Fragment
+from lancefs.table.manifest import Manifest, read_auxiliary_data
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
+from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
+from lancefs.table.schema import shown_schema
+from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 from lancefs.table.versions import list_versions
 
 if TYPE_CHECKING:
-    import fsspec
     import pandas
     import polars
 
-    from lancefs.table.changes import Snapshot
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
     from lancefs.table.transactions import Transaction
 
 
-class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
+class ReadingMethods:
+    """The methods that read, for whatever has a `scanner`: a dataset, or one of its fragments."""
+
+    @abstractmethod
+    def scanner(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> LanceScanner:
+        """Say what to read; see `LanceDataset.scanner`."""
+
+    def to_batches(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """Read in batches; arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_batches()
+
+    def to_reader(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.RecordBatchReader:
+        """Read as a stream; arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_reader()
+
+    def to_table(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read into memory; arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_table()
+
+    def to_pandas(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pandas.DataFrame:
+        """Read into a pandas DataFrame; arguments as for `scanner`."""
+        return self.to_table(columns=columns, filter=filter, **options).to_pandas()
+
+    def to_polars(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> polars.DataFrame:
+        """Read into a polars DataFrame; arguments as for `scanner`."""
+        import polars
+
+        frame = polars.from_arrow(self.to_table(columns=columns, filter=filter, **options))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def head(
+        self,
+        num_rows: int,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read the first rows, and decode little more; other arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).head(num_rows)
+
+
+class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
     """One version of a Lance table.
 
-    Whatever takes a `pyarrow.dataset.Dataset` takes this one, and pushes columns and filters into
-    it. It never changes; a newer version is another object.
+    Whatever takes a `pyarrow.dataset.Dataset` and calls its methods takes this one, and pushes
+    columns and filters into it. It never changes; a newer version is another object.
+
+    pyarrow functions that scan a dataset in C++ (`Scanner.from_dataset`, acero's scan node,
+    `UnionDataset`) cannot read it: they raise `TypeError` and say what to call. To pyarrow's C++
+    the object is a union with one child, which refuses to be read.
 
     Args:
-        resolved: Where the version was found.
-        manifest: What it says.
-        base_rules: How far base paths are followed.
-        row_metadata: Names of columns that say which row a row is, to be columns like others.
-        generations: What is added to the rows of the version; None where nothing is asked for.
+        version: The open version.
+        row_metadata: Names of row metadata columns that are shown like columns of the table.
+        filters: Rows that the dataset has: those for which all of these are true.
     """
 
     def __init__(
         self,
-        resolved: Resolved,
-        manifest: Manifest,
-        base_rules: BaseRules | None = None,
+        version: OpenVersion,
         row_metadata: Sequence[str] = (),
-        generations: Sequence[Generation] | None = None,
+        filters: Sequence[Filter] = (),
     ) -> None:
-        self._columns = (*manifest.fields, *(ROW_METADATA[name] for name in row_metadata))
-        self._resolved = resolved
-        self._manifest = manifest
-        self._base_rules = base_rules
-        self._files = self._table_files(manifest)
-        self._generations = generations
-        self._base_readers = FragmentReaders(self._files, manifest.fragments, manifest.fields)
+        child = refusing_child()
+        super().__init__(child.schema, [child])
+        self._version = version
+        self._columns = (*version.fields, *(ROW_METADATA[name] for name in row_metadata))
+        # Kept as they were given: the expression of a text may call functions of this process.
+        self._filters = tuple(filters)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        where = self._resolved
-        ref = Ref(version=self.version, branch=where.branch)
-        extra = [field.name for field in self._columns[len(self._manifest.fields) :]]
-        state = (where.root.fs, where.root.root, ref, self._base_rules, extra, self._generations)
-        return _reopen, state
+        extra = [field.name for field in self._columns[len(self._version.fields) :]]
+        return LanceDataset, (self._version, extra, self._filters)
 
     def __repr__(self) -> str:
         from lancefs.showing import as_text
@@ -97,86 +159,90 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     # What the table is
 
     @property
+    def opened(self) -> OpenVersion:
+        """The open version behind the dataset: its files, and readers of its fragments."""
+        return self._version
+
+    @property
     def uri(self) -> str:
         """The directory of the table."""
-        return self._resolved.root.url()
+        return self._version.uri
 
     @property
     def is_local(self) -> bool:
         """Whether the table is on this machine, so that a read does not wait for a network."""
-        return self._resolved.store.is_local
+        return self._version.resolved.store.is_local
 
     @property
     def version(self) -> int:
-        """The version of the table that this is."""
-        return self._manifest.version
+        """The number of the version."""
+        return self._version.manifest.version
 
     @property
     def branch(self) -> str | None:
-        """The branch that the version is on; None for the main one."""
-        return self._resolved.branch
+        """The branch that the version is on; None for the main branch."""
+        return self._version.resolved.branch
 
     @property
     def manifest(self) -> Manifest:
-        """All that the manifest says."""
-        return self._manifest
+        """The manifest of the version."""
+        return self._version.manifest
 
     @property
     def fragments(self) -> Sequence[Fragment]:
-        """The fragments, in scan order."""
-        return self._manifest.fragments
+        """What the manifest says of each fragment, in scan order; see also `get_fragments`."""
+        return self._version.manifest.fragments
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns, as they come out of a scan.
 
-        One whose type this release does not know is of type null, and refused where it is read.
+        A column whose type this release does not know is of type null, and refused when read.
         """
-        fields = [shown_field(field) for field in self._columns]
-        return pa.schema(fields, metadata=dict(self._manifest.schema_metadata) or None)
+        return shown_schema(self._columns, self._version.manifest.schema_metadata)
 
     @cached_property
     def dictionary_columns(self) -> list[str]:
         """The columns of strings whose values the data files store once a page, in a dictionary.
 
-        The first fragment tells, by the metadata of its columns. A scan reads them encoded where
-        it is asked to, and consumers that take them so (such as DuckDB) group by them quicker.
+        The metadata of the first fragment's columns tells. A scan reads them dictionary-encoded on
+        demand (`scanner(dictionary_columns=…)`), and engines such as DuckDB group by them quicker.
 
         Raises:
             LanceError: The metadata cannot be read.
         """
-        readers = self._fragment_readers[:1]
         fields = [field for field in self._columns if is_encodable(field)]
-        found = [one for reader in readers for one in dictionary_columns(reader, fields)]
-        return [field.name for field in found]
+        readers = self._version.readers[:1]
+        return [field.name for each in readers for field in dictionary_columns(each, fields)]
 
     @property
     def is_fresh(self) -> bool:
-        """Whether generations that are not merged yet are added to the rows of the version."""
-        return self._generations is not None
+        """Whether unmerged generations of a write-ahead log are added to the rows."""
+        return self._version.is_fresh
 
     def unmerged_generations(self) -> list[Generation]:
-        """List what writers have flushed (MemWAL) and this version does not hold.
+        """List the generations that writers have flushed (MemWAL) and the version does not hold.
 
-        `open(…, fresh=True)` adds their rows; of a dataset opened so, these are the ones added.
+        `open(…, fresh=True)` adds their rows; a dataset opened so lists the generations it added.
         """
+        from lancefs.table.fresh import FreshVersion
         from lancefs.table.mem_wal import fresher_generations
 
-        if self._generations is not None:
-            return list(self._generations)
-        return fresher_generations(self._resolved.store, self.indices())
+        if isinstance(self._version, FreshVersion):
+            return list(self._version.generations)
+        return fresher_generations(self._version.resolved.store, self.indices())
 
     def versions(self) -> list[int]:
         """List the versions of the branch that this version is on, oldest first."""
-        return [file.version for file in list_versions(self._resolved.store)]
+        return [file.version for file in list_versions(self._version.resolved.store)]
 
     def tags(self) -> dict[str, Tag]:
         """List the tags of the table."""
-        return list_tags(self._resolved.root)
+        return list_tags(self._version.resolved.root)
 
     def branches(self) -> dict[str, Branch]:
         """List the branches of the table, the main one excepted."""
-        return list_branches(self._resolved.root)
+        return list_branches(self._version.resolved.root)
 
     def with_row_metadata(self, *names: str) -> LanceDataset:
         """Return the same version with more columns, for readers that choose among the schema's.
@@ -189,8 +255,8 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         if unknown:
             raise ColumnNotFound(f"{unknown[0]!r} is none of {', '.join(ROW_METADATA)}")
         wanted = names or (ROW_ID.name,)
-        self._refuse_if_fresh(wanted[0])
-        return LanceDataset(self._resolved, self._manifest, self._base_rules, wanted)
+        self._version.refuse_if_fresh(wanted[0])
+        return LanceDataset(self._version, wanted, self._filters)
 
     def history(self, newest: int | None = None) -> pa.Table:
         """Tell what each version of the branch that this version is on did, oldest first.
@@ -203,7 +269,7 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """
         from lancefs.table.history import history_table, read_history
 
-        where = self._resolved
+        where = self._version.resolved
         return history_table(read_history(where.store, where.root, where.branch, newest))
 
     def transaction(self) -> Transaction | None:
@@ -214,17 +280,19 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         """
         from lancefs.table.transactions import read_transaction
 
-        return read_transaction(self._resolved.store, self._resolved.manifest, self._manifest)
+        where = self._version.resolved
+        return read_transaction(where.store, where.manifest, self._version.manifest)
 
     def auxiliary_data(self) -> dict[str, bytes]:
         """Read what the writer left beside the manifest, by key; most versions have nothing."""
-        return read_auxiliary_data(self._resolved.manifest, self._manifest)
+        return read_auxiliary_data(self._version.resolved.manifest, self._version.manifest)
 
     def indices(self) -> list[Index]:
         """Read what this version says of its indices."""
         from lancefs.table.indices import read_indices
 
-        return read_indices(self._resolved.manifest, self._manifest, self._files)
+        version = self._version
+        return read_indices(version.resolved.manifest, version.manifest, version.files)
 
     def changes(self, since: Ref | str | int, until: Ref | str | int | None = None) -> pa.Table:
         """Compare two versions: which rows were inserted, deleted and updated.
@@ -243,23 +311,17 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
             ValueError: The versions are on different branches, or not in this order.
             MissingFile: A file of one of the versions is gone.
         """
-        from lancefs.table.changes import commits_between, read_changes
+        from lancefs.table.changes import read_changes
 
-        old, new = self._at(since), self if until is None else self._at(until)
-        if old.branch != new.branch or old.version > new.version:
-            raise ValueError(
-                f"{self.uri}: changes from {old._ref} to {new._ref}: an older and a newer version "
-                "of the same branch were expected"
-            )
-        commits = commits_between(new._resolved.store, old.version, new.version)
-        return read_changes(old._snapshot, new._snapshot, commits, new._table_files)
+        newer = self._version if until is None else self._version.at(until)
+        return read_changes(self._version.at(since), newer)
 
     # Reading
 
     def scanner(
         self,
         columns: Columns | None = None,
-        filter: pc.Expression | None = None,
+        filter: Filter | None = None,
         batch_size: int | None = None,
         limit: int | None = None,
         offset: int | None = None,
@@ -267,99 +329,97 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         with_row_address: bool = False,
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
-        **_: Any,
+        fragments: Iterable[Any] | None = None,
+        batch_readahead: int | None = None,
+        fragment_readahead: int | None = None,
+        fragment_scan_options: Any = None,
+        use_threads: bool = True,
+        cache_metadata: bool = True,
+        memory_pool: Any = None,
     ) -> LanceScanner:
         """Say what to read; nothing is read yet.
 
-        Columns and filter may name `_rowid`, `_rowaddr`, `_rowoffset`, `_row_created_at_version`
-        and `_row_last_updated_at_version` too, which say which row a row is.
+        Columns and filter may also name `_rowid`, `_rowaddr`, `_rowoffset`,
+        `_row_created_at_version` and `_row_last_updated_at_version`, which say which row a row is.
 
         Args:
             columns: Names of columns, in the order wanted, or a dict of names and expressions; all
                 columns by default.
-            filter: Rows to keep: those for which it is true.
+            filter: Rows to keep: those for which it is true. An expression of `pyarrow.compute`,
+                or SQL text: `"price > 3 AND city IN ('Lyon', 'Oslo')"`.
             batch_size: At most this many rows a batch.
             limit: At most this many rows.
-            offset: Rows, among those that the filter keeps, to pass over first.
+            offset: Rows to pass over first, among those that the filter keeps.
             with_row_id: Whether to add the column `_rowid`.
             with_row_address: Whether to add the column `_rowaddr`.
             blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`. Blobs
                 that are no part of the table are read only where `BaseRules` allow it.
             dictionary_columns: Columns of strings that come dictionary-encoded. Where the data
                 files store them so (see `dictionary_columns`), no string is written out.
-            **_: Hints of pyarrow's own scanner (such as `use_threads`), which have no meaning here.
+            fragments: Fragments to read, in this order: ids, or objects of `get_fragments`.
+            batch_readahead: A hint of pyarrow's own scanner, without effect, as all that follow.
+            fragment_readahead: As above.
+            fragment_scan_options: As above.
+            use_threads: As above.
+            cache_metadata: As above.
+            memory_pool: As above.
 
         Raises:
             ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: An argument is of another type than described here.
         """
-        extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
-        if extra:
-            columns = self._with(columns, extra)
         return LanceScanner(
-            self, columns, filter, batch_size, limit, offset, blobs, dictionary_columns
+            self._version,
+            self._columns,
+            columns,
+            self._filters if filter is None else (*self._filters, filter),
+            batch_size=batch_size,
+            limit=limit,
+            offset=offset,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            blobs=blobs,
+            dictionary_columns=dictionary_columns,
+            fragments=fragments,
         )
-
-    def to_batches(self, *args: Any, **kwargs: Any) -> Iterator[pa.RecordBatch]:
-        """Read in batches; arguments as for `scanner`."""
-        return self.scanner(*args, **kwargs).to_batches()
-
-    def to_reader(self, *args: Any, **kwargs: Any) -> pa.RecordBatchReader:
-        """Read as a stream; arguments as for `scanner`."""
-        return self.scanner(*args, **kwargs).to_reader()
-
-    def to_table(self, *args: Any, **kwargs: Any) -> pa.Table:
-        """Read into memory; arguments as for `scanner`."""
-        return self.scanner(*args, **kwargs).to_table()
-
-    def to_pandas(self, *args: Any, **kwargs: Any) -> pandas.DataFrame:
-        """Read into a pandas DataFrame; arguments as for `scanner`."""
-        return self.to_table(*args, **kwargs).to_pandas()
-
-    def to_polars(self, *args: Any, **kwargs: Any) -> polars.DataFrame:
-        """Read into a polars DataFrame; arguments as for `scanner`."""
-        import polars
-
-        frame = polars.from_arrow(self.to_table(*args, **kwargs))
-        assert isinstance(frame, polars.DataFrame)
-        return frame
-
-    def head(self, num_rows: int, *args: Any, **kwargs: Any) -> pa.Table:
-        """Read the first rows, and no more than their chunks; other arguments as for `scanner`."""
-        return self.scanner(*args, **kwargs).head(num_rows)
 
     def take(
         self,
         indices: Sequence[int] | Positions | pa.Array | None = None,
-        *args: Any,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        *,
         row_ids: Sequence[int] | Positions | pa.Array | None = None,
-        **kwargs: Any,
+        **options: Unpack[ScanOptions],
     ) -> pa.Table:
         """Read rows by their positions, or by their ids; other arguments as for `scanner`.
 
         Args:
-            indices: Positions among the rows of the table, in any order, also repeated.
-            row_ids: In place of them, values of `_rowid`.
+            indices: Positions among the rows of the dataset, in any order, also repeated.
+            columns: As for `scanner`.
+            filter: As for `scanner`.
+            row_ids: In place of positions, values of `_rowid`.
+            **options: As for `scanner`.
 
         Raises:
-            IndexError: The table has no such row. (A filter on `_rowid` passes over those that it
-                has not.)
+            IndexError: The table has no such row. (A filter on `_rowid` passes over such ids.)
         """
-        scanner = self.scanner(*args, **kwargs)
+        scanner = self.scanner(columns=columns, filter=filter, **options)
         if (indices is None) == (row_ids is None):
             raise ValueError("either positions or row_ids are expected")
         return scanner.take(indices) if row_ids is None else scanner.take_ids(row_ids)
 
-    def count_rows(self, filter: pc.Expression | None = None, **_: Any) -> int:
-        """Count rows; without a filter the manifest alone tells.
+    def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
+        """Count rows; without a filter only the manifest is read.
 
         Args:
             filter: Rows to count: those for which it is true.
-            **_: Hints of pyarrow's own scanner.
+            **options: As for `scanner`.
         """
-        if filter is None:
-            known = None if self.is_fresh else self._manifest.num_rows
-            return sum(r.num_rows for r in self._fragment_readers) if known is None else known
-        return self.scanner(columns=[], filter=filter).count_rows()
+        if filter is None and not self._filters and not options:
+            return self._version.num_rows
+        return self.scanner(columns=[], filter=filter, **options).count_rows()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         if requested_schema is None:
@@ -370,125 +430,121 @@ class LanceDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         reader = self.to_reader(dictionary_columns=encoded)
         return reader.__arrow_c_stream__(wanted.__arrow_c_schema__())
 
-    # The rest of pyarrow's interface: a LanceDataset has no C++ dataset behind it, so that none of
-    # the inherited methods may be reached.
+    # The rest of pyarrow's interface: each inherited method that would read in C++ is replaced.
+
+    @property
+    def children(self) -> list[pads.Dataset]:
+        """The datasets that a union joins: none, this is one table."""
+        return []
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """Nothing is known of all rows."""
+        """What is known of all rows: nothing."""
         return pc.scalar(True)
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Fragment]:
-        """Yield the fragments; a filter excludes none of them."""
-        return iter(self._manifest.fragments)
+    def get_fragments(self, filter: Filter | None = None) -> Iterator[LanceFragment]:
+        """Yield the fragments as objects to read from.
 
-    def filter(self, expression: pc.Expression) -> pads.Dataset:
-        """Return the rows for which an expression is true, read into memory, as a dataset."""
-        return pads.InMemoryDataset(self.to_table(filter=expression))
+        Args:
+            filter: Rows that are wanted; it excludes no fragment.
+        """
+        for fragment in self._version.manifest.fragments:
+            yield LanceFragment(self, fragment)
+
+    def filter(self, expression: Filter) -> LanceDataset:
+        """Return a dataset of the rows for which a filter is true; nothing is read yet.
+
+        Args:
+            expression: An expression of `pyarrow.compute`, or SQL text.
+
+        Raises:
+            InvalidFilter: The text cannot be parsed.
+        """
+        extra = [field.name for field in self._columns[len(self._version.fields) :]]
+        as_expression(expression, self._version)  # raises where the filter cannot be read
+        return LanceDataset(self._version, extra, (*self._filters, expression))
 
     def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
         """Return the rows with another schema, read into memory, as a dataset."""
-        return pads.InMemoryDataset(self.to_table()).replace_schema(schema)
+        return self._in_memory().replace_schema(schema)
 
     def sort_by(self, sorting: str | list[tuple[str, str]], **kwargs: Any) -> pads.Dataset:
         """Return the rows in another order, read into memory, as a dataset."""
-        return pads.InMemoryDataset(self.to_table()).sort_by(sorting, **kwargs)
+        return self._in_memory().sort_by(sorting, **kwargs)
 
-    def join(self, *args: Any, **kwargs: Any) -> pads.Dataset:
-        """Join, in memory; arguments as for `pyarrow.dataset.Dataset.join`."""
-        return pads.InMemoryDataset(self.to_table()).join(*args, **kwargs)
+    def join(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
+        """Join in memory; arguments as for `pyarrow.dataset.Dataset.join`."""
+        return self._in_memory().join(_materialized(right_dataset), *args, **kwargs)
 
-    def join_asof(self, *args: Any, **kwargs: Any) -> pads.Dataset:
-        """Join as of, in memory; arguments as for `pyarrow.dataset.Dataset.join_asof`."""
-        return pads.InMemoryDataset(self.to_table()).join_asof(*args, **kwargs)
+    def join_asof(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
+        """Join as of in memory; arguments as for `pyarrow.dataset.Dataset.join_asof`."""
+        return self._in_memory().join_asof(_materialized(right_dataset), *args, **kwargs)
 
     # Inside
 
-    def _at(self, ref: Ref | str | int) -> LanceDataset:
-        """Open another version of the table; a number is on the branch of this one."""
-        if isinstance(ref, str):
-            ref = parse_ref(ref)
-            if ref.version is not None and ref.branch is None:
-                ref = ref.version
-        if isinstance(ref, int):
-            ref = Ref(version=ref, branch=self.branch)
-        resolved = resolve(self._resolved.root, ref)
-        return LanceDataset(resolved, read_manifest(resolved.manifest), self._base_rules)
+    def _in_memory(self) -> pads.InMemoryDataset:
+        return pads.InMemoryDataset(self.to_table())
+
+
+class LanceFragment(ReadingMethods):
+    """One fragment of a dataset, to read from; `LanceDataset.get_fragments` makes them.
+
+    Args:
+        dataset: The dataset.
+        metadata: What the manifest says of the fragment.
+    """
+
+    def __init__(self, dataset: LanceDataset, metadata: Fragment) -> None:
+        self._dataset = dataset
+        self.metadata = metadata
+
+    def __repr__(self) -> str:
+        return f"<LanceFragment {self.fragment_id} of {self._dataset!r}>"
 
     @property
-    def _snapshot(self) -> Snapshot:
-        from lancefs.table.changes import Snapshot
-
-        return Snapshot(self._manifest, self._base_readers, self._row_index.metadata)
-
-    def _table_files(self, manifest: Manifest) -> TableFiles:
-        """Return what finds the files of a version of the branch."""
-        where = self._resolved
-        return TableFiles(where.store, manifest.base_paths, self._base_rules, root=where.root)
+    def fragment_id(self) -> int:
+        """The id of the fragment in the table."""
+        return self.metadata.id
 
     @property
-    def _ref(self) -> Ref:
-        return Ref(version=self.version, branch=self.branch)
+    def schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return self._dataset.schema
 
-    def _refuse_if_fresh(self, name: str) -> None:
-        """Refuse to say which rows rows are, where some are not in the table yet."""
-        if self.is_fresh and name in ROW_METADATA:
-            raise ColumnNotFound(
-                f"{self.uri}@{self._ref}: fresh rows have no {name} before they are merged into "
-                "the table; open it without fresh=True"
-            )
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The columns of the dataset: a column that no data file of the fragment holds is null."""
+        return self._dataset.schema
 
-    @cached_property
-    def _fragment_readers(self) -> Sequence[FragmentReader]:
-        """The readers of the fragments that a scan goes through."""
-        if not self._generations:
-            return self._base_readers
-        from lancefs.table.fresh import read_fresh
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What is known of all rows: nothing."""
+        return pc.scalar(True)
 
-        where, rules = self._resolved.store, self._base_rules
-        return read_fresh(self._base_readers, self._manifest, self._generations, where, rules)
+    def scanner(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> LanceScanner:
+        """Say what to read of the fragment; arguments as for `LanceDataset.scanner`."""
+        options["fragments"] = [self.metadata]
+        return self._dataset.scanner(columns=columns, filter=filter, **options)
 
-    @cached_property
-    def _row_index(self) -> RowIndex:
-        readers, fragments = self._base_readers, self._manifest.fragments
-        is_stable = ReaderFlags.STABLE_ROW_IDS in self._manifest.reader_flags
-        return RowIndex(RowMetadata(self._files, readers, fragments, is_stable), readers, fragments)
+    def take(
+        self,
+        indices: Sequence[int] | Positions | pa.Array,
+        columns: Columns | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read rows by their positions in the fragment; other arguments as for `scanner`."""
+        return self.scanner(columns, **options).take(indices)
 
-    def _with(self, columns: Columns | None, extra: Sequence[str]) -> Columns:
-        """Add columns to those that are wanted."""
-        if isinstance(columns, Mapping):
-            return {**columns, **{name: name for name in extra if name not in columns}}
-        names = list(self.schema.names) if columns is None else list(columns)
-        return names + [name for name in extra if name not in names]
-
-    @cached_property
-    def _named_fields(self) -> Mapping[str, Field]:
-        """All columns that can be asked for."""
-        extra = {} if self.is_fresh else ROW_METADATA
-        return {**extra, **{field.name: field for field in self._manifest.fields}}
-
-    def _field(self, name: str) -> Field:
-        if name in self._named_fields:
-            return self._named_fields[name]
-        self._refuse_if_fresh(name)
-        import difflib
-
-        names = [field.name for field in self._manifest.fields]
-        near = difflib.get_close_matches(name, names, n=3) or names[:10]
-        raise ColumnNotFound(
-            f"{self.uri}@{self._ref} has no column {name!r}; did you mean {', '.join(near)}?"
-        )
+    def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
+        """Count the live rows of the fragment, or those that a filter keeps."""
+        return self.scanner(columns=[], filter=filter, **options).count_rows()
 
 
-def _reopen(
-    fs: fsspec.AbstractFileSystem,
-    path: str,
-    ref: Ref,
-    base_rules: BaseRules | None,
-    row_metadata: Sequence[str],
-    generations: Sequence[Generation] | None,
-) -> LanceDataset:
-    """Open the version that a pickled dataset was."""
-    resolved = resolve(Store(fs, path), ref)
-    manifest = read_manifest(resolved.manifest)
-    return LanceDataset(resolved, manifest, base_rules, row_metadata, generations)
+def _materialized(dataset: pads.Dataset) -> pads.Dataset:
+    """Return a dataset that pyarrow's C++ can read."""
+    return dataset._in_memory() if isinstance(dataset, LanceDataset) else dataset

@@ -11,7 +11,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules
-from lancefs.table.manifest import read_manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref, resolve
 
 
@@ -55,19 +55,28 @@ def open(
     if base_paths:
         base_rules = (base_rules or BaseRules()).moving(base_paths)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
-    resolved = resolve(store, wanted)
-    if not fresh:
-        return LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
+    if fresh:
+        return LanceDataset(_open_fresh(store, wanted, base_rules))
+    return LanceDataset(OpenVersion(resolve(store, wanted), base_rules))
+
+
+# As pylance calls it.
+dataset = open
+
+
+def _open_fresh(store: Store, wanted: Ref, rules: BaseRules | None) -> OpenVersion:
+    """Open the newest version with the generations that it does not hold yet."""
     if wanted != Ref(branch=wanted.branch):
         raise ValueError(f"fresh rows belong on top of the newest version, not on {wanted}")
+    from lancefs.table.fresh import FreshVersion
+    from lancefs.table.indices import read_indices
     from lancefs.table.mem_wal import read_generations, unmerged
 
-    # The version comes after the generations: what was merged and removed in between is in it.
-    generations = read_generations(resolved.store)
-    resolved = resolve(store, wanted)
-    dataset = LanceDataset(resolved, read_manifest(resolved.manifest), base_rules)
-    left = unmerged(generations, dataset.indices())
-    return LanceDataset(resolved, dataset.manifest, base_rules, generations=left)
+    # Generations are read first: one that is merged and removed meanwhile is in the version then.
+    generations = read_generations(resolve(store, wanted).store)
+    version = OpenVersion(resolve(store, wanted), rules)
+    indices = read_indices(version.resolved.manifest, version.manifest, version.files)
+    return FreshVersion(version.resolved, unmerged(generations, indices), rules, version.manifest)
 
 
 def _store(url: str, storage_options: Mapping[str, Any]) -> Store:

@@ -1,13 +1,13 @@
-"""A dataset at a glance: one line for a prompt, a small page for a notebook.
+"""Representations of a dataset: one line of text, and HTML for notebooks.
 
-Only what is shown is read: the manifest, and a few rows of the first columns.
+They read the manifest and, for HTML, a few rows of the first columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,20 +15,39 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
-    from lancefs.lance_dataset import LanceDataset
+    from lancefs.table.manifest import Manifest
+    from lancefs.table.mem_wal import Generation
 
 NULL = "null"
-_ITEMS = 4  # of a list that are shown
-_LONGEST = 200  # characters of a value
-_ROWS = 5  # of a notebook's page
-_COLUMNS = 12
-_FIELDS = 50
+_MAX_ITEMS = 4  # of a list
+_MAX_CHARACTERS = 200  # of a value
+# In HTML:
+_MAX_ROWS = 5
+_MAX_COLUMNS = 12
+_MAX_FIELDS = 50
 
 _STYLE = "text-align:left;padding:2px 8px;vertical-align:top"
 
 
-def as_text(dataset: LanceDataset) -> str:
-    """Say in a line where a dataset is, which version, and how large."""
+class Shown(Protocol):
+    """What is shown of a dataset; `LanceDataset` has it."""
+
+    @property
+    def uri(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def branch(self) -> str | None: ...
+    @property
+    def manifest(self) -> Manifest: ...
+    @property
+    def is_fresh(self) -> bool: ...
+    def unmerged_generations(self) -> list[Generation]: ...
+    def head(self, num_rows: int, columns: Sequence[str]) -> pa.Table: ...
+
+
+def as_text(dataset: Shown) -> str:
+    """Return one line with the address, version and size of a dataset."""
     manifest = dataset.manifest
     rows = "" if manifest.num_rows is None else f"{_plural(manifest.num_rows, 'row')}, "
     columns, fragments = len(manifest.fields), len(manifest.fragments)
@@ -39,8 +58,8 @@ def as_text(dataset: LanceDataset) -> str:
     return f"<LanceDataset {name}: {sizes}>"
 
 
-def as_html(dataset: LanceDataset) -> str:
-    """Show a dataset in a notebook: what it is, its columns, its first rows."""
+def as_html(dataset: Shown) -> str:
+    """Return HTML with the address, version, size, first rows and columns of a dataset."""
     name = escape(f"{dataset.uri}@{_version(dataset)}")
     committed = dataset.manifest.timestamp.strftime("%Y-%m-%d %H:%M:%S UTC")
     sizes = escape(as_text(dataset).rpartition(": ")[2].rstrip(">"))
@@ -53,41 +72,41 @@ def as_html(dataset: LanceDataset) -> str:
 
 
 def readable_columns(fields: Sequence[Field]) -> list[str]:
-    """Return the names of the columns whose types this release knows."""
-    return [one.name for one in fields if one.shown_type is not None]
+    """Return the names of the columns whose types this release supports."""
+    return [field.name for field in fields if field.shown_type is not None]
 
 
 def cell(value: Any) -> str:
-    """Return a value of a table as one short line without control characters."""
-    text = _cell(value)
+    """Format a value as one short line, with control characters escaped."""
+    text = _format(value)
     if not text.isprintable():
-        text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
 def readable(table: pa.Table) -> pa.Table:
-    """Cast what becomes Python values only with pandas (nanoseconds) to what needs none."""
-    wanted = [pa.field(field.name, plain_type(field.type)) for field in table.schema]
+    """Cast columns to types whose values become Python values without pandas: no nanoseconds."""
+    fields = [pa.field(field.name, plain_type(field.type)) for field in table.schema]
     columns = [
         column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(table.columns, wanted, strict=True)
+        for column, field in zip(table.columns, fields, strict=True)
     ]
-    return pa.table(columns, schema=pa.schema(wanted))
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type that values are cast to before they become Python's."""
+    """Return the type that `readable` casts values of a type to."""
     if isinstance(data_type, pa.BaseExtensionType):
         return plain_type(data_type.storage_type)
     if pa.types.is_duration(data_type) and data_type.unit == "ns":
         return pa.int64()
-    is_moment = pa.types.is_timestamp(data_type) or pa.types.is_time64(data_type)
-    if is_moment and data_type.unit == "ns":
+    is_time = pa.types.is_timestamp(data_type) or pa.types.is_time64(data_type)
+    if is_time and data_type.unit == "ns":
         return pa.string()
     if pa.types.is_dictionary(data_type):
         return plain_type(data_type.value_type)
     if pa.types.is_struct(data_type):
-        return pa.struct([_plain_field(one) for one in data_type])
+        return pa.struct([_plain_field(field) for field in data_type])
     if pa.types.is_list(data_type):
         return pa.list_(_plain_field(data_type.value_field))
     if pa.types.is_large_list(data_type):
@@ -101,25 +120,25 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, plain_type(field.type), field.nullable)
 
 
-def _cell(value: Any) -> str:
+def _format(value: Any) -> str:
     if value is None:
         return NULL
     if isinstance(value, str):
-        return value[: _LONGEST + 1]
+        return value[: _MAX_CHARACTERS + 1]
     if isinstance(value, bytes):
         return f"{value[:8].hex(' ')}{' …' if len(value) > 8 else ''} ({len(value):,} bytes)"
     if isinstance(value, float):
         return f"{value:.10g}"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_cell(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_format(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        shown = [_cell(item) for item in value[:_ITEMS]]
-        more = [f"… {len(value):,} items"] if len(value) > _ITEMS else []
-        return f"[{', '.join(shown + more)}]"
+        items = [_format(item) for item in value[:_MAX_ITEMS]]
+        more = [f"… {len(value):,} items"] if len(value) > _MAX_ITEMS else []
+        return f"[{', '.join(items + more)}]"
     return str(value).removesuffix("+00:00") if hasattr(value, "tzinfo") else str(value)
 
 
-def _version(dataset: LanceDataset) -> str:
+def _version(dataset: Shown) -> str:
     return f"{dataset.branch}:{dataset.version}" if dataset.branch else str(dataset.version)
 
 
@@ -127,12 +146,12 @@ def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _first_rows(dataset: LanceDataset) -> str:
-    """The first rows of the first columns; what is wrong with them stands in their place."""
+def _first_rows(dataset: Shown) -> str:
+    """Return a table of the first rows of the first columns, or the error of reading them."""
     names = readable_columns(dataset.manifest.fields)
-    shown = names[:_COLUMNS]
+    shown = names[:_MAX_COLUMNS]
     try:
-        table = readable(dataset.head(_ROWS, columns=shown))
+        table = readable(dataset.head(_MAX_ROWS, columns=shown))
     except LanceError as error:
         return f"<div><b>The rows cannot be read:</b> {escape(str(error))}</div>"
     columns = [column.to_pylist() for column in table.columns]
@@ -146,15 +165,17 @@ def _first_rows(dataset: LanceDataset) -> str:
 
 def _schema(fields: Sequence[Field]) -> str:
     rows = [[path, kind, "" if null else "never null"] for path, kind, null in _walk(fields)]
-    more = [[f"… {len(rows) - _FIELDS} more", "", ""]] if len(rows) > _FIELDS else []
-    return _table(["column", "type", ""], rows[:_FIELDS] + more)
+    more = [[f"… {len(rows) - _MAX_FIELDS} more", "", ""]] if len(rows) > _MAX_FIELDS else []
+    return _table(["column", "type", ""], rows[:_MAX_FIELDS] + more)
 
 
 def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, str, bool]]:
-    for one in fields:
-        kind = one.shown_type or f"{one.logical_type} (not known to this release)"
-        yield prefix + one.name, kind.partition("<")[0] if one.children else kind, one.nullable
-        yield from _walk(one.children, f"{prefix}{one.name}.")
+    """Yield the path, the type and the nullability of each field, parents before children."""
+    for field in fields:
+        kind = field.shown_type or f"{field.logical_type} (not known to this release)"
+        kind = kind.partition("<")[0] if field.children else kind
+        yield prefix + field.name, kind, field.nullable
+        yield from _walk(field.children, f"{prefix}{field.name}.")
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,63 +1,102 @@
-"""Work that is shared among threads, as long as there are any."""
+"""Work shared among threads: results in order, prefetched, also while the interpreter ends."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 
-# Not when it is needed: that may be while the interpreter ends, when it can no more be imported.
+# Imported here and not where it is needed: it cannot be imported while the interpreter ends.
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-_One = TypeVar("_One")
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-# Threads that decode. Those that wait for a store may be more.
+# Threads that decode. Threads that wait for a remote store may be more.
 THREADS = min(4, os.cpu_count() or 1)
 
 
-def handed_to(pool: Executor, do: Callable[[_One], _Result], one: _One) -> Callable[[], _Result]:
-    """Have a thread do something; where no thread starts any more, it is done when asked for.
+def submit(pool: Executor, do: Callable[[_Item], _Result], item: _Item) -> Callable[[], _Result]:
+    """Have a thread work on an item; where no thread can start any more, the caller does the work.
 
     Args:
         pool: The threads.
-        do: What to do.
-        one: With what.
+        do: The work.
+        item: Its argument.
 
     Returns:
-        What waits for the result and returns it, or raises what was raised.
+        A function that waits for the result and returns it, or raises what the work raised.
     """
-    with suppress(RuntimeError):  # none starts while the interpreter ends
-        return pool.submit(do, one).result
-    return partial(do, one)
+    with suppress(RuntimeError):  # no thread starts while the interpreter ends
+        return pool.submit(do, item).result
+    return partial(do, item)
+
+
+def prefetch(
+    items: Iterable[_Item],
+    start: Callable[[_Item], Callable[[], _Result]],
+    is_full: Callable[[Sequence[_Item]], bool],
+    remainder: Callable[[_Item, _Result], _Item | None] = lambda item, result: None,
+) -> Generator[_Result, None, None]:
+    """Yield the results of items in order, while work on the next items is under way.
+
+    Args:
+        items: What to work on; the next one is asked for only when there is room for it.
+        start: Starts the work on an item and returns what waits for its result, see `submit`.
+        is_full: Tells, from the items under way in order, whether no more may be started.
+        remainder: What an item's result leaves to do; it is the next item then.
+
+    Raises:
+        Exception: What the work on the earliest failing item raised.
+    """
+    left = iter(items)
+    under_way: deque[_Item] = deque()
+    results: deque[Callable[[], _Result]] = deque()
+    while True:
+        while not under_way or not is_full(under_way):
+            try:
+                item = next(left)
+            except StopIteration:
+                break
+            under_way.append(item)
+            results.append(start(item))
+        if not under_way:
+            return
+        result = results.popleft()()
+        rest = remainder(under_way.popleft(), result)
+        if rest is not None:
+            under_way.appendleft(rest)
+            results.appendleft(start(rest))
+        yield result
+        del result
 
 
 def in_threads(
-    do: Callable[[_One], _Result], things: Sequence[_One], threads: int, name: str
+    do: Callable[[_Item], _Result], items: Sequence[_Item], threads: int, name: str
 ) -> list[_Result]:
-    """Do the same with several things, at the same time.
+    """Do the same work on several items at the same time.
 
     Args:
-        do: What to do.
-        things: With what.
-        threads: How many threads do it, at most.
-        name: What the names of the threads begin with.
+        do: The work.
+        items: Its arguments.
+        threads: Number of threads, at most.
+        name: Prefix of the names of the threads.
 
     Returns:
-        The results, in the order of the things.
+        The results, in the order of the items.
 
     Raises:
-        Exception: What was raised for the first thing that it was raised for; those that wait are
-            left out then.
+        Exception: What the work on the earliest failing item raised; items that still wait for a
+            thread are left out then.
     """
-    threads = min(threads, len(things))
+    threads = min(threads, len(items))
     if threads < 2:
-        return [do(one) for one in things]
+        return [do(item) for item in items]
     with ThreadPoolExecutor(threads, name) as pool:
-        results = [handed_to(pool, do, one) for one in things]
         try:
-            return [result() for result in results]
+            return list(prefetch(items, partial(submit, pool, do), lambda under_way: False))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import settings
 
+from lancefs.datafile.v2_1 import assembly
+from lancefs.scan import settings as settings_module
 from lancefs.table.fragment_reader import FragmentReader
 
 # A shared or busy machine makes single examples slow, which says nothing about the code; the
@@ -19,6 +23,9 @@ settings.register_profile(
 )
 settings.load_profile("lancefs")
 
+# Joined decoding that refuses sound pages is an error here, where users get a warning.
+assembly.FAILS_WHERE_DECODERS_DISAGREE = True
+
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,10 +33,20 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lancefs.storage.retries.PAUSE", 0.001)
 
 
-@pytest.fixture(autouse=True)
-def _in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Changes what scans are tuned by; each call adds to the calls before it."""
+
+    def tune(**changes: Any) -> None:
+        monkeypatch.setattr(settings_module, "DEFAULT", replace(settings_module.DEFAULT, **changes))
+
+    return tune
+
+
+@pytest.fixture
+def threaded(tuned: Callable[..., None]) -> None:
     """Scans of small tables that use threads as those of large ones do."""
-    monkeypatch.setattr("lancefs.scan.execution.AT_ONCE", 0)
+    tuned(inline_seconds=0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What lancefs has left behind: its threads, open files of a table, and a fixture that looks.
+"""Threads and open files that lancefs leaves behind, and a fixture that fails on threads.
 
 A room that wants the fixture for all its tests imports it into its conftest.
 """
@@ -18,15 +18,15 @@ from lancefs.views.arrow import lazy_file, measures
 
 _CACHES = (
     lazy_file._CONTENTS,
-    measures._KNOWN,
-    measures._READ,
-    view._MADE,
+    measures._MEASURES,
+    measures._ARRAYS,
+    view._BYTES,
     view._SIZES,
 )
 
 
 def forget_views() -> None:
-    """Forget all that is remembered of views in this process."""
+    """Clear the caches of views in this process."""
     for cache in _CACHES:
         cache.clear()
 
@@ -37,18 +37,18 @@ def no_thread_is_left() -> Iterator[None]:
     yield
     end = time.monotonic() + 20
     while (left := own_threads()) and time.monotonic() < end:
-        gc.collect()  # generators that nobody finished
+        gc.collect()  # unfinished generators
         time.sleep(0.01)
     assert not left
 
 
 def own_threads() -> list[str]:
-    """Names of the threads of lancefs; an engine's are its own, and stay as long as it does."""
+    """Return the names of the threads of lancefs; threads of engines do not count."""
     return [one.name for one in threading.enumerate() if one.name.startswith("lancefs-")]
 
 
 def open_files(table: str) -> list[str]:
-    """Paths within a table that this process has open, or mapped."""
+    """Return the paths in a table that this process has open."""
     paths = []
     for one in os.listdir("/proc/self/fd"):
         try:

@@ -1,14 +1,15 @@
-"""Outlines of arrays are held to their values."""
+"""A check that outlines agree with the values of their columns."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from lancefs.views.arrow.shapes import Numbers, measure, shape_of, walk
+from lancefs.datafile.buffers import Ints
+from lancefs.views.arrow.shapes import measure, shape_of, walk
 
 
 def assert_tells(outline: pa.Array, values: pa.Array) -> None:
-    """Assert that a column's outline has its nulls, the lengths of its strings and its lists.
+    """Assert that an outline has the nulls, string lengths and lists of a column's values.
 
     Args:
         outline: Of the same rows.
@@ -19,7 +20,7 @@ def assert_tells(outline: pa.Array, values: pa.Array) -> None:
     assert _measures(outline, values.type).tolist() == _measures(values, values.type).tolist()
 
 
-def _measures(array: pa.Array, data_type: pa.DataType) -> Numbers:
+def _measures(array: pa.Array, data_type: pa.DataType) -> Ints:
     shape = shape_of(data_type)
     assert shape is not None
     return measure(list(walk(array, hidden=True)), shape)

@@ -28,6 +28,9 @@ _NO_CORPUS = f"no corpus of real tables at {CORPUS}"
 # Cases whose writers, the first ones, recorded no rows: the manifest does not count them.
 UNCOUNTED = ("-w0.4.21", "hist_with-deletions-w0.7.5")
 
+# Changes what scans are tuned by: the fixture `tuned`.
+Tune = Callable[..., None]
+
 
 @dataclass(frozen=True)
 class CorpusRef:

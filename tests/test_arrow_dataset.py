@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from support import modules_after, run_python
 
-from lancefs.arrow_dataset import _true_without_pandas
+from lancefs.arrow_dataset import _make_true_without_pandas
 
 READS = {
     "head": "lancefs.open({0!r}).head(2)",
@@ -63,9 +63,66 @@ def test_arrow_knows_the_nulls_of_pandas_that_comes_later(table: str) -> None:
 
 def test_scalars_are_the_same_while_pandas_is_kept_out() -> None:
     before = pa.lib.scalar
-    with _true_without_pandas():
+    with _make_true_without_pandas():
         assert pa.lib.scalar is not before
         for value in (True, False, None, 1, 1.0, "a"):
             assert pa.lib.scalar(value).equals(pa.scalar(value))
         assert pa.lib.scalar(True, type=pa.bool_()).equals(pa.scalar(True))
     assert pa.lib.scalar is before
+
+
+# Four threads convert values, and one imports pyarrow.dataset by itself, while the main thread
+# imports it through lancefs. Prints how many calls met the replaced function.
+THREADS = """
+import datetime, decimal, random, sys, threading
+import pyarrow as pa
+
+sys.setswitchinterval(1e-5)
+VALUES = [True, False, None, 1, -7, 2.5, "a", b"b", decimal.Decimal("1.20"),
+          datetime.date(2026, 1, 31), [1, None], {"x": True}, [True]]
+EXPECTED = [(pa.scalar(value).type, repr(pa.scalar(value).as_py())) for value in VALUES]
+wrong, replaced = [], 0
+ready, stop = threading.Barrier(6), threading.Event()
+
+def convert(seed):
+    global replaced
+    rng = random.Random(seed)
+    ready.wait()
+    while not stop.is_set():
+        at = rng.randrange(len(VALUES))
+        value, (data_type, _) = VALUES[at], EXPECTED[at]
+        scalar = pa.lib.scalar
+        replaced += scalar is not pa.scalar
+        for got in (scalar(value), scalar(value=value), scalar(value, type=data_type),
+                    scalar(value, data_type, from_pandas=True), pa.scalar(value),
+                    pa.array([value])[0]):
+            got.validate(full=True)
+            if (got.type, repr(got.as_py())) != EXPECTED[at]:
+                wrong.append((value, got))
+
+def import_plainly():
+    ready.wait()
+    import pyarrow.dataset
+    if str(pyarrow.dataset.field("a") == True) != "(a == true)":
+        wrong.append("an expression")
+
+threads = [threading.Thread(target=convert, args=(seed,)) for seed in range(4)]
+threads.append(threading.Thread(target=import_plainly))
+for thread in threads:
+    thread.start()
+ready.wait()
+from lancefs.arrow_dataset import acero, pads
+stop.set()
+for thread in threads:
+    thread.join()
+assert not wrong, wrong[:5]
+assert pa.lib.scalar is pa.scalar
+table = pads.dataset(pa.table({"a": [1, 2]})).to_table(filter=pads.field("a") > 1)
+assert table.to_pydict() == {"a": [2]}
+print(replaced)
+"""
+
+
+def test_threads_get_the_same_scalars_while_pyarrow_dataset_is_imported() -> None:
+    replaced = [int(run_python(THREADS)) for _ in range(5)]
+    assert max(replaced) > 0

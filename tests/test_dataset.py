@@ -132,10 +132,10 @@ def test_a_filter_or_expression_over_an_unknown_column_names_the_nearest(
         dataset.scanner(columns={"double": pc.multiply(pc.field("pric"), 2)})
 
 
-def test_a_filter_in_sql_is_refused_with_an_example(dataset: LanceDataset) -> None:
+def test_a_filter_of_another_type_is_refused_with_examples(dataset: LanceDataset) -> None:
     for read in (dataset.to_table, dataset.count_rows, dataset.to_batches):
-        with pytest.raises(TypeError, match=r"filter is 'price > 3'; .*[.]field\("):
-            read(filter="price > 3")
+        with pytest.raises(TypeError, match=r"filter is 3; SQL text .*[.]field\("):
+            read(filter=3)  # type: ignore[operator]
 
 
 FILTERS = [
@@ -197,6 +197,7 @@ def test_head_reads_no_more_than_it_shows(
 # What a look at the first rows of a local table has no use for.
 LATE = {
     "difflib",
+    "duckdb",
     "fsspec",
     "lancefs.scan.conditions",
     "lancefs.datafile.v2_1.dictionary_pages",
@@ -204,11 +205,12 @@ LATE = {
     "lancefs.datafile.v2_1.layouts.blob_page",
     "lancefs.datafile.v2_1.layouts.fullzip_page",
     "lancefs.datafile.v2_1.layouts.planar_page",
-    "lancefs.datafile.legacy.reader",
-    "lancefs.datafile.v2_0.reader",
+    "lancefs.datafile.legacy",
+    "lancefs.datafile.v2_0",
     "lancefs.scan.expressions",
     "lancefs.filesystem",
     "lancefs.showing",
+    "lancefs.table.bitmaps",
     "lancefs.table.blobs",
     "lancefs.table.changes",
     "lancefs.table.fresh",
@@ -275,17 +277,18 @@ def test_a_dataset_survives_pickling(dataset: LanceDataset, rows: pa.Table) -> N
     assert_same_table(pickle.loads(pickle.dumps(dataset)).to_table(), rows)
 
 
-def test_no_method_of_pyarrow_reaches_a_dataset_that_is_not_there(dataset: LanceDataset) -> None:
-    # An inherited C++ method would follow a null pointer.
+def test_no_method_of_pyarrow_is_inherited(dataset: LanceDataset) -> None:
+    # An inherited C++ method would read what stands behind every LanceDataset, which has no rows.
     for name in dir(pads.Dataset):
         if not name.startswith("_"):
-            assert name in vars(LanceDataset), f"{name} is inherited"
+            owner = next(each for each in LanceDataset.__mro__ if name in vars(each))
+            assert owner.__module__.startswith("lancefs"), f"{name} is inherited"
     assert dataset.filter(pc.field("id") < 2).to_table().num_rows == 2
     assert dataset.sort_by([("id", "descending")]).to_table()["id"][0].as_py() == ROWS - 1
     other = pads.dataset(pa.table({"id": [0, 1], "x": ["a", "b"]}))
     with pytest.raises(pa.ArrowInvalid, match="list<item: string> is not supported in join"):
         dataset.join(other, "id")
-    assert [fragment.num_rows for fragment in dataset.get_fragments()] == [2700, 2250, 2700, 900]
+    assert [each.count_rows() for each in dataset.get_fragments()] == [2700, 2250, 2700, 900]
     assert dataset.partition_expression.equals(pc.scalar(True))
     renamed = dataset.replace_schema(dataset.schema.remove(0))
     assert renamed.schema.names == ["price", "city", "tags", "double_id"]

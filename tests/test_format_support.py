@@ -11,8 +11,8 @@ from corpus_pages import occurrences
 from support import REPOSITORY, corpus_cases, corpus_refs, needs_corpus
 
 from lancefs.datafile import logical_types
-from lancefs.datafile.legacy import registry as legacy
-from lancefs.datafile.v2_0 import registry as arrays
+from lancefs.datafile.legacy import encodings as legacy_encodings
+from lancefs.datafile.v2_0 import encodings as array_encodings
 from lancefs.datafile.v2_1.encodings import registry as encodings
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, PageLayout
@@ -82,7 +82,7 @@ def test_every_layout_is_on_the_page() -> None:
 
 
 def test_every_encoding_is_on_the_page() -> None:
-    known = set(encodings._MODULES)
+    known = set(encodings.ENCODINGS)
     assert names(cells_of("Compressive encodings")) == known
     oneof = CompressiveEncoding.DESCRIPTOR.oneofs_by_name["compression"]
     assert {field.name for field in oneof.fields} == known
@@ -90,12 +90,12 @@ def test_every_encoding_is_on_the_page() -> None:
 
 def test_every_array_encoding_is_on_the_page() -> None:
     # Lists and structs span columns: the reader itself puts them together.
-    assert names(cells_of("Array encodings")) == {*arrays._MODULES, "list", "struct"}
-    assert set(arrays._MODULES) <= set(ArrayEncoding.DESCRIPTOR.fields_by_name)
+    assert names(cells_of("Array encodings")) == {*array_encodings.READERS, "list", "struct"}
+    assert set(array_encodings.READERS) <= set(ArrayEncoding.DESCRIPTOR.fields_by_name)
 
 
 def test_every_legacy_encoding_is_on_the_page() -> None:
-    assert names(cells_of("Encodings of 0.1")) == {kind.name for kind in legacy._READERS}
+    assert names(cells_of("Encodings of 0.1")) == {kind.name for kind in legacy_encodings.READERS}
 
 
 def test_every_type_is_on_the_page() -> None:

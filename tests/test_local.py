@@ -22,7 +22,7 @@ def test_a_plain_path_is_what_fsspec_makes_of_it(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["s3://b/t", "file:///a", "file:a", "zip://a::/b", "~/a", "~user/a"]
 )
-def test_what_is_no_plain_path_is_left_to_fsspec(url: str) -> None:
+def test_urls_that_are_not_plain_paths_are_left_to_fsspec(url: str) -> None:
     assert local_path(url) is None
 
 
@@ -47,7 +47,7 @@ def test_a_listing_is_that_of_fsspec(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_not_a_directory_lists_as_nothing(tmp_path: Path) -> None:
+def test_a_listing_of_anything_but_a_directory_is_empty(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"four")
     store = Store(None, str(tmp_path))
     assert store.entries("nothing") == store.entries("file") == []
@@ -62,7 +62,7 @@ def test_a_new_version_is_seen(tmp_path: Path) -> None:
     assert store.names() == ["later"]
 
 
-def test_the_filesystem_is_there_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_local_filesystem_is_created_on_demand(tmp_path: Path) -> None:
     store = Store(None, str(tmp_path))
     assert store.is_local
     assert isinstance(store.fs, LocalFileSystem)

@@ -1,4 +1,4 @@
-"""How long the steps of a scan are where pages do not tell how long their rows are."""
+"""How long the morsels of a scan are where pages do not tell how long their rows are."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from support import Tune
 
 import lancefs
 from lancefs.datafile.buffers import TooLarge, check_size, limited
 from lancefs.datafile.kernels import lookup, take_strings
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan import execution
+
+pytestmark = pytest.mark.usefixtures("threaded")
 
 
 def uneven(path: Path, long: int, ends: int) -> LanceDataset:
@@ -26,22 +28,20 @@ def uneven(path: Path, long: int, ends: int) -> LanceDataset:
     return dataset
 
 
-def test_a_rare_long_text_of_a_dictionary_does_not_make_all_steps_short(tmp_path: Path) -> None:
+def test_a_rare_long_text_of_a_dictionary_does_not_make_all_morsels_short(tmp_path: Path) -> None:
     dataset = uneven(tmp_path / "t.lance", 2_000_000, 3)
     batches = list(dataset.to_batches())
     assert len(batches) < 40  # of a million bytes a row, as the dictionary says, 5,000
     assert pa.Table.from_batches(batches).equals(lance.dataset(dataset.uri).to_table())
 
 
-def test_steps_whose_texts_turn_out_to_be_long_are_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_morsels_whose_texts_turn_out_to_be_long_are_cut(tmp_path: Path, tuned: Tune) -> None:
     budget = 200_000
-    monkeypatch.setattr(execution, "STEP_BYTES", budget)
+    tuned(stream_bytes=budget)
     dataset = uneven(tmp_path / "t.lance", 5_000, 2_000)
     for keep in (None, pc.field("text") != "abc"):
         batches = list(dataset.to_batches(filter=keep))
-        if keep is None:  # steps of short texts have more rows than would fit of long ones
+        if keep is None:  # morsels of short texts have more rows than would fit of long ones
             assert max(batch.num_rows for batch in batches) > 1_000
         assert max(batch.nbytes for batch in batches) < 2.1 * budget
         expected = lance.dataset(dataset.uri).to_table(filter=keep)
@@ -49,11 +49,11 @@ def test_steps_whose_texts_turn_out_to_be_long_are_cut(
 
 
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
-def test_steps_with_long_texts_among_short_ones_are_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+def test_morsels_with_long_texts_among_short_ones_are_cut(
+    tmp_path: Path, version: str, tuned: Tune
 ) -> None:
     budget = 200_000
-    monkeypatch.setattr(execution, "STEP_BYTES", budget)
+    tuned(stream_bytes=budget)
     letters = "abcdefghij" * 10_000
     ends = 1 + np.arange(40_000) % 7
     ends[20_000::500] = len(letters)

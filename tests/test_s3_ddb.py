@@ -1,4 +1,4 @@
-"""Tables on S3 whose commits DynamoDB decides, on a server of this machine.
+"""Tables on S3 whose commits DynamoDB records, on a server of this machine.
 
 pylance writes them as its users do; what a writer leaves that stopped half way is made by hand.
 """
@@ -29,7 +29,7 @@ STAGED = f"{V3}-3a4f0d35-7bfb-4a0e-9e0f-7c3f2b6b0a11"
 
 @dataclass
 class Cloud:
-    """A server that is S3 and DynamoDB."""
+    """A server with the protocols of S3 and DynamoDB, and clients of both."""
 
     endpoint: str
     s3: Any
@@ -37,14 +37,14 @@ class Cloud:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of lancefs."""
+        """Storage options of lancefs."""
         return {"endpoint_url": self.endpoint, "dynamodb_endpoint": self.endpoint}
 
     def open(self, url: str = URL, **kwargs: Any) -> lancefs.LanceDataset:
         return lancefs.open(url, storage_options=self.options, **kwargs)
 
     def fs(self) -> S3DynamoDBFileSystem:
-        """One that remembers nothing."""
+        """Return a filesystem without cached state."""
         return S3DynamoDBFileSystem(COMMITS, skip_instance_cache=True, **self.options)
 
     def lance(self, table: pa.Table | None = None, mode: str = "append", url: str = URL) -> Any:
@@ -73,15 +73,15 @@ class Cloud:
         self.s3.delete_object(**source)
 
     def stage(self) -> None:
-        """Bring version 3 back to where its writer was about to give it its final name."""
+        """Move the manifest of version 3 back to its staging name."""
         self.move(V3, STAGED)
         self.put_item(3, STAGED)
 
     def everything(self) -> Any:
-        """All that there is, to see that nothing was written."""
+        """Return all objects and items, to check that nothing was written."""
         objects = self.s3.list_objects_v2(Bucket=BUCKET)["Contents"]
         items = self.dynamodb.scan(TableName=COMMITS)["Items"]
-        return [(one["Key"], one["ETag"]) for one in objects], sorted(map(repr, items))
+        return [(item["Key"], item["ETag"]) for item in objects], sorted(map(repr, items))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_a_table_is_opened_by_the_url_that_lance_takes(cloud: Cloud) -> None:
     assert ours.history()["operation"].to_pylist() == ["Overwrite", "Append", "Append"]
 
 
-def test_a_staged_version_is_read_where_it_lies(cloud: Cloud) -> None:
+def test_a_staged_version_is_read_under_its_staging_name(cloud: Cloud) -> None:
     cloud.stage()
     before = cloud.everything()
     ours = cloud.open()
@@ -216,7 +216,7 @@ def test_sql_reads_it(cloud: Cloud) -> None:
     assert rows == [(10,)]
 
 
-def test_a_table_that_dynamodb_does_not_know_is_read_as_it_lies(cloud: Cloud) -> None:
+def test_a_table_without_records_in_dynamodb_is_read_as_it_is_on_s3(cloud: Cloud) -> None:
     url = f"s3+ddb://{BUCKET}/plain.lance?ddbTableName={COMMITS}"
     cloud.lance(pa.table({"a": [7]}), "create", url=f"s3://{BUCKET}/plain.lance")
     assert values(cloud.open(url)) == [7]
@@ -227,12 +227,12 @@ def test_dynamodb_decides_which_version_is_the_newest(cloud: Cloud) -> None:
     assert cloud.open().version == cloud.lance().version == 3
 
 
-def test_items_of_versions_that_were_cleaned_up_are_passed_over(cloud: Cloud) -> None:
+def test_items_of_versions_that_were_cleaned_up_are_ignored(cloud: Cloud) -> None:
     cloud.s3.delete_object(Bucket=BUCKET, Key=f"dir/t.lance/_versions/{V1}")
     assert cloud.open().versions() == [2, 3]
 
 
-def test_the_newest_version_is_not_replaced_by_an_older_one(cloud: Cloud) -> None:
+def test_a_missing_newest_version_is_not_replaced_by_an_older_one(cloud: Cloud) -> None:
     cloud.s3.delete_object(Bucket=BUCKET, Key=f"dir/t.lance/_versions/{V3}")
     with pytest.raises(MissingFile, match=V3):
         cloud.open()
@@ -260,13 +260,13 @@ def test_all_pages_of_an_answer_are_read(cloud: Cloud) -> None:
         "",
     ],
 )
-def test_an_item_that_leads_elsewhere_is_damage(cloud: Cloud, path: str) -> None:
+def test_an_item_with_a_path_outside_the_table_is_corrupt(cloud: Cloud, path: str) -> None:
     cloud.put_item(3, V3, path={"S": path})
     with pytest.raises(CorruptFile, match=r"version 3 of 'dir/t\.lance' is said to be at"):
         cloud.open()
 
 
-def test_what_dynamodb_refuses_is_said(cloud: Cloud) -> None:
+def test_errors_of_dynamodb_are_reported(cloud: Cloud) -> None:
     with pytest.raises(ReadFailed, match=r"the table 'absent' of DynamoDB.*check its name"):
         cloud.open(URL.replace(COMMITS, "absent"))
     away = {**cloud.options, "dynamodb_endpoint": "http://127.0.0.1:9"}

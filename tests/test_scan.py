@@ -16,22 +16,27 @@ import pyarrow.compute as pc
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from leaks import own_threads
+from support import Tune
 
 import lancefs
 from lancefs.datafile.container import Container
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan import execution
 from lancefs.scan.mapped_memory import Mapped
-from lancefs.scan.morsel_reader import StepReader
-from lancefs.scan.morsels import Pace, Read, Step, decoded_bytes
+from lancefs.scan.morsel_reader import MorselReader
+from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
+from lancefs.scan.pace import Pace
+from lancefs.scan.settings import BATCH_ROWS, ScanSettings
 from lancefs.storage import Store
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.manifest import read_manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
+from lancefs.threads import THREADS
 
 ROWS, BATCH = 20_000, 100
 Ranges = Sequence[tuple[int, int]]
+
+pytestmark = pytest.mark.usefixtures("threaded")
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +64,17 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Ranges]:
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, Step]]:
-    """The steps that were to be read, each with what was read of it."""
-    found: list[tuple[Step, Step]] = []
-    original = StepReader.read
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Morsel, Morsel]]:
+    """The morsels that were to be read, each with what was read of it."""
+    found: list[tuple[Morsel, Morsel]] = []
+    original = MorselReader.read
 
-    def read(self: StepReader, step: Step, pace: Pace) -> Read:
-        result = original(self, step, pace)
-        found.append((step, result.step))
+    def read(self: MorselReader, morsel: Morsel, pace: Pace) -> DecodedMorsel:
+        result = original(self, morsel, pace)
+        found.append((morsel, result.morsel))
         return result
 
-    monkeypatch.setattr(StepReader, "read", read)
+    monkeypatch.setattr(MorselReader, "read", read)
     return found
 
 
@@ -83,28 +88,28 @@ def test_the_first_batch_costs_no_more_than_itself(path: str, reads: list[Ranges
     assert reads == [[(0, BATCH)]]
 
 
-def test_steps_grow_while_batches_keep_their_size(path: str, reads: list[Ranges]) -> None:
+def test_morsels_grow_while_batches_keep_their_size(path: str, reads: list[Ranges]) -> None:
     batches = list(lancefs.open(path).to_batches(batch_size=BATCH))
     assert len(reads) < len(batches) / 10
     assert max(batch.num_rows for batch in batches) <= BATCH
 
 
 def test_threads_read_what_takes_long_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: Tune
 ) -> None:
     table = pa.table({"id": np.arange(200_000)})
     lance.write_dataset(table, str(tmp_path / "t.lance"))
-    original, readers = StepReader.read, set[str]()
+    original, readers = MorselReader.read, set[str]()
 
-    def read(self: StepReader, step: Step, pace: Pace) -> Read:
+    def read(self: MorselReader, morsel: Morsel, pace: Pace) -> DecodedMorsel:
         readers.add(threading.current_thread().name)
-        return original(self, step, pace)
+        return original(self, morsel, pace)
 
-    monkeypatch.setattr(StepReader, "read", read)
+    monkeypatch.setattr(MorselReader, "read", read)
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert len(readers) > 1
     readers.clear()
-    monkeypatch.setattr(execution, "AT_ONCE", 3600)
+    tuned(inline_seconds=3600)
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert readers == {threading.current_thread().name}
 
@@ -112,26 +117,22 @@ def test_threads_read_what_takes_long_and_nothing_else(
 def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": np.arange(300_000)}), str(tmp_path / "t.lance"))
     batches = lancefs.open(tmp_path / "t.lance").to_batches()
-    assert [next(batches).num_rows for _ in range(2)] == 2 * [execution.BATCH_ROWS]
+    assert [next(batches).num_rows for _ in range(2)] == 2 * [BATCH_ROWS]
     assert own_threads()
     batches.close()  # type: ignore[attr-defined]  # an iterator that is a generator
     assert not own_threads()
 
 
-def test_batches_are_the_same_however_long_steps_are(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_the_same_however_long_morsels_are(path: str, tuned: Tune) -> None:
     long = list(lancefs.open(path).to_batches(batch_size=BATCH))
-    monkeypatch.setattr(execution, "STEP_BYTES", BATCH * 40)  # a batch, with its deleted rows
+    tuned(stream_bytes=BATCH * 40)  # a batch, with its deleted rows
     short = list(lancefs.open(path).to_batches(batch_size=BATCH))
     assert [batch.num_rows for batch in long] == [batch.num_rows for batch in short]
     assert pa.Table.from_batches(long).equals(pa.Table.from_batches(short))
 
 
-def test_steps_stay_within_the_budget(
-    path: str, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(execution, "STEP_BYTES", 50_000)
+def test_morsels_stay_within_the_budget(path: str, reads: list[Ranges], tuned: Tune) -> None:
+    tuned(stream_bytes=50_000)
     assert sum(batch.num_rows for batch in lancefs.open(path).to_batches(batch_size=BATCH)) > 0
     row = 8 + 4 + len("row 19999")
     assert BATCH < max(lengths(reads)) <= 1.2 * 50_000 / row
@@ -148,20 +149,16 @@ def documents(path: Path, version: str) -> pa.Table:
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
 @pytest.mark.parametrize("at_once", [0, 3600])
 def test_few_rows_are_read_at_a_time_where_they_are_long(
-    tmp_path: Path,
-    reads: list[Ranges],
-    monkeypatch: pytest.MonkeyPatch,
-    version: str,
-    at_once: int,
+    tmp_path: Path, reads: list[Ranges], version: str, at_once: int, tuned: Tune
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
     budget = 500_000
-    monkeypatch.setattr(execution, "AT_ONCE", at_once)
-    monkeypatch.setattr(execution, "STEP_BYTES", budget)
+    tuned(inline_seconds=at_once)
+    tuned(stream_bytes=budget)
     batches = list(lancefs.open(tmp_path / "t.lance").to_batches())
     assert pa.Table.from_batches(batches).equals(table)
     encoded = sum(file.stat().st_size for file in (tmp_path / "t.lance" / "data").iterdir())
-    expanded = max(table.nbytes / encoded, 1)  # as far as is known only once a step was read
+    expanded = max(table.nbytes / encoded, 1)  # as far as is known only once a morsel was read
     # A file 0.1 does not tell how long the rows are that come next.
     expanded *= 4 if version == "legacy" else 1
     assert max(batch.nbytes for batch in batches) <= 2 * expanded * budget
@@ -170,7 +167,7 @@ def test_few_rows_are_read_at_a_time_where_they_are_long(
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 def test_few_rows_are_read_at_a_time_where_a_dictionary_holds_long_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+    tmp_path: Path, version: str, tuned: Tune
 ) -> None:
     path, budget = tmp_path / "t.lance", 500_000
     source = np.random.default_rng(1)
@@ -179,7 +176,7 @@ def test_few_rows_are_read_at_a_time_where_a_dictionary_holds_long_texts(
     table = pa.table({"text": [texts[i % 10] for i in range(20_000)], "list": lists})
     lance.write_dataset(table, str(path), data_storage_version=version)
     assert sum(file.stat().st_size for file in (path / "data").iterdir()) < table.nbytes / 50
-    monkeypatch.setattr(execution, "STEP_BYTES", budget)
+    tuned(stream_bytes=budget)
     batches = list(lancefs.open(path).to_batches())
     assert pa.Table.from_batches(batches).equals(table)
     assert max(batch.nbytes for batch in batches) <= budget
@@ -187,10 +184,10 @@ def test_few_rows_are_read_at_a_time_where_a_dictionary_holds_long_texts(
 
 @pytest.mark.parametrize("version", ["2.0", "2.1"])
 def test_what_a_filter_keeps_of_long_rows_is_read_few_at_a_time(
-    tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch, version: str
+    tmp_path: Path, reads: list[Ranges], version: str, tuned: Tune
 ) -> None:
     table = documents(tmp_path / "t.lance", version)
-    monkeypatch.setattr(execution, "STEP_BYTES", 500_000)
+    tuned(stream_bytes=500_000)
     dataset = lancefs.open(tmp_path / "t.lance")
     for keep in (pc.field("id") >= 100, pc.bit_wise_and(pc.field("id"), 3) == 1):
         batches = list(dataset.to_batches(filter=keep))
@@ -218,25 +215,25 @@ def test_columns_of_which_no_row_is_left_are_not_asked_for(
     assert set(loaded) == {0}
 
 
-def test_steps_are_planned_as_long_as_they_can_be_read(
-    tmp_path: Path, planned: list[tuple[Step, Step]], monkeypatch: pytest.MonkeyPatch
+def test_morsels_are_planned_as_long_as_they_can_be_read(
+    tmp_path: Path, planned: list[tuple[Morsel, Morsel]], tuned: Tune
 ) -> None:
     documents(tmp_path / "t.lance", "2.1")
-    monkeypatch.setattr(execution, "STEP_BYTES", 500_000)
+    tuned(stream_bytes=500_000)
     assert sum(len(batch) for batch in lancefs.open(tmp_path / "t.lance").to_batches()) == 40_000
-    # What is left of a step is read when its turn comes, not beside others.
-    cut = [read.end < step.end for step, read in planned if step.start >= 26_000]
+    # What is left of a morsel is read when its turn comes, not beside others.
+    cut = [read.end < morsel.end for morsel, read in planned if morsel.start >= 26_000]
     assert len(cut) > 30 > 10 * sum(cut)
 
 
 def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
-    tmp_path: Path, planned: list[tuple[Step, Step]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, planned: list[tuple[Morsel, Morsel]], tuned: Tune
 ) -> None:
     texts = pa.array([f"{number} " * 500 for number in range(20)])
     rows = 40_000
     table = pa.table({"text": texts.take(np.arange(rows) % 20), "id": np.arange(rows)})
     lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
-    monkeypatch.setattr(execution, "STEP_BYTES", 2_000_000)
+    tuned(stream_bytes=2_000_000)
     dataset, budget = lancefs.open(tmp_path / "t.lance"), 2_000_000 // len(texts[0].as_py())
     few = list(dataset.to_batches(columns=["id"], filter=pc.field("text") == texts[3]))
     assert pa.Table.from_batches(few)["id"].to_pylist() == list(range(3, rows, 20))
@@ -247,27 +244,25 @@ def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
     assert max(read.rows for _, read in planned) <= 2 * budget
 
 
-def test_a_step_of_deleted_rows_is_tested_by_nothing(
-    tmp_path: Path, planned: list[tuple[Step, Step]]
+def test_a_morsel_of_deleted_rows_is_tested_by_nothing(
+    tmp_path: Path, planned: list[tuple[Morsel, Morsel]]
 ) -> None:
     rows = 200_000
     names = pa.array(["a", "b", "c"]).take(np.arange(rows) % 3)
     table = pa.table({"name": names, "id": np.arange(rows)})
     lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
-    lance.dataset(str(tmp_path / "t.lance")).delete(f"id < {execution.BATCH_ROWS + 5}")
+    lance.dataset(str(tmp_path / "t.lance")).delete(f"id < {BATCH_ROWS + 5}")
     found = lancefs.open(tmp_path / "t.lance").to_table(filter=pc.field("name") == "b")
-    assert found["id"].to_pylist() == [
-        i for i in range(execution.BATCH_ROWS + 5, rows) if i % 3 == 1
-    ]
-    assert planned[0][1].rows == execution.BATCH_ROWS
+    assert found["id"].to_pylist() == [i for i in range(BATCH_ROWS + 5, rows) if i % 3 == 1]
+    assert planned[0][1].rows == BATCH_ROWS
     assert set(found["name"].to_pylist()) == {"b"}
 
 
 def test_a_limit_on_long_rows_reads_no_more_than_it_must(
-    tmp_path: Path, reads: list[Ranges], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, reads: list[Ranges], tuned: Tune
 ) -> None:
     table = documents(tmp_path / "t.lance", "2.1")
-    monkeypatch.setattr(execution, "STEP_BYTES", 500_000)
+    tuned(stream_bytes=500_000)
     dataset = lancefs.open(tmp_path / "t.lance")
     keep = pc.field("id") >= 25_000
     found = dataset.to_table(filter=keep, limit=10)
@@ -292,11 +287,11 @@ def test_lists_count_with_the_levels_that_they_are_made_of() -> None:
 @pytest.mark.parametrize(
     ("fitting", "chosen"), [(945, 1000), (940, 750), (490, 500), (160, 250), (150, 125), (80, 125)]
 )
-def test_steps_are_whole_batches_or_half_of_one(fitting: int, chosen: int) -> None:
-    pace, batch = Pace(250, 1000 * fitting, 1), pa.record_batch({"a": [0]})
-    step = Step(None, 0, 1000)  # type: ignore[arg-type]  # nothing is read
+def test_morsels_are_whole_batches_or_half_of_one(fitting: int, chosen: int) -> None:
+    pace, batch = Pace(250, 1000 * fitting, 1, ScanSettings()), pa.record_batch({"a": [0]})
+    morsel = Morsel(None, 0, 1000)  # type: ignore[arg-type]  # nothing is read
     for _ in range(3):
-        pace.learn(Read(step, batch, None, 1000 * 1000))
+        pace.learn(DecodedMorsel(morsel, batch, None, 1000 * 1000))
     assert pace.rows == chosen
 
 
@@ -428,7 +423,7 @@ def test_bytes_that_were_given_back_are_still_right(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"n": numbers}), str(tmp_path / "t.lance"))
     dataset = lancefs.open(tmp_path / "t.lance")
     table = dataset.to_table()
-    for reader in dataset._fragment_readers:
+    for reader in dataset.opened.readers:
         reader.release()
     assert np.array_equal(table["n"].to_numpy(), numbers)
 
@@ -436,7 +431,7 @@ def test_bytes_that_were_given_back_are_still_right(tmp_path: Path) -> None:
 def test_bytes_of_all_fragments_are_given_back_once_there_are_many(tmp_path: Path) -> None:
     table = pa.table({"n": np.random.default_rng(1).integers(0, 1 << 62, 100_000)})
     lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=10_000)
-    readers = lancefs.open(tmp_path / "t.lance")._fragment_readers
+    readers = lancefs.open(tmp_path / "t.lance").opened.readers
     mapped, most, found = Mapped(500_000), 0, []
     for reader in readers:
         found += reader.read(reader.fields, [(0, reader.physical_rows)])
@@ -483,7 +478,7 @@ def remote_table(tmp_path: Path, deleted: str | None = None) -> Together:
 
 def opened(fs: Together) -> lancefs.LanceDataset:
     resolved = resolve(Store(fs, "/t.lance"), Ref())
-    return LanceDataset(resolved, read_manifest(resolved.manifest))
+    return LanceDataset(OpenVersion(resolved))
 
 
 def test_many_small_fragments_of_a_store_are_waited_for_together(tmp_path: Path) -> None:
@@ -527,12 +522,12 @@ atexit.register(lambda: print(dataset.to_table().num_rows))
 
 
 def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tuned: Tune
 ) -> None:
-    monkeypatch.setattr(execution, "STEP_BYTES", 50 * 8)
+    tuned(stream_bytes=50 * 8)
     fs = remote_table(tmp_path)
     dataset = opened(fs)
     fs.wanted = 1000  # never: all requests that are made at a time are seen
     batches = dataset.scanner(batch_size=50).to_batches()
     assert sum(batch.num_rows for batch in batches) == 2000
-    assert fs.most <= 2 * execution.THREADS + 1
+    assert fs.most <= 2 * THREADS + 1

@@ -67,8 +67,8 @@ def test_a_notebook_shows_a_damaged_table_too(tmp_path: Path) -> None:
     assert data.name in page
 
 
-@pytest.fixture
-def from_the_future(tmp_path: Path) -> Path:
+@pytest.fixture(params=["nullable", "not nullable"])
+def from_the_future(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A table with a column whose type nobody knows yet."""
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"a": range(100), "b": range(100), "c": ["x"] * 100}), path)
@@ -79,6 +79,7 @@ def from_the_future(tmp_path: Path) -> Path:
     length = int.from_bytes(data[start : start + 4], "little")
     message.ParseFromString(data[start + 4 : start + 4 + length])
     message.fields[1].logical_type = "quaternion:128"
+    message.fields[1].nullable = request.param == "nullable"
     message.ClearField("transaction_section")
     manifest.write_bytes(frame(message))
     return path

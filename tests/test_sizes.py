@@ -1,4 +1,4 @@
-"""Files and functions stay small, and an encoding is one small file with one entry."""
+"""Functions stay small, a compressive encoding is one file, and decoders do no I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-from lancefs.datafile.legacy import registry as legacy
-from lancefs.datafile.v2_0 import registry as arrays
 from lancefs.datafile.v2_1.encodings import registry as encodings
 
-LINES_OF_A_FILE = 500
 LINES_OF_A_FUNCTION = 60
 
-# Larger ones -> the reason why they may be.
-LARGER: dict[str, str] = {
+# Longer functions -> why they may be.
+LONGER: dict[str, str] = {
     "duckdb_adapter/arrow_source.py:_source_classes": "classes made once their base is known",
 }
 
@@ -29,7 +26,7 @@ SOURCES = sorted(
     if not path.name.endswith("_pb2.py")  # generated
 )
 DATAFILE = REPOSITORY / "lancefs" / "datafile"
-# What `lancefs.datafile.v2_1.encodings` says that a file of it may have: one function a position.
+# The functions that a file of `lancefs.datafile.v2_1.encodings` may have, one per position.
 POSITIONS = {
     "decode_chunks",
     "decode_at",
@@ -40,7 +37,7 @@ POSITIONS = {
     "decode_variable",
     "has_payload",
 }
-# Public functions beside them, which others build on.
+# Other public functions, which other encodings call.
 SHARED = {
     "dictionary": {"look_up"},
     "fixed_size_list": {"items_are_valid"},
@@ -56,7 +53,7 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """The lines of a function, without those of its docstring."""
+    """Return the number of lines of a function, without its docstring."""
     length = (function.end_lineno or 0) - function.lineno + 1
     if ast.get_docstring(function) is not None:
         docstring = function.body[0]
@@ -65,28 +62,22 @@ def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_files_and_functions_are_small(path: Path) -> None:
-    lines = (REPOSITORY / path).read_text("utf-8").count("\n")
-    assert lines <= LINES_OF_A_FILE or str(path) in LARGER, f"{path} has {lines} lines"
+def test_functions_are_small(path: Path) -> None:
     for function in functions(path):
         length = length_of(function)
         name = f"{path}:{function.name}"
-        assert length <= LINES_OF_A_FUNCTION or name in LARGER, f"{name} has {length} lines"
+        assert length <= LINES_OF_A_FUNCTION or name in LONGER, f"{name} has {length} lines"
 
 
-def test_what_may_be_larger_still_is() -> None:
-    for name in LARGER:
+def test_no_exception_is_needless() -> None:
+    for name in LONGER:
         path, _, function = name.partition(":")
         lengths = [length_of(f) for f in functions(Path(path)) if f.name == function]
         assert max(lengths, default=0) > LINES_OF_A_FUNCTION, f"{name} needs no exception any more"
 
 
-def _files(room: str, besides: set[str]) -> set[str]:
-    return {path.stem for path in (DATAFILE / room).glob("*.py")} - {"__init__", *besides}
-
-
 def _public(module: object) -> set[str]:
-    """The public functions that a module defines itself."""
+    """Return the names of the public functions that a module defines."""
     name = getattr(module, "__name__", "")
     members = vars(module).items()
     return {
@@ -100,62 +91,30 @@ def _public(module: object) -> set[str]:
 
 
 def test_a_compressive_encoding_is_one_file() -> None:
-    assert sorted(encodings._MODULES.values()) == sorted(_files("v2_1/encodings", {"registry"}))
-    for name in encodings._MODULES.values():
+    files = {path.stem for path in (DATAFILE / "v2_1" / "encodings").glob("*.py")}
+    assert set(encodings.ENCODINGS) == files - {"__init__", "registry"}
+    for name in encodings.ENCODINGS:
         public = _public(import_module(f"lancefs.datafile.v2_1.encodings.{name}"))
         assert public & POSITIONS, f"{name} decodes nothing"
         assert public - POSITIONS == SHARED.get(name, set())
 
 
-def test_an_array_encoding_is_one_file_with_one_entry() -> None:
-    shared = {
-        "compression",
-        "extents",
-        "array_outlines",
-        "array_page",
-        "reader",
-        "registry",
-        "widths",
-    }
-    assert sorted(arrays._MODULES.values()) == sorted(_files("v2_0", shared))
-    for name in arrays._MODULES.values():
-        assert "read" in _public(import_module(f"lancefs.datafile.v2_0.{name}"))
-
-
-def test_a_legacy_encoding_is_one_file_with_one_entry() -> None:
-    shared = {
-        "column",
-        "footer",
-        "offsets",
-        "outlines",
-        "page_table",
-        "page_slots",
-        "reader",
-        "registry",
-    }
-    names = {reader.__module__.rpartition(".")[2] for reader in legacy._READERS.values()}
-    assert names == _files("legacy", shared)
-    assert {reader.__name__ for reader in legacy._READERS.values()} == {"read"}
-
-
 def test_decoders_do_no_io() -> None:
-    """They ask for byte ranges (`Steps`); only readers of whole files hold a `File`."""
-    openers = {
-        "container",
-        "data_file",
-        "legacy/reader",
-        "legacy/footer",
-        "v2_1/reader",
-        "v2_0/reader",
+    """Decoders request byte ranges (`Reads`); only what opens a data file holds a `File`."""
+    openers = {"container", "data_file", "legacy/footer", "legacy/reader"}
+    io = {
+        path.relative_to(DATAFILE).with_suffix("").as_posix(): _from_storage(path)
+        - {"ByteRange", "Bytes", "Reads", "count_pages", "together"}
+        for path in DATAFILE.rglob("*.py")
     }
-    for path in DATAFILE.rglob("*.py"):
-        name = path.relative_to(DATAFILE).with_suffix("").as_posix()
-        tree = ast.parse(path.read_text("utf-8"))
-        imported = {
-            alias.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module == "lancefs.storage"
-            for alias in node.names
-        }
-        if name not in openers:
-            assert imported <= {"ByteRange", "Bytes", "Steps", "together"}, name
+    assert {name for name, imported in io.items() if imported} == openers
+
+
+def _from_storage(path: Path) -> set[str]:
+    """Return the names that a file imports from `lancefs.storage`, at any depth."""
+    return {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lancefs.storage")
+        for alias in node.names
+    }

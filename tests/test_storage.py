@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from store_doubles import CountingFileSystem
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.storage import Steps, Store, read_all, run, together
+from lancefs.storage import Reads, Store, read_all, run, together
 from lancefs.storage import store as storage
 from lancefs.storage.byte_ranges import coalesce
 
@@ -22,7 +22,7 @@ DATA = bytes(range(256)) * 4
 
 
 class FailingFileSystem(CountingFileSystem):
-    """A store that counts, and fails when it is told to."""
+    """A store that counts requests, and raises `fail` if a test sets it."""
 
     fail: Exception | None = None
 
@@ -60,7 +60,7 @@ def test_ranges_are_the_bytes_of_the_file(kind: str, request: pytest.FixtureRequ
     assert (start, tail.tobytes()) == (1000, DATA[1000:])
 
 
-def test_local_bytes_are_mapped_not_copied(local: Store) -> None:
+def test_local_bytes_are_mapped_and_not_copied(local: Store) -> None:
     first, second = local.file("a").read([(0, 8)])[0], local.file("empty").read_whole()
     assert not first.flags.owndata
     assert not first.flags.writeable
@@ -84,7 +84,7 @@ def test_a_store_that_fails(remote: Store) -> None:
         remote.file("a").read([(0, 4)])
 
 
-def test_neighbouring_ranges_travel_together(remote: Store) -> None:
+def test_neighbouring_ranges_are_coalesced(remote: Store) -> None:
     a, b = remote.file("a", 1024), remote.file("b", 1024)
     got = read_all([(a, [(0, 10), (500, 510)]), (b, [(0, 1)]), (a, [(5, 20)])])
     assert [[data.tobytes() for data in file] for file in got] == [
@@ -105,7 +105,9 @@ def test_large_ranges_are_split(remote: Store, monkeypatch: pytest.MonkeyPatch) 
     st.lists(st.tuples(st.integers(0, 999), st.integers(0, 60)), max_size=30),
     st.integers(0, 100),
 )
-def test_coalescing_covers_all_and_overlaps_nothing(spans: list[tuple[int, int]], gap: int) -> None:
+def test_coalesced_ranges_cover_all_ranges_and_do_not_overlap(
+    spans: list[tuple[int, int]], gap: int
+) -> None:
     ranges = [(start, start + length) for start, length in spans]
     merged = coalesce(ranges, gap)
     for start, end in ranges:
@@ -113,8 +115,8 @@ def test_coalescing_covers_all_and_overlaps_nothing(spans: list[tuple[int, int]]
     assert all(b + gap < c for (_, b), (c, _) in pairwise(merged))
 
 
-def test_computations_share_their_rounds(remote: Store) -> None:
-    def follow(position: int, hops: int) -> Steps[int]:
+def test_decoders_share_rounds_of_requests(remote: Store) -> None:
+    def follow(position: int, hops: int) -> Reads[int]:
         for _ in range(hops):
             (data,) = yield [(position, position + 1)]
             position = int(data[0]) + 1
@@ -125,8 +127,8 @@ def test_computations_share_their_rounds(remote: Store) -> None:
     assert len(remote.fs.requests) == 3
 
 
-def test_together_is_one_computation() -> None:
-    def ask(first: int, rounds: int) -> Steps[list[int]]:
+def test_together_joins_decoders_into_one() -> None:
+    def ask(first: int, rounds: int) -> Reads[list[int]]:
         seen: list[int] = []
         for step in range(rounds):
             got = yield [(first + step, first + step + 1)] * (step + 1)
@@ -149,12 +151,12 @@ def test_listings(local: Store, remote: Store) -> None:
     assert local.names("nothing") == []
 
 
-def test_addresses_are_those_of_users(local: Store, remote: Store) -> None:
+def test_urls_are_spelled_as_users_write_them(local: Store, remote: Store) -> None:
     assert local.file("a").url == f"{local.root}/a"
     assert remote.file("a").url == "counting:///dir/a"
 
 
-def test_what_has_a_stamp_is_kept(remote: Store) -> None:
+def test_bytes_of_a_file_with_a_stamp_are_cached(remote: Store) -> None:
     for stamp in ("one", "one", "two", None, None):
         file = remote.file("a", 1024, stamp)
         assert file.read_tail(24)[1].tobytes() == DATA[1000:]
@@ -173,10 +175,10 @@ def test_another_filesystem_of_the_same_name_holds_other_files(remote: Store) ->
     assert len(other.fs.requests) == 1
 
 
-def test_what_is_kept_stays_within_its_budget(
+def test_cached_bytes_stay_within_the_budget(
     remote: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage._KEPT, "budget", 2000)  # one of these files
+    monkeypatch.setattr(storage._CACHE, "budget", 2000)  # one of these files
     for name in ("a", "b", "b", "a"):
         remote.file(name, 1024, "unique").read_whole()
     assert [path for path, _, _ in remote.fs.requests] == ["/dir/a", "/dir/b", "/dir/a"]
@@ -189,14 +191,14 @@ def test_a_small_file_of_unknown_size_takes_one_request(remote: Store) -> None:
     assert remote.file("empty").read_whole().tobytes() == b""
 
 
-def test_a_large_file_of_unknown_size_is_read_whole(
+def test_a_large_file_of_unknown_size_is_read_completely(
     remote: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "SMALL", 100)
     assert remote.file("a").read_whole().tobytes() == DATA
 
 
-def test_only_what_failed_is_tried_again(remote: Store) -> None:
+def test_only_failed_ranges_are_retried(remote: Store) -> None:
     failing = iter([OSError(errno.EBUSY, "busy"), None, TimeoutError(), None])
     real = remote.fs.cat_file
 

@@ -1,4 +1,4 @@
-"""The tree of a table, as the filesystem `lance` shows it."""
+"""The tree of a table, as the filesystem `lance` presents it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from lancefs.storage import Store
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS
 
-# How far above a path its table is looked for: versions/7/columns/price.arrow is four below.
-_DEEPEST = 8
+# Parents of a path that are searched for a table: versions/7/columns/price.arrow has four.
+_MAX_PARENTS = 8
 
 
-def inside(target: Target) -> tuple[Target, str]:
-    """Return the table that a path lies in, and the rest of the path.
+def split_at_table(target: Target) -> tuple[Target, str]:
+    """Split a path into a table and the path below it.
 
     Raises:
         Failure: There is nothing at the path.
     """
     store, below = target.store, ""
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_PARENTS):
         parent, slash, name = store.root.rpartition("/")
         if not slash:
             break
         store, below = Store(store.fs, parent), f"{name}/{below}".rstrip("/")
         if parent and VERSIONS in store.names():
-            return Target(store.url(), Ref(), target.options), below
-    _ = target.resolved  # says what is wrong, and what lies near
+            return Target(store.url(), Ref(), target.options, target.rules), below
+    _ = target.resolved  # raises, and names similar paths
     raise Failure(f"{target.url}: there is no such table or folder")
 
 
 def directory(target: Target) -> str:
-    """Return the directory of the tree that shows a version; nothing for the table itself."""
+    """Return the directory of a version in the tree of its table; "" without a ref."""
     ref = target.ref
     if ref == Ref():
         return ""
@@ -46,20 +46,29 @@ def directory(target: Target) -> str:
 
 
 def filesystem(target: Target) -> Any:
-    """Return the filesystem that shows a table."""
+    """Return a filesystem whose root is the table.
+
+    Raises:
+        Failure: There is no table.
+    """
     from lancefs.filesystem import LanceFileSystem
 
     _ = target.resolved
     store = target.store
-    return LanceFileSystem(fo=store.root, fs=store.fs, skip_instance_cache=True)
+    return LanceFileSystem(
+        fo=store.root, fs=store.fs, base_rules=target.rules, skip_instance_cache=True
+    )
 
 
 def listing(target: Target, below: str | None = None) -> list[dict[str, Any]]:
-    """List a directory of the tree.
+    """List a directory of the tree of a table.
 
     Args:
         target: The table, or a version of it.
-        below: A path below the table in place of the version's.
+        below: Path below the table; None for the directory of the version.
+
+    Returns:
+        `name`, `type`, `size` (bytes) and `committed` (UTC) of each entry.
 
     Raises:
         Failure: There is no such directory; the message says what there is.

@@ -1,18 +1,22 @@
-"""The entry of the script `lancefs`, which is there also where its libraries are not."""
+"""Entry of the script `lancefs`, which is installed even when the libraries of `[cli]` are not."""
 
 from __future__ import annotations
 
 import gc
 import sys
 
-# Objects that are made before Python looks for garbage. Modules make many and leave none behind:
-# with Python's own number (700 to 2,000), that search is a fifth of the time that a command takes.
-_GARBAGE = 200_000
+# Allocations between two garbage collections. Importing modules allocates many objects and leaves
+# no garbage: with Python's default (700 to 2,000), collections take a fifth of a command's time.
+_GC_THRESHOLD = 200_000
 
 
 def main() -> int:
-    """Run the command line; without its libraries, say how to get them."""
-    gc.set_threshold(_GARBAGE)
+    """Run the command line, or print how to install its libraries.
+
+    Returns:
+        The exit code.
+    """
+    gc.set_threshold(_GC_THRESHOLD)
     try:
         from lancefs.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -1,13 +1,13 @@
-"""Exit codes, and the errors that a command ends with.
+"""Exit codes, and the error that ends a command with one of them.
 
 0    done
-1    done, and the answer is that something is wrong (`verify`)
-2    what was asked for does not exist or makes no sense: path, ref, column, predicate, option
-3    the table is damaged, or needs what this release does not read; or its store failed
-4    something is not installed on this machine
-70   an error of lancefs itself
+1    done, and problems were found (`verify`)
+2    wrong input: the path, ref, column, predicate or option does not exist or is not valid
+3    the table is damaged or uses an unsupported feature, or its store failed
+4    a package is not installed
+70   an internal error of lancefs
 130  Ctrl-C
-141  whoever read the output went away
+141  the reader of the output closed the pipe
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ INTERNAL = 70
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
-_SHOWN = 10
+_MAX_CHOICES = 10
 
 
 class Failure(Exception):
-    """Ends a command with one line.
+    """End a command with one line on standard error.
 
     Args:
         message: The line.
@@ -41,16 +41,16 @@ class Failure(Exception):
 
 
 def nearest(name: str, choices: Collection[str]) -> str:
-    """Say which of the valid choices was probably meant, or what they are.
+    """Return a hint: the valid choices that are similar to a name, or else the first ones.
 
     Args:
-        name: What was given.
-        choices: What would have been valid.
+        name: The invalid input.
+        choices: The valid choices.
     """
     lower = {choice.lower(): choice for choice in choices}
-    near = [lower[found] for found in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
+    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
     if near:
         return f"did you mean {' or '.join(near)}?"
-    shown = list(choices)[:_SHOWN]
+    shown = list(choices)[:_MAX_CHOICES]
     more = f", … ({len(choices)} in all)" if len(choices) > len(shown) else ""
     return f"choose from {', '.join(shown)}{more}" if shown else "there is none"

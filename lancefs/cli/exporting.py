@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import pyarrow as pa
 
 from lancefs.cli.exits import UNREADABLE, Failure
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.row_groups import GROUP_ROWS, row_groups
 from lancefs.scan.scanner import LanceScanner
 from lancefs.storage import Store
-from lancefs.table.batch_rows import GROUP_ROWS, row_groups
 
 JOURNAL = "_lancefs_export.json"
 _UNFINISHED = ".unfinished-"
@@ -35,17 +35,25 @@ class Export:
 
     Attributes:
         name: The version, for the journal.
-        scanner: Reads the rows.
+        dataset: The rows.
+        columns: Names of the columns, in order.
+        filter: Rows to write; all where it is None.
         store: The destination.
         form: `parquet`, `arrow` or `csv`.
         selection: What else decides about the contents, for the journal.
     """
 
     name: str
-    scanner: LanceScanner
+    dataset: LanceDataset
+    columns: list[str]
+    filter: str | None
     store: Store
     form: str
     selection: Mapping[str, Any] = field(default_factory=dict)
+
+    def scanner(self, fragments: Sequence[int] | None = None) -> LanceScanner:
+        """Return what reads the rows, of all fragments or of those with some ids."""
+        return self.dataset.scanner(self.columns, self.filter, fragments=fragments)
 
 
 @dataclass(slots=True)
@@ -73,21 +81,19 @@ def export_file(work: Export, on_rows: Callable[[int], None], overwrite: bool) -
     if store.fs.exists(path) and not overwrite:
         raise Failure(f"{store.url()} exists; --overwrite replaces it")
     with _complete(store, path) as sink:
-        rows = _write(work.form, work.scanner.projected_schema, work.scanner, sink, on_rows)
+        rows = _write(work.form, work.scanner(), sink, on_rows)
     return Written(1, 0, rows, int(store.fs.size(path)))
 
 
 def export_folder(work: Export, on_rows: Callable[[int], None], overwrite: bool) -> Written:
     """Write one file a fragment into a folder, but for those that are there; see `export_file`."""
-    fragments = work.scanner._scan.fragments
+    # A table without fragments gets a file too, which tells the columns.
+    numbers: list[int | None] = [fragment.id for fragment in work.dataset.fragments]
     done = _begin(work, overwrite)
     written = Written()
     counts: dict[str, int] = {}
-    for position in range(max(1, len(fragments))):
-        # A table without fragments gets a file too, which tells the columns.
-        of_one = _of_fragment(work.scanner, position) if len(fragments) else work.scanner
-        number = fragments[position].fragment.id if len(fragments) else 0
-        name = f"part-{position:05}-{number}.{work.form}"
+    for position, number in enumerate(numbers or [None]):
+        name = f"part-{position:05}-{number or 0}.{work.form}"
         path = work.store.full(name)
         if name in done:
             counts[name] = done[name]
@@ -95,21 +101,14 @@ def export_folder(work: Export, on_rows: Callable[[int], None], overwrite: bool)
             on_rows(counts[name])
         else:
             with _complete(work.store, path) as sink:
-                schema = work.scanner.projected_schema
-                counts[name] = _write(work.form, schema, of_one, sink, on_rows)
+                scanner = work.scanner(None if number is None else [number])
+                counts[name] = _write(work.form, scanner, sink, on_rows)
             _write_journal(work, counts)
         written.files += 1
         written.rows += counts[name]
         written.size += int(work.store.fs.size(path))
     _write_journal(work, counts, is_complete=True)
     return written
-
-
-def _of_fragment(scanner: LanceScanner, position: int) -> LanceScanner:
-    """Return a scanner of the rows of one fragment only."""
-    one = copy(scanner)
-    one._scan = replace(scanner._scan, fragments=scanner._scan.fragments[position : position + 1])
-    return one
 
 
 def _begin(work: Export, overwrite: bool) -> dict[str, int]:
@@ -181,7 +180,6 @@ def _complete(store: Store, path: str) -> Iterator[IO[bytes]]:
 
 def _write(
     form: str,
-    schema: pa.Schema,
     scanner: LanceScanner,
     sink: IO[bytes],
     on_rows: Callable[[int], None],
@@ -197,7 +195,7 @@ def _write(
             on_rows(batch.num_rows)
 
     try:
-        _FORMATS[form](schema, counted(), sink)
+        _FORMATS[form](scanner.projected_schema, counted(), sink)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise Failure(
             f"{form} cannot hold these columns: {error}; leave such columns out (-c), or choose "

@@ -1,4 +1,4 @@
-"""The group of commands: finds them, runs one, and turns errors into a line and an exit code."""
+"""The command group: find a command, run it, turn an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import click
 from lancefs import __version__
 from lancefs.cli import exits
 
-# The commands, in the order of `--help`: each is the function of its name in the module of its
-# name. The texts stand here so that `--help` imports none of them.
+# Commands and their help texts, in the order of `--help`. The command `x` is the function `x` of
+# the module `commands.x`. The texts are here so that `--help` imports none of these modules.
 COMMANDS = {
     "ls": "List the tables of a folder, or the tree of a table.",
     "tree": "Show the tree of a table or a folder.",
@@ -36,8 +36,8 @@ COMMANDS = {
 _NAME = "lancefs"
 _COMPLETE = "_LANCEFS_COMPLETE"
 
-# Whose errors are not those of a store.
-_OURS = {"builtins", "duckdb_adapter", "lancefs", "numpy", "pyarrow"}
+# Packages whose unexpected errors are internal errors; those of other packages come from a store.
+_INTERNAL_PACKAGES = {"builtins", "duckdb_adapter", "lancefs", "numpy", "pyarrow"}
 
 _HELP = """Look at Lance tables, any version of them. Nothing is ever written into a table.
 
@@ -59,20 +59,24 @@ Exit codes: 0 done; 1 verify found problems; 2 wrong input; 3 the table cannot b
 
 @dataclass(slots=True)
 class Session:
-    """What the run of one command needs to remember."""
+    """State of the run of one command.
+
+    Attributes:
+        debug: Whether to print the traceback of an error.
+    """
 
     debug: bool = False
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are run."""
+    """Group of commands, each imported when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return their names."""
+        """Return the names of the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one."""
+        """Import a command; None when there is no such command."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"lancefs.cli.commands.{cmd_name}")
@@ -82,7 +86,11 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant, or say which one probably is."""
+        """Find the command that the arguments name.
+
+        Raises:
+            UsageError: There is no such command; the message names similar ones.
+        """
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             hint = exits.nearest(args[0], COMMANDS)
             raise click.UsageError(f"there is no command {args[0]!r}: {hint}")
@@ -108,7 +116,7 @@ class Commands(click.Group):
 @click.pass_context
 def lancefs(ctx: click.Context, debug: bool) -> None:
     """Run a command."""
-    ctx.find_object(Session).debug |= debug  # type: ignore[union-attr]  # main put one there
+    ctx.find_object(Session).debug |= debug  # type: ignore[union-attr]  # set by main
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -117,27 +125,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        arguments: Without the name of the program; those of the process by default.
+        arguments: Arguments without the name of the program; None for those of the process.
 
     Returns:
         The exit code.
     """
     session = Session()
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if _COMPLETE in os.environ:  # the shell asks what could follow
-            lancefs.main(given, _NAME, _COMPLETE)
-        # Not `lancefs.main`, which has its own ways to end for Ctrl-C and broken pipes.
-        with lancefs.make_context(_NAME, given, obj=session) as ctx:
-            done = lancefs.invoke(ctx)
+        if _COMPLETE in os.environ:  # the shell asks for completions
+            lancefs.main(words, _NAME, _COMPLETE)
+        # Not `lancefs.main`, which handles Ctrl-C and broken pipes in its own way.
+        with lancefs.make_context(_NAME, words, obj=session) as ctx:
+            code = lancefs.invoke(ctx)
         _flush()
-        return done if isinstance(done, int) else exits.DONE
+        return code if isinstance(code, int) else exits.DONE
     except click.exceptions.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return exits.INTERRUPTED
     except BrokenPipeError:
-        return _end_of_pipe()
+        return _discard_output()
     except Exception as error:
         if session.debug:
             import traceback
@@ -145,27 +153,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         message, code = _explain(error)
         line = " ".join(message.split())
-        print(f"lancefs: {_printable(line)}", file=sys.stderr)
+        print(f"lancefs: {_escape_controls(line)}", file=sys.stderr)
         return code
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """Put an error into one line, with its exit code."""
+    """Return the message and the exit code of an error."""
     if isinstance(error, exits.Failure):
         return str(error), error.code
     if isinstance(error, click.ClickException):
-        return _usage(error), exits.USAGE
-    known = _known(error)
-    if known is not None:
-        return str(error) or type(error).__name__, known
+        return _usage_message(error), exits.USAGE
+    code = _code_of(error)
+    if code is not None:
+        return str(error) or type(error).__name__, code
     what = f"{type(error).__name__}: {error}"
-    if type(error).__module__.partition(".")[0] not in _OURS:  # of a store's own library
+    if type(error).__module__.partition(".")[0] not in _INTERNAL_PACKAGES:
         return what, exits.UNREADABLE
     return f"an error in lancefs itself ({what}); --debug shows where", exits.INTERNAL
 
 
-def _known(error: Exception) -> int | None:
-    """Return the exit code of an error that is no fault of ours."""
+def _code_of(error: Exception) -> int | None:
+    """Return the exit code of an expected error; None for other errors."""
     from lancefs import errors
 
     if isinstance(error, errors.NotALanceTable | errors.RefNotFound | errors.ColumnNotFound):
@@ -177,17 +185,17 @@ def _known(error: Exception) -> int | None:
     return exits.UNREADABLE if isinstance(error, OSError | TimeoutError) else None
 
 
-def _usage(error: click.ClickException) -> str:
-    """Return click's message as one line, with the command that it is about."""
+def _usage_message(error: click.ClickException) -> str:
+    """Return click's message, after the name of the command that it is about."""
     ctx = getattr(error, "ctx", None)
     where = f"{ctx.info_name}: " if ctx is not None and ctx.parent is not None else ""
     message = error.format_message()
     return where + message[:1].lower() + message[1:]
 
 
-def _printable(line: str) -> str:
-    """Keep names with control characters from steering the terminal."""
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+def _escape_controls(line: str) -> str:
+    """Escape control characters, which names may contain, so that they do not reach a terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
 
 
 def _flush() -> None:
@@ -195,8 +203,8 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
-def _end_of_pipe() -> int:
-    """End quietly: what is still buffered would fail again when Python closes its streams."""
+def _discard_output() -> int:
+    """Discard buffered output, which would raise again when Python closes standard output."""
     nowhere: Any = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     return exits.BROKEN_PIPE

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import note
-from lancefs.scan.expressions import matching
+from lancefs.errors import InvalidFilter
 from lancefs.showing import readable_columns
-from lancefs.table.row_metadata import ROW_METADATA
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -28,34 +24,44 @@ def scanner(
 
     Args:
         target: The version.
-        columns: In this order; all that can be read by default.
-        where: A condition, as `predicate` reads them.
+        columns: Names in this order; all columns of known types by default.
+        where: A condition in SQL text.
         limit: At most this many rows.
 
     Raises:
-        Failure: The condition cannot be read.
+        Failure: The condition cannot be parsed, or does not fit the columns.
         ColumnNotFound: A column is not in the table.
     """
-    if columns is None:
-        fields = target.manifest.fields
-        columns = readable_columns(fields)
-        for field in fields:
-            if field.name not in columns:
-                note(f"left out: {field.name}, of the type {field.logical_type}")
+    return target.dataset.scanner(
+        selected_columns(target, columns), checked_filter(target, where), limit=limit
+    )
+
+
+def selected_columns(target: Target, columns: list[str] | None) -> list[str]:
+    """Return the columns to read; a column of an unknown type is left out, with a note."""
+    if columns is not None:
+        return columns
+    fields = target.manifest.fields
+    readable = readable_columns(fields)
+    for field in fields:
+        if field.name not in readable:
+            note(f"left out: {field.name}, of the type {field.logical_type}")
+    return readable
+
+
+def checked_filter(target: Target, where: str | None) -> str | None:
+    """Return a condition, once it has been parsed: before anything is read or written.
+
+    Raises:
+        Failure: The condition cannot be parsed, or does not fit the columns.
+        ColumnNotFound: A column is not in the table.
+    """
     if where is None:
-        return target.dataset.scanner(columns, limit=limit)
-    from lancefs.cli.predicate import parse_predicate
+        return None
+    from lancefs.scan.sql_filter import parse_filter
 
-    expression = parse_predicate(where, target.manifest.fields)
-    _try(expression, target.dataset.schema, where)
-    return target.dataset.scanner(columns, expression, limit=limit)
-
-
-def _try(expression: pc.Expression, schema: pa.Schema, text: str) -> None:
-    """See that Arrow can evaluate a condition, before anything is read or written."""
-    fields = [*schema, *(one.to_arrow() for one in ROW_METADATA.values())]
-    empty = pa.record_batch([pa.nulls(0, one.type) for one in fields], schema=pa.schema(fields))
     try:
-        matching(expression, empty)
-    except pa.ArrowException as error:
-        raise Failure(f"--where: {text!r} cannot be evaluated: {error}") from error
+        parse_filter(where, target.manifest.fields)
+    except InvalidFilter as error:
+        raise Failure(f"--where: {error} ('lancefs sql' takes all of SQL)") from error
+    return where

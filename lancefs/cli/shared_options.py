@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lancefs.cli import exits
 
 if TYPE_CHECKING:
     from lancefs.cli.main import Session
+    from lancefs.table.base_paths import BaseRules, Follow
 
 FORMATS = ("table", "json", "csv", "arrow")
 
@@ -19,10 +20,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class NearestChoice(click.Choice[str]):
-    """A choice that says which one was probably meant."""
+    """Choice whose error message names similar choices."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the choice."""
+        """Return the choice, or fail with a hint."""
         if value not in self.choices:
             hint = exits.nearest(str(value), [str(choice) for choice in self.choices])
             self.fail(f"{value!r} is not one of them; {hint}", param, ctx)
@@ -30,11 +31,11 @@ class NearestChoice(click.Choice[str]):
 
 
 def command(*, examples: str = "", epilog: str = "") -> Callable[[Callable[..., Any]], Any]:
-    """Make a function a command, with examples below its help, and `--debug`.
+    """Return a decorator that makes a function a command, with `--debug`.
 
     Args:
-        examples: Command lines, one a line.
-        epilog: What else is said.
+        examples: Command lines, one per line, for the end of the help text.
+        epilog: Text below the examples.
     """
     lines = [line.strip() for line in examples.strip().splitlines()]
     shown = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
@@ -48,7 +49,7 @@ def command(*, examples: str = "", epilog: str = "") -> Callable[[Callable[..., 
 
 
 def debug(function: _F) -> _F:
-    """Add `--debug`, so that it may stand anywhere in the line."""
+    """Add `--debug` to a command, so that it may follow the command's name, too."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         session: Session | None = ctx.find_root().obj
@@ -67,7 +68,7 @@ def debug(function: _F) -> _F:
 
 
 def storage(function: _F) -> _F:
-    """Add `--storage-option`, as `options`."""
+    """Add `--storage-option`; the function gets the parsed pairs as `options`."""
     option = click.option(
         "--storage-option",
         "options",
@@ -79,13 +80,50 @@ def storage(function: _F) -> _F:
     return option(function)
 
 
-def table(function: _F) -> _F:
-    """Add the argument TABLE, with `--as-of` and `--storage-option`; the function gets a Target."""
+def base_rules(function: _F) -> _F:
+    """Add `--base-path` and `--follow`; the function gets `BaseRules`, or None, as `rules`."""
 
-    def wrapped(*, table: str, as_of: str | None, options: dict[str, Any], **rest: Any) -> Any:
+    def wrapped(*, moved: dict[str, str], follow: Follow | None, **rest: Any) -> Any:
+        if not moved and follow is None:
+            return function(rules=None, **rest)
+        from lancefs.table.base_paths import BaseRules
+
+        rules = BaseRules(moved=moved) if follow is None else BaseRules(follow, moved)
+        return function(rules=rules, **rest)
+
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    moved_option = click.option(
+        "--base-path",
+        "moved",
+        multiple=True,
+        metavar="OLD=NEW",
+        callback=lambda _ctx, _param, value: read_moved(value),
+        help="Where the files below a base path of the table are now. May be repeated.",
+    )
+    follow_option = click.option(
+        "--follow",
+        type=NearestChoice(("table", "store", "any")),
+        help="Which base paths of the table are read: below the table, in its store, or any.",
+    )
+    result: Any = moved_option(follow_option(wrapped))
+    return result  # type: ignore[no-any-return]
+
+
+def table(function: _F) -> _F:
+    """Add TABLE and the options that open it; the function gets a Target as first argument."""
+
+    def wrapped(
+        *,
+        table: str,
+        as_of: str | None,
+        options: dict[str, Any],
+        rules: BaseRules | None,
+        **rest: Any,
+    ) -> Any:
         from lancefs.cli.target import parse_target
 
-        return function(parse_target(table, options, as_of), **rest)
+        return function(parse_target(table, options, as_of, rules), **rest)
 
     wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
     wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
@@ -93,12 +131,12 @@ def table(function: _F) -> _F:
         "--as-of", metavar="TIME", help="The newest version committed at or before this time."
     )
     argument = click.argument("table", metavar="TABLE[@REF]", shell_complete=complete_table)
-    result: Any = argument(at_time(storage(wrapped)))
+    result: Any = argument(at_time(storage(base_rules(wrapped))))
     return result  # type: ignore[no-any-return]
 
 
 def output(function: _F) -> _F:
-    """Add `--format`, as `form`."""
+    """Add `--format`; the function gets one of `FORMATS` as `form`."""
     option = click.option(
         "--format",
         "-f",
@@ -112,7 +150,7 @@ def output(function: _F) -> _F:
 
 
 def table_or_json(function: _F) -> _F:
-    """Add `--format`, as `form`, for what is more than one table."""
+    """Add `--format` with `table` and `json` only, for results of more than one table."""
     option = click.option(
         "--format",
         "-f",
@@ -125,7 +163,7 @@ def table_or_json(function: _F) -> _F:
 
 
 def columns(function: _F) -> _F:
-    """Add `-c`, as `columns`."""
+    """Add `--columns`; the function gets a list of names, or None, as `columns`."""
     option = click.option(
         "--columns",
         "-c",
@@ -137,7 +175,7 @@ def columns(function: _F) -> _F:
 
 
 def where(function: _F) -> _F:
-    """Add `-w`, as `where`."""
+    """Add `--where`; the function gets the predicate, or None, as `where`."""
     option = click.option(
         "--where", "-w", metavar="PREDICATE", help="Only rows for which this is true: price > 3."
     )
@@ -145,7 +183,7 @@ def where(function: _F) -> _F:
 
 
 def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Read `key=value` pairs; a value that is JSON is taken as JSON."""
+    """Parse `key=value` pairs; a value that is valid JSON is decoded."""
     options: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -158,8 +196,19 @@ def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
     return options
 
 
+def read_moved(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Parse `old=new` pairs of base paths; the last `=` separates them."""
+    moved: dict[str, str] = {}
+    for pair in pairs:
+        old, equals, new = pair.rpartition("=")
+        if not (old and equals and new):
+            raise click.BadParameter(f"{pair!r}: OLD=NEW was expected")
+        moved[old] = new
+    return moved
+
+
 def read_columns(text: str | None) -> list[str] | None:
-    """Read a list of columns, separated by commas; one with a comma in it stands in quotes."""
+    """Parse names separated by commas; a name with a comma in it is in double quotes."""
     if text is None:
         return None
     import csv
@@ -171,7 +220,7 @@ def read_columns(text: str | None) -> list[str] | None:
 
 
 def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
-    """Complete paths, and after an @ the versions and tags of the table."""
+    """Complete a path, or after an @ a version, tag or branch of the table."""
     from click.shell_completion import CompletionItem
 
     url, at, ref = incomplete.rpartition("@")
@@ -181,7 +230,7 @@ def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     from lancefs.errors import LanceError
 
     try:
-        known = parse_target(url, {}).refs()
+        refs = parse_target(url, {}).refs()
     except (LanceError, OSError, ValueError, exits.Failure):
         return []
-    return [CompletionItem(f"{url}@{one}") for one in known if one.startswith(ref)]
+    return [CompletionItem(f"{url}@{known}") for known in refs if known.startswith(ref)]

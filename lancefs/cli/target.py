@@ -15,8 +15,9 @@ import fsspec
 from lancefs.cli.exits import MISSING, Failure, nearest
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
-from lancefs.table.base_paths import TableFiles
-from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.manifest import Manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import (
     Ref,
     Resolved,
@@ -42,11 +43,13 @@ class Target:
         url: The directory of the table.
         ref: The version.
         options: For fsspec.
+        rules: How far base paths of the manifest are followed; None for the default rules.
     """
 
     url: str
     ref: Ref = field(default_factory=Ref)
     options: Mapping[str, Any] = field(default_factory=dict)
+    rules: BaseRules | None = None
 
     @cached_property
     def store(self) -> Store:
@@ -67,40 +70,45 @@ class Target:
             raise Failure(f"{error}{self._hint()}") from error
 
     @cached_property
-    def manifest(self) -> Manifest:
-        """What the version's manifest says."""
-        return read_manifest(self.resolved.manifest)
+    def opened(self) -> OpenVersion:
+        """The version, open."""
+        return OpenVersion(self.resolved, self.rules)
 
-    @cached_property
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the version."""
+        return self.opened.manifest
+
+    @property
     def files(self) -> TableFiles:
         """Finds the files of the version."""
-        where = self.resolved
-        return TableFiles(where.store, self.manifest.base_paths, root=where.root)
+        return self.opened.files
 
     @cached_property
     def dataset(self) -> LanceDataset:
         """The version, to read rows from."""
         from lancefs.lance_dataset import LanceDataset
 
-        return LanceDataset(self.resolved, self.manifest)
+        return LanceDataset(self.opened)
 
     @property
     def name(self) -> str:
         """The version as the user names it: `dir/t.lance@7`."""
-        return f"{self.url}@{self._version}"
+        return f"{self.url}@{self.pinned}"
 
     @property
     def address(self) -> str:
         """The version, by the whole address of the table."""
-        return f"{self.resolved.root.url()}@{self._version}"
+        return f"{self.resolved.root.url()}@{self.pinned}"
 
     @property
-    def _version(self) -> Ref:
+    def pinned(self) -> Ref:
+        """The version by its number, whatever ref was asked for."""
         return Ref(version=self.resolved.file.version, branch=self.resolved.branch)
 
     def at(self, ref: str) -> Target:
         """Return another version of the table."""
-        return Target(self.url, _read_ref(ref, self.url), self.options)
+        return Target(self.url, _read_ref(ref, self.url), self.options, self.rules)
 
     def refs(self) -> list[str]:
         """List what may stand after the `@`: tags, branches, and versions, newest first."""
@@ -120,13 +128,19 @@ class Target:
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def parse_target(text: str, options: Mapping[str, Any], as_of: str | None = None) -> Target:
+def parse_target(
+    text: str,
+    options: Mapping[str, Any],
+    as_of: str | None = None,
+    rules: BaseRules | None = None,
+) -> Target:
     """Read `table@ref`.
 
     Args:
         text: A path or URL; after an `@` a ref.
         options: For fsspec.
         as_of: A point in time in place of the ref; a branch may stand with it.
+        rules: How far base paths of the manifest are followed; None for the default rules.
 
     Raises:
         Failure: What stands in place of a ref is not one.
@@ -140,7 +154,7 @@ def parse_target(text: str, options: Mapping[str, Any], as_of: str | None = None
             wanted = make_ref(as_of=as_of, branch=wanted.branch)
         except ValueError as error:
             raise Failure(f"--as-of: {error}") from error
-    return Target(url, wanted, options)
+    return Target(url, wanted, options, rules)
 
 
 def open_store(url: str, options: Mapping[str, Any]) -> Store:

@@ -1,7 +1,7 @@
-"""Where the bytes of a version are: by column, with the encodings that they have.
+"""Bytes of a version by column and encoding.
 
-Told from the metadata of the data files: no value is read, but for columns of strings and lists a
-sample that tells how large they are in memory.
+The sizes come from the metadata of the data files. Values are read only for the size in memory of
+columns of variable width: a sample of their first rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
-from lancefs.datafile.container import Column, Container, Page
+from lancefs.datafile.container import ColumnPages, Container, Page
 from lancefs.datafile.v2_1.layouts.page_layouts import parse_layout
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2, encodings_v2_3_pb2
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 _READERS = 8
 _SAMPLE_ROWS = 16 * 1024
 _TOMBSTONE = -2
-# What says how a value is compressed, in the messages of both generations of encodings.
-_CHOICES = ("compression", "array_encoding")
-# Encodings that do not compress: they are shown only where there are no others.
+# Names of the oneofs that select an encoding: of formats 2.1 and newer, and of 2.0.
+_ONEOFS = ("compression", "array_encoding")
+# Encodings that do not compress. They are shown only for pages without other encodings.
 _PLAIN = ("flat", "variable", "binary", "nullable", "fixed_size_list", "list", "struct")
 
 
 @dataclass(slots=True)
 class ColumnUse:
-    """The bytes of one column.
+    """Bytes of one column.
 
     Attributes:
-        name: Of the column.
-        bytes: In the data files.
-        dead: Of them, bytes of rows that are deleted; taken to be as large as others.
+        name: Name of the column.
+        bytes: Bytes in the data files.
+        dead: Estimated bytes of deleted rows, a part of `bytes`; rows count as equally large.
         encodings: Bytes by encoding.
-        memory: In memory, as Arrow has it, without deleted rows; None where that is not known.
-        is_estimate: Whether `memory` was told from a sample.
+        memory: Bytes of the live rows as Arrow arrays; None if not known.
+        is_estimate: Whether `memory` is extrapolated from a sample.
     """
 
     name: str
@@ -56,13 +56,19 @@ class ColumnUse:
 
     @property
     def ratio(self) -> float | None:
-        """How many times larger the column is in memory than in its files."""
+        """Bytes in memory per live byte in the data files; None if not known."""
         if self.memory is None or not self.bytes:
             return None
         return self.memory / (self.bytes - self.dead) if self.bytes > self.dead else None
 
     def add(self, size: int, dead: float, encoding: str) -> None:
-        """Count some bytes."""
+        """Add the bytes of a page.
+
+        Args:
+            size: Bytes of the page.
+            dead: Share of the fragment's rows that is deleted, 0 to 1.
+            encoding: Encoding of the page.
+        """
         self.bytes += size
         self.dead += round(size * dead)
         self.encodings[encoding] = self.encodings.get(encoding, 0) + size
@@ -70,22 +76,22 @@ class ColumnUse:
 
 @dataclass(slots=True)
 class Usage:
-    """The bytes of a version.
+    """Bytes of a version.
 
     Attributes:
-        columns: Of each column of the table, in its order.
-        tombstoned: Bytes of columns that were dropped or replaced, in files that are still used.
-        overhead: Footers and metadata of the data files.
-        untold: Bytes of files of the format 0.1, which do not tell their columns apart.
-        deletion_files: How many there are; their sizes are not in the manifest.
-        total: Of all data files.
-        problems: Files that could not be looked at, and why.
+        columns: Bytes of each column, in schema order.
+        tombstoned: Bytes of dropped or replaced columns in data files that are still used.
+        overhead: Bytes of footers and metadata in the data files.
+        unattributed: Bytes of files of format 0.1, whose metadata has no sizes of columns.
+        deletion_files: Number of deletion files; the manifest does not record their sizes.
+        total: Bytes of all data files.
+        problems: Errors of data files that cannot be read.
     """
 
     columns: list[ColumnUse]
     tombstoned: int = 0
     overhead: int = 0
-    untold: int = 0
+    unattributed: int = 0
     deletion_files: int = 0
     total: int = 0
     problems: list[str] = field(default_factory=list)
@@ -98,99 +104,116 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class _FileUse:
-    """What a data file holds: (field id, bytes, encoding) of its columns, and its size."""
+    """Bytes of a data file.
 
-    parts: Sequence[tuple[int, int, str]]
+    Attributes:
+        pages: (field id, bytes, encoding) of each page.
+        size: Bytes of the file.
+    """
+
+    pages: Sequence[tuple[int, int, str]]
     size: int
 
 
 def measure(target: Target) -> Usage:
-    """Find out where the bytes of a version are, with one request or two for each data file."""
+    """Measure the bytes of a version, with one or two requests for each data file."""
     manifest = target.manifest
-    usage = Usage([ColumnUse(one.name) for one in manifest.fields])
-    owner = {
-        below.id: position for position, top in enumerate(manifest.fields) for below in top.walk()
+    usage = Usage([ColumnUse(field.name) for field in manifest.fields])
+    column_of = {
+        field.id: position for position, top in enumerate(manifest.fields) for field in top.walk()
     }
-    work = [(one, file) for one in manifest.fragments for file in one.files]
-    usage.deletion_files = sum(one.deletion_file is not None for one in manifest.fragments)
-    found = in_threads(lambda part: _look(target.files, part[1]), work, _READERS, "lancefs-du")
-    for (fragment, file), result in zip(work, found, strict=True):
+    work = [(fragment, file) for fragment in manifest.fragments for file in fragment.files]
+    usage.deletion_files = sum(part.deletion_file is not None for part in manifest.fragments)
+    results = in_threads(
+        lambda item: _read_use(target.files, item[1]), work, _READERS, "lancefs-du"
+    )
+    for (fragment, file), result in zip(work, results, strict=True):
         if isinstance(result, str):
             usage.problems.append(result)
         else:
-            _count(usage, fragment, file, result, owner)
-    for column, one in zip(usage.columns, manifest.fields, strict=True):
-        _measure_memory(target, column, one)
+            _add_file(usage, fragment, file, result, column_of)
+    for column, top in zip(usage.columns, manifest.fields, strict=True):
+        _measure_memory(target, column, top)
     return usage
 
 
-def _look(files: TableFiles, data_file: DataFile) -> _FileUse | str:
+def _read_use(files: TableFiles, data_file: DataFile) -> _FileUse | str:
+    """Read the bytes of a data file from its metadata; return the message of an error."""
     try:
         file = files.data_file(data_file)
         if data_file.is_legacy:
             return _FileUse((), file.size)
         container = Container(file)
-        indices = [one for one in data_file.column_indices if one >= 0]
+        indices = [index for index in data_file.column_indices if index >= 0]
         container.load_columns(indices)
         pairs = zip(data_file.fields, data_file.column_indices, strict=True)
-        parts = [
+        pages = [
             (field_id, size, name)
             for field_id, index in pairs
             if index >= 0
-            for name, size in _sizes(container.column(index))
+            for name, size in _page_sizes(container.column(index))
         ]
-        return _FileUse(parts, file.size)
+        return _FileUse(pages, file.size)
     except LanceError as error:
         return str(error)
 
 
-def _count(
+def _add_file(
     usage: Usage,
     fragment: Fragment,
     file: DataFile,
-    found: _FileUse,
-    owner: Mapping[int, int],
+    file_use: _FileUse,
+    column_of: Mapping[int, int],
 ) -> None:
+    """Add the bytes of a data file.
+
+    Args:
+        usage: Sums that the bytes are added to.
+        fragment: Fragment of the file.
+        file: The file, as the manifest describes it.
+        file_use: Bytes of the file.
+        column_of: Position of the top-level column of each field id.
+    """
     physical, deleted = fragment.physical_rows, fragment.num_deleted
     dead = deleted / physical if physical and deleted else 0.0
-    usage.total += found.size
+    usage.total += file_use.size
     if file.is_legacy:
-        only = {owner[one] for one in file.fields if one in owner}
-        if len(only) == 1:  # a file of one column needs nobody to tell
-            usage.columns[only.pop()].add(found.size, dead, "format 0.1")
+        columns = {column_of[field_id] for field_id in file.fields if field_id in column_of}
+        if len(columns) == 1:
+            usage.columns[columns.pop()].add(file_use.size, dead, "format 0.1")
         else:
-            usage.untold += found.size
+            usage.unattributed += file_use.size
         return
     holders = fragment.holders()
-    for field_id, size, encoding in found.parts:
-        if field_id in owner and holders.get(field_id) == file:
-            usage.columns[owner[field_id]].add(size, dead, encoding)
-        elif field_id == _TOMBSTONE or field_id >= 0:  # dropped, or another file has taken over
+    for field_id, size, encoding in file_use.pages:
+        if field_id in column_of and holders.get(field_id) == file:
+            usage.columns[column_of[field_id]].add(size, dead, encoding)
+        elif field_id == _TOMBSTONE or field_id >= 0:  # dropped, or replaced by a newer file
             usage.tombstoned += size
-    usage.overhead += max(0, found.size - sum(size for _, size, _ in found.parts))
+    usage.overhead += max(0, file_use.size - sum(size for _, size, _ in file_use.pages))
 
 
-def _sizes(column: Column) -> Iterator[tuple[str, int]]:
-    """Yield the bytes of each page of a column, with its encoding."""
+def _page_sizes(column: ColumnPages) -> Iterator[tuple[str, int]]:
+    """Yield the encoding and the bytes of each page of a column."""
     shared = sum(end - start for start, end in column.buffers)
     for page in column.pages:
         yield _encoding(page), shared + sum(end - start for start, end in page.buffers)
-        shared = 0  # the column's own buffers count once
+        shared = 0  # the first page gets the buffers of the column
 
 
 def _encoding(page: Page) -> str:
-    """Return the encoding of a page in a few words: `mini-block fsst`."""
+    """Return the layout and the encodings of a page: `mini-block fsst`."""
     try:
-        layout, messages = _described(page)
+        layout, messages = _parse_encoding(page)
     except (LanceError, DecodeError) as error:
         return f"not known ({type(error).__name__})"
-    names = list(dict.fromkeys(name for message in messages for name in _names(message)))
-    special = [name for name in names if name not in _PLAIN]
-    return " ".join(part for part in (layout, "+".join(special or names[:1])) if part)
+    names = list(dict.fromkeys(name for message in messages for name in _encoding_names(message)))
+    compressing = [name for name in names if name not in _PLAIN]
+    return " ".join(part for part in (layout, "+".join(compressing or names[:1])) if part)
 
 
-def _described(page: Page) -> tuple[str, Sequence[Message]]:
-    """Return the layout of a page, and the messages that say how its values are compressed."""
+def _parse_encoding(page: Page) -> tuple[str, Sequence[Message]]:
+    """Return the layout of a page, and the messages that describe the encoding of its values."""
     name, data = page.encoding.type_name, page.encoding.data
     if name.endswith(".ArrayEncoding"):
         return "", [encodings_v2_0_pb2.ArrayEncoding.FromString(data)]
@@ -204,37 +227,37 @@ def _described(page: Page) -> tuple[str, Sequence[Message]]:
     mini = parsed.mini_block_layout
     if mini.HasField("dictionary"):
         shown += " dictionary"
-    return shown, [mini.value_compression]  # and not the levels, which all have the same
+    return shown, [mini.value_compression]  # not of the levels, whose encoding is always the same
 
 
-def _names(message: Message) -> Iterator[str]:
-    """Yield the encodings that a message names, those around others first."""
+def _encoding_names(message: Message) -> Iterator[str]:
+    """Yield the encodings in a message, outer ones first."""
     oneofs = message.DESCRIPTOR.oneofs_by_name
-    for choice in _CHOICES:
-        if choice in oneofs:
-            name = message.WhichOneof(choice)
+    for oneof in _ONEOFS:
+        if oneof in oneofs:
+            name = message.WhichOneof(oneof)
             if name is not None:
                 yield name
     for descriptor, value in message.ListFields():
         if descriptor.message_type is None:
             continue
-        several = value if not isinstance(value, Message) else [value]
-        for one in several:
-            if isinstance(one, Message):
-                yield from _names(one)
+        children = value if not isinstance(value, Message) else [value]
+        for child in children:
+            if isinstance(child, Message):
+                yield from _encoding_names(child)
 
 
-def _measure_memory(target: Target, column: ColumnUse, one: Field) -> None:
-    """Tell how large a column is in memory: from its type, or else from some of its rows."""
+def _measure_memory(target: Target, column: ColumnUse, field: Field) -> None:
+    """Set the size in memory of a column: exact for fixed width, else from a sample of rows."""
     rows = target.manifest.num_rows
     if not rows or not column.bytes:
         return
     try:
-        width = _width(one.to_arrow().type)
+        width = _width(field.to_arrow().type)
         if width is not None:
             column.memory = round(rows * width)
             return
-        sample = target.dataset.head(_SAMPLE_ROWS, columns=[one.name])
+        sample = target.dataset.head(_SAMPLE_ROWS, columns=[field.name])
     except (UnsupportedFeature, LanceError):
         return
     if sample.num_rows:
@@ -243,12 +266,12 @@ def _measure_memory(target: Target, column: ColumnUse, one: Field) -> None:
 
 
 def _width(data_type: pa.DataType) -> float | None:
-    """The bytes of a value of fixed width; None for strings, lists and what holds them."""
+    """Return the bytes of a value of fixed width; None for other types."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _width(data_type.storage_type)
     if pa.types.is_fixed_size_list(data_type):
-        below = _width(data_type.value_type)
-        return None if below is None else below * data_type.list_size
+        item = _width(data_type.value_type)
+        return None if item is None else item * data_type.list_size
     if pa.types.is_dictionary(data_type) or pa.types.is_nested(data_type):
         return None
     try:

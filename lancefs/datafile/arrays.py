@@ -1,4 +1,4 @@
-"""From decoded blocks to Arrow arrays."""
+"""Arrow arrays of decoded blocks, and the buffers of Arrow arrays as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
 
     Args:
         block: The values.
-        data_type: A storage type (no extension type) that the block can have.
+        data_type: A storage type, no extension type.
         valid: Which slots are not null; None where all are valid.
 
     Raises:
@@ -70,7 +70,7 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
 
 
 def mask_of(array: pa.BooleanArray) -> Mask:
-    """Make an array without nulls a mask; a tenth of the time that `to_numpy` takes for it."""
+    """Return a boolean array without nulls as a mask, in a tenth of the time of `to_numpy`."""
     return _bits(array.buffers()[1], array)
 
 
@@ -80,8 +80,8 @@ def valid_slots(array: pa.Array) -> Mask | None:
 
 
 def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
-    """Return the bits that a buffer has for the slots of an array."""
-    if not len(array):  # it may have no buffer
+    """Return the bits of a buffer that belong to the slots of an array."""
+    if not len(array):  # an empty array may have no buffer
         return np.empty(0, np.bool_)
     bits = np.frombuffer(buffer, np.uint8)
     stop = array.offset + len(array)
@@ -90,30 +90,35 @@ def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
 
 
 def stored_values(array: pa.Array, dtype: npt.DTypeLike) -> Array:
-    """Return the values of one width that an array has, as they lie in memory, nulls included."""
-    if not len(array):  # it may have no buffer
+    """Return the values of a fixed-width array as they lie in memory, those of nulls included."""
+    if not len(array):  # an empty array may have no buffer
         return np.empty(0, dtype)
     first, last = array.offset, array.offset + len(array)
     return np.frombuffer(array.buffers()[1], dtype, last)[first:]
 
 
 def indices_of(array: pa.DictionaryArray) -> Array:
-    """Return the indices of an array, as unsigned integers; 0 for null slots."""
+    """Return the indices of an array as unsigned integers; 0 for null slots."""
     indices = array.indices
-    found = stored_values(indices, f"u{indices.type.bit_width // 8}")
+    values = stored_values(indices, f"u{indices.type.bit_width // 8}")
     valid = valid_slots(indices)
-    return found if valid is None else found * valid
+    return values if valid is None else values * valid
 
 
 def strings_of(array: pa.Array) -> tuple[Array, Bytes]:
-    """Return the n + 1 offsets of strings, and the bytes that they point into."""
+    """Return the n + 1 offsets of n strings, and the bytes that the offsets point into."""
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     return bounds, np.frombuffer(data or b"", np.uint8)
 
 
 def spelled_out(array: pa.DictionaryArray) -> pa.Array:
-    """Return the values of an array, whose items are strings or of whole bytes, and none null."""
+    """Look up the values of a dictionary array.
+
+    Args:
+        array: An array whose items are not null, and are strings or of a fixed width of whole
+            bytes.
+    """
     items, value_type = array.dictionary, array.type.value_type
     if not len(items):
         return pa.nulls(len(array), value_type)
@@ -126,12 +131,12 @@ def spelled_out(array: pa.DictionaryArray) -> pa.Array:
 
 
 def without_columns(rows: int) -> pa.RecordBatch:
-    """Return rows that have no columns, which Arrow makes from a struct only."""
+    """Return a batch of rows without columns, which Arrow makes only from a struct."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 def children_of(array: pa.Array) -> list[pa.Array]:
-    """Return what lies below a struct, a list of any kind or a map; the array is no slice."""
+    """Return the children of a struct, a list of any kind or a map that is no slice."""
     if pa.types.is_struct(array.type):
         return [array.field(index) for index in range(array.type.num_fields)]
     if pa.types.is_map(array.type):
@@ -143,16 +148,22 @@ def children_of(array: pa.Array) -> list[pa.Array]:
 def with_children(
     array: pa.Array, data_type: pa.DataType, children: Sequence[pa.Array]
 ) -> pa.Array:
-    """Return an array with other children, and the type that they make; it is no slice."""
+    """Return an array with other children.
+
+    Args:
+        array: A struct, a list of any kind or a map that is no slice.
+        data_type: The type of the array with the new children.
+        children: The new children.
+    """
     if pa.types.is_map(data_type):
         check_entries(children[0])
-    flat = pa.types.is_struct(data_type) or pa.types.is_fixed_size_list(data_type)
-    buffers = array.buffers()[: 1 if flat else 2]
+    has_offsets = not (pa.types.is_struct(data_type) or pa.types.is_fixed_size_list(data_type))
+    buffers = array.buffers()[: 2 if has_offsets else 1]
     return pa.Array.from_buffers(data_type, len(array), buffers, children=list(children))
 
 
 def check_entries(entries: pa.StructArray) -> None:
-    """Check what Arrow ends the process for, if a map of these entries is made.
+    """Check that the entries of a map have no nulls, for which Arrow would abort the process.
 
     Raises:
         CorruptFile: An entry or a key is null.
@@ -164,7 +175,7 @@ def check_entries(entries: pa.StructArray) -> None:
 def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_null(data_type):
         return pa.nulls(block.length)
-    if pa.types.is_boolean(data_type) and block.bits == 8:  # as full-zip pages store them
+    if pa.types.is_boolean(data_type) and block.bits == 8:  # full-zip pages store whole bytes
         block = FixedWidth(1, (block.values != 0).view(np.uint8))
     if _bit_width(data_type) != block.bits:
         raise CorruptFile(f"values of {block.bits} bits where {data_type} was expected")
@@ -176,13 +187,13 @@ def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.
 def _variable(
     block: VariableWidth, data_type: pa.DataType, valid: Mask | None, is_checked: bool = False
 ) -> pa.Array:
-    """Build byte strings or text.
+    """Build an array of byte strings or text.
 
     Args:
         block: The values.
         data_type: A string or binary type.
         valid: Which slots are not null; None where all are valid.
-        is_checked: Whether text is known to be UTF-8.
+        is_checked: Whether the text is known to be UTF-8.
     """
     if any(check(data_type) for check in _NARROW_OFFSETS):
         if block.offsets[-1] > np.iinfo(np.int32).max:
@@ -197,11 +208,11 @@ def _variable(
     buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
     array = pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
     if _is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
-        _check_each(array)  # bytes under nulls do not count
+        _check_utf8(array)  # which ignores the bytes of nulls
     return array
 
 
-def _check_each(array: pa.Array) -> None:
+def _check_utf8(array: pa.Array) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -233,30 +244,29 @@ def _struct(block: Struct, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
 
 
 def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
-    """Replace indices by the values that they point at."""
+    """Build an array of the items that indices point at."""
     match block.items:
         case FixedWidth():
             values = take(block.items.values, block.indices)
             return _fixed(FixedWidth(block.items.bits, values), data_type, valid)
         case VariableWidth():
             items = block.items
-            taken = take_strings(items.offsets, items.data, block.indices, valid)
-            checked = is_utf8(narrowed(items.offsets), items.data)
-            return _variable(VariableWidth(*taken), data_type, valid, checked)
-    looked_up = to_arrow(block.items, data_type, None)
+            strings = take_strings(items.offsets, items.data, block.indices, valid)
+            is_checked = is_utf8(narrowed(items.offsets), items.data)
+            return _variable(VariableWidth(*strings), data_type, valid, is_checked)
     mask = None if valid is None else ~valid
-    return looked_up.take(pa.array(block.indices, mask=mask))
+    return to_arrow(block.items, data_type, None).take(pa.array(block.indices, mask=mask))
 
 
 def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) -> pa.Array:
-    """Build a dictionary array, also of a page that is not dictionary-encoded."""
+    """Build a dictionary array, also from values that are not dictionary-encoded."""
     if isinstance(block, Dictionary):
         items, index_type = to_arrow(block.items, data_type.value_type, None), data_type.index_type
         dtype = np.dtype(index_type.to_pandas_dtype())
         if block.items.length - 1 > np.iinfo(dtype).max:
             raise CorruptFile(f"a dictionary of {block.items.length} items, whose index is {dtype}")
-        is_as_wide = block.indices.dtype.itemsize == dtype.itemsize  # and no index has the sign bit
-        stored = block.indices.view(dtype) if is_as_wide else block.indices.astype(dtype)
+        has_same_width = block.indices.dtype.itemsize == dtype.itemsize  # and no sign bit is set
+        stored = block.indices.view(dtype) if has_same_width else block.indices.astype(dtype)
         buffers = [bitmap(valid), _buffer(stored)]
         indices = pa.Array.from_buffers(index_type, block.length, buffers, _null_count(valid))
         return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
@@ -264,7 +274,7 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
 
 
 def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:
-    """Spell a constant out; it is always of a fixed width."""
+    """Repeat a constant, which always has a fixed width."""
     value = block.value or b""
     if pa.types.is_boolean(data_type):
         if len(value) != 1:
@@ -275,8 +285,7 @@ def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:
         raise CorruptFile(f"a constant of {len(value)} bytes where {data_type} was expected")
     if not value:
         return FixedWidth(0, no_width(block.length))
-    one = np.frombuffer(value, dtype_of(len(value)))
-    return FixedWidth(bits, np.repeat(one, block.length))
+    return FixedWidth(bits, np.repeat(np.frombuffer(value, dtype_of(len(value))), block.length))
 
 
 def _bit_width(data_type: pa.DataType) -> int:
@@ -287,7 +296,7 @@ def _bit_width(data_type: pa.DataType) -> int:
 
 
 def _buffer(values: Array) -> pa.Buffer:
-    """Hand values over; a copy where they are not aligned, as pages of Lance 0.16 are not."""
+    """Wrap values in a buffer; copy values that are not aligned, as in pages of Lance 0.16."""
     values = np.ascontiguousarray(values)
     buffer = pa.py_buffer(values)
     step = min(8, values.itemsize & -values.itemsize)

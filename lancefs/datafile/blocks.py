@@ -1,7 +1,7 @@
-"""Decoded values on their way from bytes to Arrow: what the encodings of a data file produce.
+"""Blocks: decoded values between the bytes of a data file and Arrow arrays.
 
-A block holds `length` values without their nulls: which slots are null is told by the definition
-levels (`levels.py`), or by the item validity of a fixed-size list. All blocks can be cut to row
+A block holds `length` values without their validity, which comes from the definition levels
+(`v2_1/levels.py`) or from the item validity of a fixed-size list. Every block can be cut to row
 ranges without a loop over values.
 """
 
@@ -20,15 +20,17 @@ from lancefs.datafile.row_ranges import bounds_of, count_rows, rows_of, scaled
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-# Up to this many ranges are cut faster one by one than by working out where all values are.
+# Up to this number of ranges, cutting one by one is faster than computing the index of each value.
 _FEW_RANGES = 8
 
 
 class FixedWidth(NamedTuple):
     """Values of one width.
 
-    `values` is one-dimensional. Values of 1, 2, 4 or 8 bytes are unsigned integers, others are of
-    a void dtype. Single bits (`bits == 1`) take a byte each, 0 or 1.
+    Attributes:
+        bits: The width of a value.
+        values: The values, one-dimensional: unsigned integers for values of 1, 2, 4 or 8 bytes, a
+            void dtype for other widths. Single bits (`bits == 1`) take a byte each, 0 or 1.
     """
 
     bits: int
@@ -45,7 +47,7 @@ class FixedWidth(NamedTuple):
 class VariableWidth(NamedTuple):
     """Byte strings: value i is `data[offsets[i]:offsets[i + 1]]`."""
 
-    offsets: Array  # int32 or int64, length + 1 of them, ascending
+    offsets: Array  # length + 1 ascending offsets, int32 or int64
     data: Bytes
 
     @property
@@ -62,7 +64,7 @@ class VariableWidth(NamedTuple):
 
 
 class Dictionary(NamedTuple):
-    """Values given by their index in a block of items."""
+    """Values as indices into a block of items."""
 
     indices: Array  # unsigned integers, all below items.length
     items: "Block"
@@ -76,7 +78,7 @@ class Dictionary(NamedTuple):
 
 
 class FixedSizeList(NamedTuple):
-    """Lists of `dimension` items each; `validity` tells which items are not null."""
+    """Lists of `dimension` items each; `validity` belongs to the items, None if all are valid."""
 
     dimension: int
     items: "Block"
@@ -90,7 +92,7 @@ class FixedSizeList(NamedTuple):
 
 
 class Struct(NamedTuple):
-    """Rows of a packed struct, one block a child."""
+    """Rows of a packed struct: one block for each child."""
 
     children: "tuple[Block, ...]"
     length: int
@@ -101,7 +103,7 @@ class Struct(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """One value, `length` times; None where every slot is null."""
+    """One value, `length` times; a value of None stands for nulls."""
 
     value: bytes | None
     length: int
@@ -114,10 +116,10 @@ Block: TypeAlias = FixedWidth | VariableWidth | Dictionary | FixedSizeList | Str
 
 
 def lengths_of(block: Block) -> Ints:
-    """Return the bytes of each value of variable width; 0 where there is none.
+    """Return the length of each byte string; 0 for a null.
 
     Raises:
-        CorruptFile: The values are of another kind.
+        CorruptFile: The values are no byte strings.
     """
     match block:
         case VariableWidth():
@@ -132,10 +134,10 @@ def lengths_of(block: Block) -> Ints:
 
 
 def spread(block: Block, filled: Mask) -> Block:
-    """Put values into the slots that are filled; what the other slots get means nothing.
+    """Spread values over the filled slots; the content of other slots is undefined.
 
     Args:
-        block: As many values as there are filled slots.
+        block: One value for each filled slot.
         filled: Which slots have a value.
     """
     match block:
@@ -171,8 +173,8 @@ def select(values: Array, ranges: Sequence[RowRange]) -> Array:
         return values[:0]
     if len(ranges) <= _FEW_RANGES:
         return np.concatenate([values[start:end] for start, end in ranges])
-    chosen: Array = values[rows_of(ranges)]
-    return chosen
+    rows: Array = values[rows_of(ranges)]
+    return rows
 
 
 def offsets_of(lengths: Array) -> Ints:
@@ -196,5 +198,5 @@ def typed(data: Bytes, bits: int) -> Array:
 
 
 def no_width(count: int) -> Array:
-    """Return values without any bytes, as binary values of the fixed size 0 are."""
+    """Return values of no bytes, for binary values of the fixed size 0."""
     return np.empty(count, "V0")

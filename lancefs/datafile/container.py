@@ -1,7 +1,8 @@
 """The container of a data file 2.x: footer, column metadata, pages, global buffers.
 
-Docs: format/file. The last 40 bytes tell where the metadata of the columns and the global buffers
-are. The metadata of a column lists its pages; a page lists its buffers and says how it is encoded.
+Docs: format/file. The footer, the last 40 bytes, gives the positions of two tables: of the metadata
+of the columns, and of the global buffers. The metadata of a column lists its pages; a page lists
+its buffers and describes its encoding.
 """
 
 import struct
@@ -16,45 +17,64 @@ from google.protobuf.message import DecodeError
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import container_pb2 as pb
 from lancefs.proto import schema_pb2
-from lancefs.storage import TAIL, ByteRange, Bytes, File, Steps, run
+from lancefs.storage import TAIL, ByteRange, Bytes, File, Reads, run
 
 MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
-# Rows that a column may have: far more than a fragment holds, far below what overflows.
-_LARGEST = 1 << 48
+# Upper limit of the rows of a column: far more than a fragment holds, far below an overflow.
+_MOST_ROWS = 1 << 48
 
 
-class Encoding(NamedTuple):
-    """A description of an encoding: the name of its message type, and its bytes."""
+class PageEncoding(NamedTuple):
+    """The description of an encoding.
 
-    type_name: str  # full protobuf name, such as `lance.encodings21.PageLayout`; empty where none
+    Attributes:
+        type_name: Full protobuf name of the message, such as `lance.encodings21.PageLayout`; empty
+            where there is no description.
+        data: The serialized message.
+    """
+
+    type_name: str
     data: bytes
 
 
 class Page(NamedTuple):
-    """One page of a column: `rows` rows, as byte ranges of the file."""
+    """One page of a column: number of rows, byte ranges in the file, encoding."""
 
     rows: int
     buffers: tuple[ByteRange, ...]
-    encoding: Encoding
+    encoding: PageEncoding
 
 
-class Column(NamedTuple):
-    """The pages of a column, in row order, and the buffers that they share."""
+class ColumnPages(NamedTuple):
+    """The metadata of a column.
+
+    Attributes:
+        pages: The pages, in row order.
+        first_rows: First row of each page; then the number of rows of the column.
+        buffers: Byte ranges of the buffers that the pages share.
+        encoding: The description of the column.
+    """
 
     pages: tuple[Page, ...]
-    first_rows: tuple[int, ...]  # first row of each page; then the number of rows
+    first_rows: tuple[int, ...]
     buffers: tuple[ByteRange, ...]
-    encoding: Encoding
+    encoding: PageEncoding
 
     @property
     def stored_bytes(self) -> list[int]:
-        """The bytes of each page."""
+        """Size of each page in bytes."""
         return [sum([end - start for start, end in page.buffers]) for page in self.pages]
 
 
-class Footer(NamedTuple):
-    """Where the parts of a data file are."""
+class ContainerFooter(NamedTuple):
+    """The footer of a data file.
+
+    Attributes:
+        version: The version of the format.
+        columns: Byte range of the metadata of each column.
+        global_buffers: Byte range of each global buffer.
+    """
 
     version: tuple[int, int]
     columns: tuple[ByteRange, ...]
@@ -62,7 +82,7 @@ class Footer(NamedTuple):
 
 
 class Container:
-    """A data file 2.x whose footer was read; the metadata of a column is read when it is asked for.
+    """A data file 2.x: reads the footer at once, and the metadata of a column when it is asked for.
 
     Args:
         file: The file.
@@ -73,11 +93,11 @@ class Container:
         with locating(file.url, "footer"):
             self._tail_start, self._tail = file.read_tail(TAIL)
             self.footer = self._read_footer()
-        self._columns: dict[int, Column] = {}
+        self._columns: dict[int, ColumnPages] = {}
         self._descriptor: schema_pb2.FileDescriptor | None = None
 
-    def column(self, index: int) -> Column:
-        """Return the metadata of a column, reading it unless `load` did.
+    def column(self, index: int) -> ColumnPages:
+        """Return the metadata of a column; read it unless `load` did.
 
         Raises:
             CorruptFile: There is no such column, or its metadata is damaged.
@@ -90,29 +110,29 @@ class Container:
         """Read the metadata of several columns in one round of requests."""
         run([(self.file, self.load(indices))])
 
-    def load(self, indices: Sequence[int]) -> Steps[None]:
+    def load(self, indices: Sequence[int]) -> Reads[None]:
         """Read the metadata of several columns as part of a larger read."""
-        wanted = sorted({index for index in indices if index not in self._columns})
-        if not wanted:
+        missing = sorted({index for index in indices if index not in self._columns})
+        if not missing:
             return
         with locating(self.file.url, "column metadata"):
-            if not 0 <= wanted[0] <= wanted[-1] < len(self.footer.columns):
+            if not 0 <= missing[0] <= missing[-1] < len(self.footer.columns):
                 raise CorruptFile(
-                    f"column {wanted[-1]} is wanted, the file has {len(self.footer.columns)}"
+                    f"column {missing[-1]} is wanted, the file has {len(self.footer.columns)}"
                 )
-            ranges = [self.footer.columns[index] for index in wanted]
+            ranges = [self.footer.columns[index] for index in missing]
             data = self._from_tail(ranges)
             if data is None:
                 data = list((yield ranges))
-            for index, bytes_ in zip(wanted, data, strict=True):
+            for index, bytes_ in zip(missing, data, strict=True):
                 with locating(place=f"column {index}"):
                     self._columns[index] = _parse_column(bytes_, self.file.size)
 
     def descriptor(self) -> schema_pb2.FileDescriptor:
-        """Return the file's own schema, and how many rows it has; it is read once.
+        """Return the file's own schema with its number of rows; read it once.
 
         Raises:
-            CorruptFile: It is damaged, or there is none.
+            CorruptFile: The schema is damaged, or missing.
         """
         if self._descriptor is not None:
             return self._descriptor
@@ -132,13 +152,13 @@ class Container:
         return self.file.read(ranges) if data is None else data
 
     def _from_tail(self, ranges: Sequence[ByteRange]) -> list[Bytes] | None:
-        """Return ranges out of the tail of the file; None where one does not lie in it."""
+        """Return byte ranges out of the tail of the file; None where one lies outside of it."""
         shift = self._tail_start
         if min(ranges)[0] < shift:
             return None
         return [self._tail[start - shift : end - shift] for start, end in ranges]
 
-    def _read_footer(self) -> Footer:
+    def _read_footer(self) -> ContainerFooter:
         size = self.file.size
         if size < _FOOTER.size:
             raise CorruptFile(f"a data file of {size} bytes; the footer alone has {_FOOTER.size}")
@@ -151,12 +171,12 @@ class Container:
             raise UnsupportedFeature(f"data file version {major}.{minor}")
         tables = [(columns_at, columns_at + 16 * columns), (buffers_at, buffers_at + 16 * buffers)]
         if version == (2, 0) and tables[1][1] == size - _FOOTER.size - 8:
-            # Its footer has a number more, and its metadata are other messages.
+            # The footer of that format is longer, and its metadata are other messages.
             raise UnsupportedFeature("the format that Lance 0.10 tried out before 2.0")
         if any(end > size for _, end in tables):
             raise CorruptFile("the tables of columns and buffers reach beyond the end of the file")
         columns_table, buffers_table = self._read(tables)
-        return Footer(version, _ranges(columns_table, size), _ranges(buffers_table, size))
+        return ContainerFooter(version, _ranges(columns_table, size), _ranges(buffers_table, size))
 
 
 def _ranges(table: Bytes, size: int) -> tuple[ByteRange, ...]:
@@ -171,16 +191,16 @@ def _range(position: int, length: int, size: int) -> ByteRange:
     return position, position + length
 
 
-def _parse_column(data: Bytes, size: int) -> Column:
+def _parse_column(data: Bytes, size: int) -> ColumnPages:
     try:
         message = pb.ColumnMetadata.FromString(data.tobytes())
     except DecodeError as error:
         raise CorruptFile("the metadata is not a ColumnMetadata message") from error
     pages = tuple([_parse_page(page, size) for page in message.pages])
     first_rows = (0, *accumulate([page.rows for page in pages]))
-    if first_rows[-1] >= _LARGEST:
+    if first_rows[-1] >= _MOST_ROWS:
         raise CorruptFile("the pages have more rows than a file can hold")
-    return Column(
+    return ColumnPages(
         pages,
         first_rows,
         _buffers(message.buffer_offsets, message.buffer_sizes, size),
@@ -196,7 +216,7 @@ def _parse_page(page: pb.ColumnMetadata.Page, size: int) -> Page:
 def _buffers(offsets: Sequence[int], sizes: Sequence[int], size: int) -> tuple[ByteRange, ...]:
     if not offsets and not sizes:
         return ()
-    starts, lengths = offsets[:], sizes[:]  # lists, which are quicker to go through
+    starts, lengths = offsets[:], sizes[:]  # as lists, which iterate faster
     if len(starts) != len(lengths):
         raise CorruptFile(f"{len(starts)} buffer offsets and {len(lengths)} buffer sizes")
     ranges = tuple([(start, start + length) for start, length in zip(starts, lengths, strict=True)])
@@ -206,20 +226,20 @@ def _buffers(offsets: Sequence[int], sizes: Sequence[int], size: int) -> tuple[B
     return ranges
 
 
-def _parse_encoding(encoding: pb.Encoding) -> Encoding:
+def _parse_encoding(encoding: pb.Encoding) -> PageEncoding:
     location = encoding.WhichOneof("location")
     if location == "indirect":
         raise UnsupportedFeature("encodings stored apart from the column metadata")
     if location != "direct":
-        return Encoding("", b"")
+        return PageEncoding("", b"")
     return _parse_any(encoding.direct.encoding)
 
 
-@lru_cache(maxsize=1024)  # the pages of a column, and of the other fragments, are encoded alike
-def _parse_any(data: bytes) -> Encoding:
+@lru_cache(maxsize=1024)  # pages of a column, also in other fragments, have equal descriptions
+def _parse_any(data: bytes) -> PageEncoding:
     message = AnyMessage()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
         raise CorruptFile("a description of an encoding is not a protobuf Any") from error
-    return Encoding(message.type_url.rsplit("/", 1)[-1], message.value)
+    return PageEncoding(message.type_url.rsplit("/", 1)[-1], message.value)

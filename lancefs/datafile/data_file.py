@@ -1,4 +1,4 @@
-"""Opening a data file of any format: who reads its fields."""
+"""Opening a data file of any format, and the interface of its reader."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.v2_1.assembly import assemble
-from lancefs.datafile.v2_1.leaf_columns import leaves_of
+from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import UnsupportedFeature, locating
-from lancefs.storage import File, Steps, run
+from lancefs.storage import File, Reads, run
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -28,10 +28,15 @@ class FieldReader(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows of the file."""
         ...
 
-    def read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
+    @property
+    def decodes_dictionaries(self) -> bool:
+        """Whether a field of strings can be read as a field of a dictionary type."""
+        ...
+
+    def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read rows of a field as an array of its storage type.
 
         Args:
@@ -42,27 +47,42 @@ class FieldReader(Protocol):
 
     def read_all(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
-    ) -> Steps[list[pa.Array]]:
+    ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         ...
 
+    def fetch(
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
+    ) -> Reads[FetchedRows] | None:
+        """Fetch rows that are decoded together with the rows of other files.
+
+        Args:
+            leaves: The leaves of fields that are pruned to what the file holds.
+            ranges: Rows of the file, ascending and disjoint.
+
+        Returns:
+            None if the format cannot decode several files as one.
+        """
+        ...
+
     def page_sizes(self, fields: Sequence[Field]) -> Sequence[Sequence[PageSizes]]:
-        """Return the pages of the columns of each field, with their bytes."""
+        """Return the sizes of the pages of each field's columns."""
         ...
 
 
 def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> FieldReader:
-    """Open a data file; for formats from 2.0 on its own footer says which one it is.
+    """Open a data file; the footer of formats from 2.0 on tells the format.
 
     Args:
         file: The file.
-        columns: Column index of each field that has one, by field id.
-        is_legacy: Whether the manifest says that it is of format 0.1, whose fields go by their ids.
+        columns: Column index of each field that has a column, by field id.
+        is_legacy: Whether the manifest says that the file has format 0.1, which finds columns by
+            field id.
 
     Raises:
         MissingFile: The file is gone.
-        CorruptFile: It is not a data file, or damaged.
-        UnsupportedFeature: Its format is newer than this release of lancefs.
+        CorruptFile: The file is not a data file, or damaged.
+        UnsupportedFeature: The format is newer than this release of lancefs.
     """
     if is_legacy:
         from lancefs.datafile.legacy.reader import LegacyReader
@@ -89,7 +109,7 @@ def read_together(
     """Read rows of several files, each field as one array.
 
     Args:
-        files: Each file, its reader, and rows of it, ascending and disjoint.
+        files: Each file, its reader, and ranges of its rows, ascending and disjoint.
         fields: The fields, pruned to what each of the files holds.
 
     Raises:
@@ -97,12 +117,12 @@ def read_together(
         UnsupportedFeature: A file uses something that this release does not read.
     """
     leaves = leaves_of(fields)
-    steps = [
-        (file, reader.fetch(leaves, ranges))
+    fetches = [
+        (file, fetch)
         for file, reader, ranges in files
-        if isinstance(reader, StructuralReader)
+        if (fetch := reader.fetch(leaves, ranges)) is not None
     ]
-    if len(steps) == len(files):
-        return assemble(fields, run(steps))
-    apart = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
-    return join_columns(run(apart))
+    if len(fetches) == len(files):
+        return assemble(fields, run(fetches))
+    reads = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
+    return join_columns(run(reads))

@@ -1,8 +1,8 @@
-"""What readers see: JSON as text, and extension types, made of what is stored.
+"""Arrays as readers see them: JSON as text, and extension types, in place of their storage.
 
-Decoders give arrays of a field's storage type. Most fields are shown as they are stored; where one
-is not, only what differs is made anew: offsets, values and validity around and beside it are shared
-with the array that came in, unless it is a slice.
+Decoders give arrays of a field's storage type, and most fields are shown as they are stored. Where
+a part of a field is not, only this part is rebuilt: the offsets, values and validity of all other
+parts are shared with the stored array, unless it is a slice.
 
 Format page: table schema (`docs/src/format/table/schema.md`), extension types.
 """
@@ -23,39 +23,39 @@ def present(array: pa.Array, field: Field, blobs: Blobs = "descriptors") -> pa.A
     """Return values as readers see them.
 
     Args:
-        array: Of `field.storage_type`, at any offset.
-        field: The field that the values are of.
-        blobs: What the array holds of blob columns: where their bytes are, or the bytes.
+        array: Values of the type `field.storage_type`; may be a slice.
+        field: The field of the values.
+        blobs: Whether blob columns of the array are descriptors or bytes.
 
     Returns:
-        An array of `field.to_arrow(blobs).type`; the same one where that is what came in.
+        An array of the type `field.to_arrow(blobs).type`; `array` itself if it has this type.
 
     Raises:
         CorruptFile: A JSON value is damaged.
-        UnsupportedFeature: A type of the field or below it is not known; or JSON is too long for
-            one array.
+        UnsupportedFeature: The type of the field, or of one below it, is not known; or JSON text is
+            too long for one array.
     """
-    if _as_stored(field):
+    if _is_shown_as_stored(field):
         return array
     return _shown(array, field, field.to_arrow(blobs).type)
 
 
 @lru_cache(maxsize=4096)
-def _as_stored(field: Field) -> bool:
-    """Whether a field's type is its storage type, whatever extensions the application registers."""
+def _is_shown_as_stored(field: Field) -> bool:
+    """Whether a field has its storage type, whatever extensions the application registers."""
     if field.is_json or EXTENSION_NAME in field.metadata or ":lance." in field.logical_type:
         return False
-    # The metadata of what lies below are a part of the type.
-    return all(not child.metadata and _as_stored(child) for child in field.children)
+    # The metadata of the fields below is part of the type.
+    return all(not child.metadata and _is_shown_as_stored(child) for child in field.children)
 
 
 def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
-    """Turn an array into one of the type that is shown.
+    """Convert an array to the shown type.
 
     Args:
         array: The values.
-        field: The field that they are of; None for the items of a list that is a leaf.
-        shown: The type to make.
+        field: The field of the values; None for the items of a list that is a leaf.
+        shown: The shown type.
     """
     if array.type.equals(shown, check_metadata=True):
         return array
@@ -83,7 +83,7 @@ def _struct(array: pa.Array, field: Field | None, shown: pa.StructType) -> pa.Ar
 
 
 def _list(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
-    """Rebuild a list, large list or map, with no more items than its rows have."""
+    """Rebuild a list, large list or map, without items that belong to no row."""
     first, last, offsets = 0, 0, pa.py_buffer(bytes(8))
     if len(array):
         ends = array.offsets
@@ -102,7 +102,7 @@ def _fixed_size_list(array: pa.Array, field: Field | None, shown: pa.DataType) -
 
 
 def _item(field: Field | None) -> Field | None:
-    """The field below a list; None where the list is a leaf."""
+    """Return the field below a list; None where the list is a leaf."""
     return field.children[0] if field is not None and field.children else None
 
 
@@ -112,7 +112,7 @@ def _rebuilt(
     offsets: list[pa.Buffer],
     children: list[pa.Array],
 ) -> pa.Array:
-    """An array with the validity of another, and other children; its offset is 0."""
+    """Return an array with the validity of another one, and other children; its offset is 0."""
     if array.null_count == 0:
         validity = None
     elif array.offset == 0:

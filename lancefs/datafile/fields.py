@@ -1,8 +1,8 @@
-"""Fields: the columns of a table, and what lies below them.
+"""Fields: the columns of a table, and the fields below them.
 
-A `Field` is read from the schema of a manifest or of a data file and never changes. Its id is what
-ties it to data: names and order may differ between a table and its files. The Arrow type is worked
-out when it is asked for, so that a table with one column of a type from the future still opens.
+A `Field` is read from the schema of a manifest or of a data file and never changes. Its id links it
+to the data: names and order may differ between a table and its files. The Arrow type is computed on
+demand, so that a table with one column of an unknown type still opens.
 
 Format page: table schema (`docs/src/format/table/schema.md`).
 """
@@ -27,7 +27,7 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 if TYPE_CHECKING:
     from lancefs.proto import schema_pb2
 
-# Fields below fields below fields: deeper than any table, and shallow enough for recursion.
+# Upper limit of the nesting of fields: deeper than any table, shallow enough for recursion.
 MAX_DEPTH = 100
 
 _BLOB = b"lance-encoding:blob"
@@ -36,7 +36,7 @@ _PACKED = (b"lance-encoding:packed", b"packed")
 _PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 _PRIMARY_KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
 
-# What a scan shows of a blob: where its bytes are.
+# The type of blobs in a scan: descriptors, which give the position of the bytes.
 BLOB_V1_DESCRIPTOR = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
 BLOB_V2_DESCRIPTOR = pa.struct(
     [
@@ -51,8 +51,8 @@ BLOB_V2_DESCRIPTOR = pa.struct(
 Blobs: TypeAlias = Literal["descriptors", "bytes"]
 
 
-class Encoding(IntEnum):
-    """How a legacy (0.1) data file stores a field; later files say it page by page."""
+class LegacyEncoding(IntEnum):
+    """The encoding of a field in a legacy (0.1) data file; later formats describe each page."""
 
     NONE = 0
     PLAIN = 1
@@ -62,10 +62,15 @@ class Encoding(IntEnum):
 
 
 class DictionaryLocation(NamedTuple):
-    """Where the values of a legacy (0.1) dictionary lie in the file that the schema is in."""
+    """The position of the items of a legacy (0.1) dictionary, in the file that has the schema.
 
-    offset: int  # in bytes
-    length: int  # in values
+    Attributes:
+        offset: In bytes.
+        length: Number of items.
+    """
+
+    offset: int
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +78,17 @@ class Field:
     """A column, or a part of one.
 
     Attributes:
-        id: Ties the field to the data files that hold it; it never changes.
-        name: As the user knows it; may change from version to version.
-        logical_type: The type as the schema spells it, for instance `timestamp:us:UTC`.
-        nullable: Whether a value may be missing.
-        metadata: As written, extension types included.
-        children: What lies below a struct, a list or a map.
-        primary_key: Position in the table's unenforced primary key: from 1, 0 where the order is
-            that of the ids, None where the field is not part of it.
-        encoding: Of a legacy data file.
-        dictionary: Of a legacy data file.
-        is_outline: Whether its values are read as an outline of them (see `outlines`).
+        id: Links the field to the data files that hold it; it never changes.
+        name: The name that users see; may change from version to version.
+        logical_type: The type in the spelling of the schema, for instance `timestamp:us:UTC`.
+        nullable: Whether a value may be null.
+        metadata: The metadata as written, extension types included.
+        children: The fields below a struct, a list or a map.
+        primary_key: Position in the table's unenforced primary key, from 1 on; 0 where the ids give
+            the order; None where the field is not part of the key.
+        encoding: The encoding in a legacy data file.
+        dictionary: The position of the dictionary in a legacy data file.
+        is_outline: Whether the field is read as an outline (see `outlines`).
     """
 
     id: int
@@ -93,7 +98,7 @@ class Field:
     metadata: Mapping[bytes, bytes] = field(default_factory=dict, hash=False)
     children: tuple[Field, ...] = ()
     primary_key: int | None = None
-    encoding: Encoding = Encoding.NONE
+    encoding: LegacyEncoding = LegacyEncoding.NONE
     dictionary: DictionaryLocation | None = None
     is_outline: bool = False
 
@@ -113,12 +118,12 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether the values are large and lie outside the column, which says where."""
+        """Whether the column holds descriptors of large values that lie elsewhere."""
         return self.blob_version is not None
 
     @property
     def blob_version(self) -> Literal[1, 2] | None:
-        """The layout of this column's blobs; None where it has none."""
+        """The version of the blob layout of this column; None where it has no blobs."""
         if self.metadata.get(EXTENSION_NAME) == b"lance.blob.v2":
             return 2
         if _BLOB not in self.metadata or self.metadata[_BLOB].lower() == b"false":
@@ -127,18 +132,19 @@ class Field:
 
     @property
     def is_json(self) -> bool:
-        """Whether the column holds JSON: stored as JSONB bytes, shown as text."""
+        """Whether the column holds JSON, which is stored as JSONB bytes and shown as text."""
         return self.logical_type == "json"
 
     @property
     def storage_type(self) -> pa.DataType:
-        """The Arrow type that a data file's values decode into.
+        """The Arrow type that the values of a data file are decoded to.
 
-        Extension types are their storage, JSON is JSONB bytes, blobs are their descriptors.
+        An extension type is its storage type, JSON is JSONB bytes, a blob is its descriptor.
 
         Raises:
-            UnsupportedFeature: A type of the field or below it is not known; it is named.
-            CorruptFile: A type makes no sense.
+            UnsupportedFeature: The type of the field, or of one below it, is not known; it is
+                named.
+            CorruptFile: A type is invalid.
         """
         return self._type(_storage_field)
 
@@ -146,36 +152,37 @@ class Field:
         """Return the Arrow field as readers see it: extension types, nullability, metadata.
 
         An extension type that pyarrow knows, or that the application registered, is itself; any
-        other is its storage, with its name in the metadata.
+        other one is its storage type, with its name in the metadata.
 
         Args:
-            blobs: Whether blob columns show where their bytes are, or the bytes.
+            blobs: Whether blob columns are descriptors or bytes.
 
         Raises:
-            UnsupportedFeature: A type of the field or below it is not known; it is named.
-            CorruptFile: A type makes no sense.
+            UnsupportedFeature: The type of the field, or of one below it, is not known; it is
+                named.
+            CorruptFile: A type is invalid.
         """
         return _registered(self._shown(blobs))
 
     @property
     def shown_type(self) -> str | None:
-        """The Arrow type that readers see, as a text; None where this release does not know it."""
+        """The Arrow type that readers see, as text; None where this release does not know it."""
         try:
             return str(self.to_arrow().type)
         except UnsupportedFeature:
             return None
 
     def walk(self) -> Iterator[Field]:
-        """Yield this field and all below it, each before what lies below it."""
+        """Yield this field and all fields below it, parents before their children."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def prune(self, ids: Collection[int]) -> Field | None:
-        """Return the field with only those descendants that have data, or None where none has.
+        """Return the field with only the descendants that have data; None where none has.
 
         Args:
-            ids: The ids of the fields that have a column; a set, for speed.
+            ids: The ids of the fields that have a column; a set for speed.
         """
         if self.is_leaf:
             return self if self.id in ids else None
@@ -189,7 +196,7 @@ class Field:
         return next((child for child in self.children if child.name == name), None)
 
     def _shown(self, blobs: Blobs) -> pa.Field:
-        """The Arrow field with extension types in the metadata."""
+        """Return the Arrow field, with the names of extension types in the metadata."""
         version = self.blob_version
         metadata = dict(self.metadata)
         if version == 2 and blobs == "descriptors":
@@ -204,10 +211,24 @@ class Field:
             metadata.setdefault(EXTENSION_METADATA, b"")
         else:
             shown = self._type(lambda child: child._shown(blobs))
-        return pa.field(self.name, shown, self.nullable, metadata or None)
+        return self._arrow_field(shown, metadata)
+
+    def _arrow_field(
+        self, data_type: pa.DataType, metadata: Mapping[bytes, bytes] | None = None
+    ) -> pa.Field:
+        """Return the Arrow field of a type.
+
+        Raises:
+            CorruptFile: The type is null and the field is not nullable, which pyarrow refuses.
+        """
+        if pa.types.is_null(data_type) and not self.nullable:
+            raise CorruptFile(
+                f"field {self.id} ({self.name}) has the null type, but is said to have no nulls"
+            )
+        return pa.field(self.name, data_type, self.nullable, metadata or None)
 
     def _type(self, below: Callable[[Field], pa.Field]) -> pa.DataType:
-        """The Arrow type, with the fields below turned into Arrow's by `below`."""
+        """Return the Arrow type; `below` makes the Arrow fields of the fields below."""
         if self.is_blob:
             return BLOB_V2_DESCRIPTOR if self.blob_version == 2 else BLOB_V1_DESCRIPTOR
         with locating(place=f"field {self.id} ({self.name})"):
@@ -240,11 +261,11 @@ class Field:
 
 
 def fields_from_proto(messages: Iterable[schema_pb2.Field]) -> tuple[Field, ...]:
-    """Nest the flat list of fields that a schema is stored as.
+    """Nest the fields of a schema, which is stored as a flat list.
 
     Args:
-        messages: The fields, each with the id of the one it lies below; any order of parents and
-            children is read, siblings keep theirs.
+        messages: The fields, each with the id of its parent. Parents and children may have any
+            order; siblings keep their order.
 
     Returns:
         The columns, in the order of the list.
@@ -273,7 +294,7 @@ def fields_from_proto(messages: Iterable[schema_pb2.Field]) -> tuple[Field, ...]
 def _parent(message: schema_pb2.Field, by_id: Mapping[int, schema_pb2.Field]) -> int:
     if message.parent_id in by_id or message.parent_id == -1:
         return message.parent_id
-    if message.parent_id == 0:  # not set: the first writers numbered fields from 1
+    if message.parent_id == 0:  # not set: the first writers counted field ids from 1
         return -1
     raise CorruptFile(
         f"field {message.name!r} lies below field {message.parent_id}, which does not exist"
@@ -290,7 +311,7 @@ def _nest(
         raise CorruptFile(f"fields nest more than {MAX_DEPTH} deep")
     message = by_id[field_id]
     children = tuple(_nest(child, by_id, below, depth + 1) for child in below.get(field_id, ()))
-    # Sorted: protobuf keeps maps in an order that differs from process to process.
+    # Sorted because the order of protobuf maps differs from process to process.
     metadata = {key.encode(): message.metadata[key] for key in sorted(message.metadata)}
     if message.extension_name:
         metadata.setdefault(EXTENSION_NAME, message.extension_name.encode())
@@ -311,7 +332,7 @@ def _nest(
 
 
 def _primary_key(message: schema_pb2.Field, metadata: Mapping[bytes, bytes]) -> int | None:
-    """The position in the primary key: older writers left it in the metadata only."""
+    """Return the position in the primary key, which older writers put only into the metadata."""
     if message.unenforced_primary_key:
         return message.unenforced_primary_key_position
     if metadata.get(_PRIMARY_KEY, b"").lower() in (b"true", b"1", b"yes"):
@@ -320,9 +341,9 @@ def _primary_key(message: schema_pb2.Field, metadata: Mapping[bytes, bytes]) -> 
     return None
 
 
-def _encoding(number: int) -> Encoding:
-    # A number from the future cannot concern a legacy file, the only ones that it is used for.
-    return Encoding(number) if number in set(Encoding) else Encoding.NONE
+def _encoding(number: int) -> LegacyEncoding:
+    # Only legacy files use the number, and these have no later encodings.
+    return LegacyEncoding(number) if number in set(LegacyEncoding) else LegacyEncoding.NONE
 
 
 def _is_true(metadata: Mapping[bytes, bytes], key: bytes) -> bool:
@@ -330,18 +351,18 @@ def _is_true(metadata: Mapping[bytes, bytes], key: bytes) -> bool:
 
 
 def _storage_field(child: Field) -> pa.Field:
-    return pa.field(child.name, child.storage_type, child.nullable)
+    return child._arrow_field(child.storage_type)
 
 
 def _registered(shown: pa.Field) -> pa.Field:
-    """Turn extension types that are named in metadata into themselves, where pyarrow knows them.
+    """Replace extension types that the metadata names by the types that pyarrow knows.
 
-    Reading a schema that was written does that, by the rules of Arrow and with the types that the
+    Reading a serialized schema does this, by the rules of Arrow and with the types that the
     application registered.
     """
     if not pa.types.is_nested(shown.type) and EXTENSION_NAME not in (shown.metadata or {}):
-        return shown  # as most are: nothing in it or below it names one
+        return shown  # like most fields, which name no extension type
     try:
         return pa.ipc.read_schema(pa.schema([shown]).serialize()).field(0)
     except (pa.ArrowException, ValueError, TypeError, KeyError):
-        return shown  # the extension's own parameters make no sense: its storage still does
+        return shown  # the parameters of the extension type are invalid: show its storage

@@ -1,15 +1,15 @@
-"""JSON columns: the bytes that they are stored as, and the text that readers see.
+"""JSON columns: JSONB bytes in the file, JSON text for readers.
 
-A JSON column holds a JSONB value a row, in the layout of the Rust crate `jsonb`. All words are
-big-endian and 32 bits wide. A value is a container: a header (3 bits kind, 29 bits count), one
-entry for each member (4 bits type, 28 bits length in bytes), then the members' bytes, in that
-order and with nothing between them. An object has its keys' entries before its values', and its
-keys' bytes likewise; a scalar is a container of one. Null and booleans are entries without bytes;
-numbers and extension values begin with a byte that says of which sort they are.
+A JSON column holds one JSONB value for each row, in the layout of the Rust crate `jsonb`. All words
+are big-endian and 32 bits wide. A value is a container: a header (3 bits kind, 29 bits count), one
+entry for each member (4 bits type, 28 bits length in bytes), then the bytes of the members, in this
+order and without gaps. In an object the entries of the keys precede those of the values, and so do
+their bytes. A scalar is a container with one member. Nulls and booleans are entries without bytes;
+the first byte of a number or extension value tells its sort.
 
-The text is that of Lance 14: compact, keys in the order in which they are stored, only what JSON
-demands escaped, floating point as the shortest text that reads back, in exponent notation below
-0.00001 and from 1e16 on; null for NaN and infinities, which JSON lacks.
+The text equals that of Lance 14: compact, keys in stored order, only escapes that JSON demands,
+floating point as the shortest text that reads back, in exponent notation below 0.00001 and from
+1e16 on; null for NaN and infinities, which JSON lacks.
 
 Format pages: JSONB (`docs/src/format/table/jsonb.md`) and the crate's README and constants.
 """
@@ -41,32 +41,32 @@ _LENGTH = (1 << 28) - 1
 _ZERO, _NAN, _INFINITY, _MINUS_INFINITY, _INT, _UINT, _FLOAT, _DECIMAL = range(0x00, 0x80, 0x10)
 _BINARY, _DATE, _TIMESTAMP, _TIMESTAMP_TZ, _INTERVAL = range(0x00, 0x50, 0x10)
 
-# Bytes of a decimal after the first -> those of its unscaled value. The scale is the last byte;
-# the odd ones out have the precision before it, as an early `jsonb` wrote it.
+# Bytes of a decimal after its first byte -> bytes of its unscaled value. The scale is the last
+# byte. In the variants with one more byte, from an early `jsonb`, the precision precedes the scale.
 _DECIMAL_WIDTHS = {9: 8, 17: 16, 18: 16, 33: 32, 34: 32}
 
-# Texts of a type that are remembered, and their longest: enough for what recurs, in little memory.
-_REMEMBERED, _LONGEST_REMEMBERED = 1 << 14, 64
+# Number of cached texts of a type, and bytes of the longest cached value.
+_MOST_CACHED, _LONGEST_CACHED = 1 << 14, 64
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
-# A container that is yet to be written: where it begins and ends.
+# Start and end of a container that is not yet written.
 _Span: TypeAlias = tuple[int, int]
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """Return JSONB values as JSON text.
+    """Convert JSONB values to JSON text.
 
     Args:
-        array: Binary or large binary, a JSONB value each. A value of no bytes, which is what lies
-            below a missing struct, is `null`.
+        array: JSONB values, as binary or large binary. A value of no bytes, which a null struct has
+            below it, becomes `null`.
 
     Returns:
         A string array of the same length; nulls stay null.
 
     Raises:
         CorruptFile: The bytes are not JSONB. (Lance shows such bytes as if they were the text.)
-        UnsupportedFeature: The text of the whole array is beyond the 2 GiB of a string array.
+        UnsupportedFeature: The text exceeds the 2 GiB of a string array.
     """
     write = _Writer().write
     text = pa.array([None if v is None else write(v) for v in array.to_pylist()], pa.string())
@@ -76,9 +76,9 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 class _Memo(dict[bytes, str]):
-    """Texts by the bytes that they stand for: keys recur in every row, and many values do.
+    """A cache of texts by their JSONB bytes: keys recur in every row, and many values do.
 
-    Looking one up writes it where it is not known.
+    A lookup writes a text that is not cached.
     """
 
     def __init__(self, write: Callable[[bytes], str]) -> None:
@@ -87,22 +87,22 @@ class _Memo(dict[bytes, str]):
 
     def __missing__(self, data: bytes) -> str:
         text = self._write(data)
-        if len(data) <= _LONGEST_REMEMBERED:
-            if len(self) >= _REMEMBERED:
+        if len(data) <= _LONGEST_CACHED:
+            if len(self) >= _MOST_CACHED:
                 self.clear()
             self[data] = text
         return text
 
 
 class _Writer:
-    """Writes values as text, one after another."""
+    """Writes JSONB values as text."""
 
     def __init__(self) -> None:
         self._keys = _Memo(lambda data: _string(data) + ":")
         self._scalars = {kind: _Memo(write) for kind, write in _SCALARS.items()}
 
     def write(self, data: bytes) -> str:
-        """Return the text of one value. No recursion: values may nest thousands deep."""
+        """Return the text of one value, without recursion: values may nest thousands deep."""
         if not data:
             return "null"
         done: list[str] = []
@@ -120,10 +120,10 @@ class _Writer:
         return "".join(done)
 
     def _container(self, data: bytes, start: int, end: int) -> tuple[list[str | _Span], bool]:
-        """Write the container that is data[start:end], except for the containers in it.
+        """Write the container `data[start:end]`, except for nested containers.
 
         Returns:
-            Text, and the containers within that are yet to be written; whether there are any.
+            Text and nested containers, in order; whether there are any nested containers.
         """
         (header,) = _words(data, start, 1, end)
         kind, count = header >> _KIND_SHIFT, header & _COUNT
@@ -144,7 +144,7 @@ class _Writer:
         _corrupt("the header of a scalar, an object or an array", f"{header:#010x}")
 
     def _read_keys(self, data: bytes, entries: Sequence[int], start: int) -> tuple[list[str], int]:
-        """Write the keys of an object; also return where they end."""
+        """Write the keys of an object; return the end of their bytes as well."""
         known = self._keys
         keys = []
         for entry in entries:
@@ -164,7 +164,7 @@ class _Writer:
         end: int,
         brackets: Sequence[str],
     ) -> tuple[list[str | _Span], bool]:
-        """Write the members of a container, whose bytes are data[start:end]."""
+        """Write the members of a container, whose bytes are `data[start:end]`."""
         pieces: list[str | _Span] = []
         nested = False
         scalars = self._scalars
@@ -181,7 +181,7 @@ class _Writer:
                 _corrupt("an entry of a known type", f"{entry:#010x}")
             lead = ","
             start = stop
-        # Lengths only add up, so this also says that no key and no member lies outside.
+        # Lengths only add up: if the last member ends here, no key and no member lies outside.
         if start != end:
             _corrupt(f"the members to end at byte {end}", f"at byte {start}")
         pieces.append(closing if entries else lead + closing)
@@ -213,7 +213,7 @@ def _number(data: bytes) -> str:
         return "null"
     if sort == _DECIMAL and size in _DECIMAL_WIDTHS:
         unscaled = int.from_bytes(data[1 : 1 + _DECIMAL_WIDTHS[size]], "big", signed=True)
-        high, low = divmod(abs(unscaled), 1 << 128)  # rounded apart, as in Lance
+        high, low = divmod(abs(unscaled), 1 << 128)  # each is rounded, as in Lance
         value = (float(high) * 2.0**128 + float(low)) / _power_of_ten(data[-1])
         return _float(-value if unscaled < 0 else value)
     _corrupt("a number", _hex(data))
@@ -222,7 +222,7 @@ def _number(data: bytes) -> str:
 def _float(value: float) -> str:
     if not math.isfinite(value):
         return "null"
-    text = repr(value)  # the shortest that reads back, too, but with other exponents
+    text = repr(value)  # also the shortest text that reads back, but with other exponents
     number, _, exponent = text.partition("e-")
     if not exponent:
         return text
@@ -233,7 +233,7 @@ def _float(value: float) -> str:
 
 
 def _power_of_ten(scale: int) -> float:
-    """10 to that power as Rust's `powi` works it out, rounding at every step."""
+    """Return 10 to a power as Rust's `powi` computes it, rounding at every step."""
     power, square = 1.0, 10.0
     while True:
         if scale & 1:
@@ -245,7 +245,7 @@ def _power_of_ten(scale: int) -> float:
 
 
 def _extension(data: bytes) -> str:
-    """Write a value of a type that JSON lacks; Lance reads them but writes none."""
+    """Write a value of a type that JSON lacks; Lance reads such values but writes none."""
     sort, rest = data[0] if data else None, data[1:]
     if sort == _BINARY:
         return f'"{rest.hex().upper()}"'
@@ -263,15 +263,15 @@ def _extension(data: bytes) -> str:
     _corrupt("an extension value", _hex(data))
 
 
-# The span that such timestamps are clamped to: whatever the zone, it lies in years of four digits.
+# Limits of timestamps, to which Lance clamps them: years of four digits in every time zone.
 _FIRST_SECOND, _LAST_SECOND = -377_705_023_201, 253_402_207_200
 _LARGEST_OFFSET = 26 * 3600 - 1
-_ERA_YEARS, _ERA_DAYS = 400, 146_097  # after which the Gregorian calendar repeats
+_ERA_YEARS, _ERA_DAYS = 400, 146_097  # the period of the Gregorian calendar
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 def _calendar(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a day after 1970-01-01; the years are those of -9999 to 9999."""
+    """Return year, month and day of a day after 1970-01-01, in the years -9999 to 9999."""
     if not -4_371_587 <= days <= 2_932_896:
         _corrupt("a day of the years -9999 to 9999", f"day {days}")
     eras, days = divmod(days + _EPOCH - 1, _ERA_DAYS)  # Python's calendar begins with year 1
@@ -284,7 +284,7 @@ def _signed_year(year: int) -> str:
 
 
 def _timestamp(micros: int, offset: int) -> str:
-    """Write microseconds after 1970 in a zone that many seconds ahead of UTC."""
+    """Write microseconds after 1970 in a time zone `offset` seconds ahead of UTC."""
     if abs(offset) > _LARGEST_OFFSET:
         _corrupt("an offset below 26 hours", f"{offset} seconds")
     seconds, micros = divmod(micros, 1_000_000)

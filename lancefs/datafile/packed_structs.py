@@ -1,7 +1,7 @@
-"""Packed structs that the table has dropped members of.
+"""Packed structs with members that the table has dropped.
 
-The members of a packed struct lie side by side in one column, so that those that were dropped are
-still between the others. The file's own schema says which there are; ids tell which are wanted.
+One column holds all members of a packed struct row by row, so that the values of dropped members
+remain in it. The file's own schema lists the stored members; ids match them to those of the table.
 
 Format page: file format, section "Schema" (`docs/src/format/file/index.md`).
 """
@@ -17,14 +17,14 @@ from lancefs.proto import schema_pb2
 
 
 def stored_field(container: Container, field: Field) -> Field:
-    """Return a packed struct with all members that its column has.
+    """Return a packed struct with all members that its column stores.
 
     Args:
         container: The file that has the column.
-        field: The struct as the table knows it.
+        field: The struct in the schema of the table.
 
     Returns:
-        The field of the file's schema; the given one where the file's schema lacks one of its
+        The field of the file's schema; `field` itself where the file's schema lacks one of its
         members.
 
     Raises:
@@ -35,22 +35,22 @@ def stored_field(container: Container, field: Field) -> Field:
         if message.id == field.id:
             top = schema_pb2.Field()
             top.CopyFrom(message)
-            top.parent_id = -1  # whatever is around it does not matter here
+            top.parent_id = -1  # its parents do not matter here
             messages.append(top)
         elif message.parent_id == field.id:
             messages.append(message)
     with locating(container.file.url, "schema"):
-        found = fields_from_proto(messages)
-    return found[0] if found and _ids(found[0]) >= _ids(field) else field
+        stored = fields_from_proto(messages)
+    return stored[0] if stored and _ids(stored[0]) >= _ids(field) else field
 
 
 def without_dropped(rows: pa.StructArray, stored: Field, field: Field) -> pa.StructArray:
     """Return rows with only the members that the table still has.
 
     Args:
-        rows: Of the type of `stored`.
-        stored: The struct as the file has it.
-        field: The struct as the table knows it.
+        rows: Rows of the type of `stored`.
+        stored: The struct in the schema of the file.
+        field: The struct in the schema of the table.
     """
     positions = {member.id: index for index, member in enumerate(stored.children)}
     members = [rows.field(positions[member.id]) for member in field.children]

@@ -1,4 +1,4 @@
-"""Pages of a column: which of them hold the wanted rows, and how their arrays become one."""
+"""Row ranges of a column cut at page borders, and the arrays of pages joined again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancefs.datafile.row_ranges import RowRange, RowRanges, bounds_of
 from lancefs.errors import CorruptFile
 
-# The number of a page, and rows of it.
+# The index of a page, and ranges of rows within it.
 PageRanges: TypeAlias = tuple[int, Sequence[RowRange]]
 
 
@@ -24,7 +24,7 @@ def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[P
         ranges: Rows of the column, ascending and disjoint.
 
     Returns:
-        The pages that have some of the rows, each with the rows within it.
+        The pages that hold some of the rows, each with the ranges within it.
 
     Raises:
         CorruptFile: The column has fewer rows.
@@ -36,22 +36,22 @@ def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[P
         raise CorruptFile(f"row {rows[-1, 1] - 1} is wanted, the column has {first_rows[-1]} rows")
     rows = rows[rows[:, 0] < rows[:, 1]]
     cut: list[tuple[int, RowRanges]] = []
-    first = done = 0  # the first range that is not cut up yet, and up to where it is
+    first = stop = 0  # the first range that is not yet cut, and the row that it is cut up to
     while first < len(rows):
-        page = bisect_right(first_rows, max(int(rows[first, 0]), done)) - 1
-        base, done = first_rows[page], first_rows[page + 1]
-        last = int(np.searchsorted(rows[:, 0], done))
+        page = bisect_right(first_rows, max(int(rows[first, 0]), stop)) - 1
+        base, stop = first_rows[page], first_rows[page + 1]
+        last = int(np.searchsorted(rows[:, 0], stop))
         local = rows[first:last] - base
-        local[0, 0], local[-1, 1] = max(local[0, 0], 0), min(local[-1, 1], done - base)
+        local[0, 0], local[-1, 1] = max(local[0, 0], 0), min(local[-1, 1], stop - base)
         cut.append((page, RowRanges(local)))
-        first = last - (rows[last - 1, 1] > done)  # one that goes on in the next page
+        first = last - (rows[last - 1, 1] > stop)  # a range may continue in the next page
     return cut
 
 
 def _range_by_page(
     first_rows: Sequence[int], start: int, end: int
 ) -> list[tuple[int, list[RowRange]]]:
-    """Cut a single range, as most reads ask for, without the cost of arrays."""
+    """Cut a single range, the common case, without the cost of arrays."""
     if not 0 <= start <= end <= first_rows[-1]:
         raise CorruptFile(f"row {end - 1} is wanted, the column has {first_rows[-1]} rows")
     cut: list[tuple[int, list[RowRange]]] = []
@@ -65,7 +65,7 @@ def _range_by_page(
 
 
 def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
-    """Join the arrays of pages; a single one is not copied, and none are an empty array."""
+    """Join the arrays of pages; a single array is not copied, no arrays make an empty one."""
     if not arrays:
         return pa.array([], data_type)
     if len(arrays) == 1:
@@ -76,5 +76,5 @@ def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
 
 
 def join_columns(parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
-    """Join the arrays of each column, of which all parts have one; there is at least one part."""
+    """Join parts of columns, at least one part; each part has one array for each column."""
     return [join_arrays(arrays, arrays[0].type) for arrays in zip(*parts, strict=True)]

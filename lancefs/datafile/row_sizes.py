@@ -1,4 +1,4 @@
-"""How many bytes rows have: those of the pages that they lie in, spread evenly over their rows."""
+"""Estimated sizes of rows: the bytes of a page, spread evenly over its rows."""
 
 from __future__ import annotations
 
@@ -10,76 +10,82 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancefs.datafile.container import Column, Page
+from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, UnsupportedFeature
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
-# A value in a dictionary counts for so many bytes at most: damage must not make steps of one row.
-_LONGEST = 256 * 1024
-# How many times longer compressed text is taken to be once it is read, where it is long at all.
-_EXPANDED = 4
-_LONG = 64
+# Upper limit of the bytes of a dictionary item: damaged metadata must not make morsels of one row.
+_LONGEST_ITEM = 256 * 1024
+# Compressed items from this length on are taken to be longer by this factor once decompressed.
+_LONG_ITEM = 64
+_EXPANSION = 4
 
 
 class PageSizes(NamedTuple):
-    """The pages of a column, with their bytes.
+    """The sizes of the pages of a column.
 
     Attributes:
         first_rows: The first row of each page; then the number of rows.
-        stored: The bytes of each page.
-        besides: The bytes that its rows take besides once they are read: of values that a
-            dictionary holds once (see `looked_up`), and of the levels of lists. None where there
-            are neither.
+        stored: The stored bytes of each page.
+        overhead: The bytes that each decoded page needs beyond its stored size: for values that a
+            dictionary stores once (see `lookup_bytes`), and for the levels of lists. None where no
+            page needs more.
     """
 
     first_rows: Sequence[int]
     stored: Sequence[int]
-    besides: Sequence[float] | None = None
+    overhead: Sequence[float] | None = None
 
 
-def looked_up(values: int, items: int, size: int, is_compressed: bool = False) -> float:
-    """Return how many bytes values take that are looked up in a dictionary.
+def lookup_bytes(values: int, items: int, size: int, is_compressed: bool = False) -> float:
+    """Estimate the bytes of values that are looked up in a dictionary.
+
+    Pages do not record how often an item occurs: the estimate assumes a uniform distribution.
 
     Args:
-        values: How many.
-        items: Of the dictionary, each of which is taken to occur as often.
-        size: Bytes of all items, as they are stored.
-        is_compressed: Whether they take more once they are read.
+        values: Number of values.
+        items: Number of items in the dictionary.
+        size: Stored bytes of all items.
+        is_compressed: Whether the items are compressed.
     """
     width = size / max(items, 1)
-    if is_compressed and width >= _LONG:
-        width *= _EXPANDED
-    return values * min(width, _LONGEST)
+    if is_compressed and width >= _LONG_ITEM:
+        width *= _EXPANSION
+    return values * min(width, _LONGEST_ITEM)
 
 
-def sizes_of(column: Column, field: Field, besides_of: Callable[[Page], float]) -> PageSizes:
-    """Return the pages of a column, with their bytes.
+def sizes_of(
+    column: ColumnPages, field: Field, decoded_overhead: Callable[[Page], float]
+) -> PageSizes:
+    """Return the sizes of the pages of a column.
 
     Args:
         column: The column.
-        field: Whose it is. One of a dictionary type keeps its values in the dictionary.
-        besides_of: Tells how many bytes the rows of a page take besides those that it stores.
+        field: The field of the column. A field of a dictionary type keeps its dictionary when it is
+            decoded.
+        decoded_overhead: Returns the bytes a decoded page needs beyond its stored size.
     """
     if pa.types.is_dictionary(field.storage_type):
         return PageSizes(column.first_rows, column.stored_bytes)
-    besides = []
+    overhead = []
     for page in column.pages:
         size = 0.0
-        with suppress(CorruptFile, UnsupportedFeature):  # whoever reads the page is told
-            size = besides_of(page)
-        besides.append(size)
-    return PageSizes(column.first_rows, column.stored_bytes, besides)
+        with suppress(CorruptFile, UnsupportedFeature):  # reading the page will report the error
+            size = decoded_overhead(page)
+        overhead.append(size)
+    return PageSizes(column.first_rows, column.stored_bytes, overhead)
 
 
 class FieldSizes(NamedTuple):
-    """What is known of the bytes of a field.
+    """The sizes of a field.
 
     Attributes:
-        columns: The pages of its columns. Those of a column that counts the items of lists, or
-            several rows for each row of the file, are stretched over the rows.
-        least: Bytes that a value has at least once it is decoded.
-        varies: Whether the bytes that are stored come on top of these, as those of strings do.
+        columns: The sizes of its columns. A column that counts the items of lists, or has several
+            rows for each row of the file, is scaled to the rows of the file.
+        least: Least bytes of a decoded value.
+        varies: Whether the stored bytes are added to these, as the bytes of strings are added to
+            their offsets.
     """
 
     columns: Sequence[PageSizes]
@@ -88,13 +94,13 @@ class FieldSizes(NamedTuple):
 
 
 class RowSizes:
-    """The bytes of ranges of rows; see `estimated`.
+    """The estimated bytes of ranges of rows; see `estimated`.
 
     Args:
-        rows: Borders between rows that have different bytes; from 0 to the number of rows.
-        before: The bytes of all rows before each border, but for those that are guessed.
-        guessed: The bytes, of all rows before each border, of values that are looked up: as if each
-            of a dictionary occurred as often.
+        rows: Ascending rows at which the bytes of a row change, from 0 to the number of rows.
+        before: Known bytes of all rows before each of these.
+        guessed: Guessed bytes of all rows before each of these: of values that are looked up in a
+            dictionary.
     """
 
     def __init__(self, rows: _Floats, before: _Floats, guessed: _Floats) -> None:
@@ -103,83 +109,83 @@ class RowSizes:
         self._guessed = guessed
 
     def rows_within(self, start: int, size: float, doubt: float = 1) -> int:
-        """Return how many rows from `start` on have no more bytes than `size`.
+        """Return how many rows from `start` on have at most `size` bytes.
 
         Args:
-            start: A row.
+            start: The first row.
             size: Bytes.
-            doubt: How many times fewer bytes are taken for guessed ones.
+            doubt: Factor by which guessed bytes are reduced.
         """
         before = self._before + self._guessed / doubt
         most = np.interp(start, self._rows, before) + size
         return int(np.interp(most, before, self._rows)) - start
 
     def bytes_of(self, start: int, end: int) -> float:
-        """Return how many bytes rows have, guessed ones included."""
+        """Return the bytes of the rows from `start` to `end`, guessed bytes included."""
         first, last = np.interp((start, end), self._rows, self._before + self._guessed)
         return float(last - first)
 
     def stretched(self, rows: int) -> RowSizes:
-        """Return those of so many rows, where these are a sample of them."""
+        """Return the sizes of `rows` rows, of which these are a sample."""
         factor = rows / self._rows[-1]
         return RowSizes(self._rows * factor, self._before * factor, self._guessed * factor)
 
     @classmethod
     def joined(cls, parts: Sequence[RowSizes]) -> RowSizes:
-        """Return those of rows that follow each other."""
+        """Return the sizes of consecutive rows, from the sizes of their parts."""
         return cls(
-            _joined([part._rows for part in parts]),
-            _joined([part._before for part in parts]),
-            _joined([part._guessed for part in parts]),
+            _join_totals([part._rows for part in parts]),
+            _join_totals([part._before for part in parts]),
+            _join_totals([part._guessed for part in parts]),
         )
 
 
-def _joined(parts: Sequence[_Floats]) -> _Floats:
+def _join_totals(parts: Sequence[_Floats]) -> _Floats:
     """Join running totals, each of which begins with 0."""
-    found = [np.zeros(1)]
+    joined = [np.zeros(1)]
     for part in parts:
-        found.append(part[1:] + found[-1][-1])
-    return np.concatenate(found)
+        joined.append(part[1:] + joined[-1][-1])
+    return np.concatenate(joined)
 
 
 def estimated(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
-    """Return the bytes of the rows of a file.
+    """Estimate the bytes of the rows of a file.
 
     Args:
-        fields: What is read of them.
-        rows: Of the file.
-        most: Bytes that all pages store at most, whatever damaged files say of each of them.
+        fields: The sizes of the fields that are read.
+        rows: Number of rows of the file.
+        most: Upper limit of the stored bytes of all pages, whatever damaged metadata says of each.
     """
-    pages = [one for field in fields for one in field.columns if one.first_rows[-1]]
-    total = sum([sum(one.stored) for one in pages])
+    columns = [column for field in fields for column in field.columns if column.first_rows[-1]]
+    total = sum([sum(column.stored) for column in columns])
     scale = most / total if total > most else 1.0
-    alike = {tuple(one.first_rows) for one in pages}  # mostly all columns have them alike
-    borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in alike]
+    distinct = {tuple(column.first_rows) for column in columns}  # mostly equal in all columns
+    borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in distinct]
     unique = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
     before, guessed = np.zeros(len(unique)), np.zeros(len(unique))
     for field in fields:
-        stored, looked = _within(field, unique, scale)
-        before[1:] += stored.cumsum()
-        guessed[1:] += looked.cumsum()
+        known, looked_up = _bytes_between(field, unique, scale)
+        before[1:] += known.cumsum()
+        guessed[1:] += looked_up.cumsum()
     return RowSizes(unique, before, guessed)
 
 
-def _within(field: FieldSizes, rows: _Floats, scale: float) -> tuple[_Floats, _Floats]:
-    """Return the bytes of a field between each two borders of pages, and the guessed ones."""
-    stored, besides = np.zeros(len(rows) - 1), np.zeros(len(rows) - 1)
+def _bytes_between(field: FieldSizes, rows: _Floats, scale: float) -> tuple[_Floats, _Floats]:
+    """Return the known and the guessed bytes of a field between consecutive `rows`."""
+    stored, overhead = np.zeros(len(rows) - 1), np.zeros(len(rows) - 1)
     for column in field.columns:
         if column.first_rows[-1]:
             stored += scale * _spread(column, column.stored, rows)
-            if column.besides is not None:
-                besides += _spread(column, column.besides, rows)
+            if column.overhead is not None:
+                overhead += _spread(column, column.overhead, rows)
     least = np.diff(rows) * field.least
     if field.varies:
-        return stored + least, besides
+        return stored + least, overhead
     known = np.maximum(stored, least)
-    return known, np.maximum(stored + besides, least) - known
+    return known, np.maximum(stored + overhead, least) - known
 
 
 def _spread(column: PageSizes, sizes: Sequence[float], rows: _Floats) -> _Floats:
-    """Spread numbers of a column's pages over the rows between each two borders."""
+    """Spread the sizes of a column's pages over the rows between consecutive `rows`."""
     border = np.array(column.first_rows) * (rows[-1] / column.first_rows[-1])
     return np.diff(np.interp(rows, border, np.append(0.0, np.cumsum(sizes))))

@@ -1,10 +1,15 @@
-"""The table of DynamoDB that decides which manifests are versions.
+"""The DynamoDB table that records which manifests are committed versions.
 
-An item stands for a version: `base_uri` (the directory of the Lance table or branch below its
-bucket, the partition key), `version` (a number, the sort key), `path` (of the manifest below the
-bucket) and, since some release, `size`. A writer first puts its manifest beside its final name, as
-`<name>-<uuid>`, and then this item, which makes it a version. After that anyone may copy the
-manifest to its final name and change `path` to that.
+Each item is one version of one Lance table or branch:
+
+- `base_uri` (partition key): path of the table's or branch's directory below the bucket;
+- `version` (sort key): number of the version;
+- `path`: path of the manifest below the bucket;
+- `size`: length of the manifest in bytes; early releases of Lance do not write it.
+
+A writer first puts its manifest under a staging name, `<final name>-<uuid>`, and then puts the
+item, which commits the version. Any client may later copy the manifest to its final name and change
+`path` accordingly.
 
 Source: `dynamodb.rs` and `external_manifest.rs` in lance-table's `io/commit`.
 """
@@ -22,9 +27,9 @@ from lancefs.errors import CorruptFile, ReadFailed
 from lancefs.table.versions import VERSIONS, parse_name
 
 _MANIFEST = ".manifest"
-# What s3fs takes for its client and the client of DynamoDB needs too. Not `endpoint_url`: an
-# endpoint that speaks S3 rarely speaks DynamoDB.
-_SHARED = (
+# Client options of s3fs that apply to DynamoDB as well. `endpoint_url` does not: a server with the
+# S3 protocol rarely has the DynamoDB protocol.
+_SHARED_OPTIONS = (
     "region_name",
     "verify",
     "aws_access_key_id",
@@ -34,14 +39,14 @@ _SHARED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A version, as DynamoDB knows it.
+class RecordedVersion:
+    """A version that DynamoDB records.
 
     Attributes:
-        version: Its number.
-        name: The final name of its manifest, in `_versions/`.
-        stored: The name that it has now: the final one, or where it was staged.
-        size: In bytes, where the writer said.
+        version: Number of the version.
+        name: Final name of the manifest in `_versions/`.
+        stored: Recorded name of the manifest in `_versions/`: its final name or its staging name.
+        size: Length of the manifest in bytes, or None if the item has none.
     """
 
     version: int
@@ -51,17 +56,18 @@ class Recorded:
 
     @property
     def is_staged(self) -> bool:
-        """Whether it does not have its final name yet, as far as DynamoDB knows."""
+        """Whether DynamoDB records the manifest under its staging name."""
         return self.name != self.stored
 
 
-class Commits:
-    """Reads a table of DynamoDB.
+class CommitTable:
+    """A reader of one DynamoDB table of commits.
 
     Args:
-        s3: The `s3fs.S3FileSystem` whose session and credentials are used.
-        table: The name of the table.
-        endpoint: Where DynamoDB is; that of the region by default.
+        s3: The `s3fs.S3FileSystem` whose session, credentials and client options are used.
+        table: Name of the DynamoDB table.
+        endpoint: URL of DynamoDB; by default `DYNAMODB_ENDPOINT` of the environment, else the
+            endpoint of the region.
     """
 
     def __init__(self, s3: Any, table: str, endpoint: str | None = None) -> None:
@@ -69,16 +75,19 @@ class Commits:
         self._table = table
         self._endpoint = endpoint
 
-    def read(self, base: str, version: int | None = None) -> list[Recorded]:
-        """Read which versions there are, newest first; none where DynamoDB knows no such table.
+    def read(self, base: str, version: int | None = None) -> list[RecordedVersion]:
+        """Read the recorded versions of a Lance table or branch, newest first.
 
         Args:
-            base: The directory of the Lance table or branch, below its bucket.
-            version: The one that is wanted; all by default.
+            base: Path of the table's or branch's directory below the bucket.
+            version: Number of one version to read; all versions by default.
+
+        Returns:
+            The versions; an empty list if DynamoDB records none.
 
         Raises:
-            ReadFailed: DynamoDB refused or failed.
-            CorruptFile: An item makes no sense.
+            ReadFailed: The query failed.
+            CorruptFile: The path of an item is not that of a manifest of the version.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -90,7 +99,7 @@ class Commits:
                 f"cannot be read: {error}; check its name, the region (AWS_DEFAULT_REGION, "
                 "client_kwargs['region_name']) and the permission dynamodb:Query"
             ) from None
-        return [self._recorded(base, item) for item in items]
+        return [self._parse(base, item) for item in items]
 
     async def _query(self, base: str, version: int | None) -> list[Mapping[str, Any]]:
         from aiobotocore.config import AioConfig
@@ -100,7 +109,7 @@ class Commits:
         if version is not None:
             condition += " AND version = :version"
             values[":version"] = {"N": str(version)}
-        # Three attempts, not the ten of old that take half a minute.
+        # botocore's standard mode makes 3 attempts; the legacy mode makes 10, in half a minute.
         config = AioConfig(retries={"mode": "standard"})
         options = {**self._options(), "config": config}
         async with self._s3.session.create_client("dynamodb", **options) as client:
@@ -115,19 +124,19 @@ class Commits:
 
     def _options(self) -> dict[str, Any]:
         shared = {**self._s3.kwargs, **self._s3.client_kwargs}
-        options = {name: shared[name] for name in _SHARED if shared.get(name) is not None}
+        options = {name: shared[name] for name in _SHARED_OPTIONS if shared.get(name) is not None}
         keys = {
             "aws_access_key_id": self._s3.key,
             "aws_secret_access_key": self._s3.secret,
             "aws_session_token": self._s3.token,
         }
         options |= {name: value for name, value in keys.items() if value is not None}
-        if "region_name" not in options and "AWS_REGION" in os.environ:  # botocore does not read it
+        if "region_name" not in options and "AWS_REGION" in os.environ:  # botocore ignores it
             options["region_name"] = os.environ["AWS_REGION"]
         endpoint = self._endpoint or os.environ.get("DYNAMODB_ENDPOINT")
         return options if endpoint is None else {**options, "endpoint_url": endpoint}
 
-    def _recorded(self, base: str, item: Mapping[str, Any]) -> Recorded:
+    def _parse(self, base: str, item: Mapping[str, Any]) -> RecordedVersion:
         version = _number(item, "version")
         path = item.get("path", {}).get("S")
         directory, _, stored = str(path).rpartition("/")
@@ -140,7 +149,7 @@ class Commits:
             )
             error.path = f"the table {self._table!r} of DynamoDB"
             raise error
-        return Recorded(version, name, stored, _number(item, "size"))
+        return RecordedVersion(version, name, stored, _number(item, "size"))
 
 
 def _number(item: Mapping[str, Any], key: str) -> int | None:

@@ -1,12 +1,18 @@
-"""`S3DynamoDBFileSystem`: S3, with the versions of tables that DynamoDB knows of.
+"""`S3DynamoDBFileSystem`: S3, with the versions of tables that DynamoDB records.
 
 >>> import lancefs
 >>> lancefs.open("s3+ddb://bucket/t.lance?ddbTableName=commits")  # doctest: +SKIP
 
-It shows S3 as it is, except for the directories `_versions`. There DynamoDB decides: a manifest
-that was committed, but not yet copied to its final name, is shown under that name and read where it
-lies, and a version later than DynamoDB knows is not shown. A table that DynamoDB does not know is
-shown as it is. Lance itself would copy the manifest and change the item; here nothing is written.
+Paths are those of S3. Only directories named `_versions` differ, where DynamoDB decides which
+manifests exist:
+
+- A committed manifest that still has its staging name appears under its final name; its bytes are
+  read from the staged file.
+- Manifests of versions later than the newest recorded one do not appear.
+- A directory without records in DynamoDB appears as it is on S3.
+
+Lance would copy a staged manifest to its final name and update the item; this filesystem writes
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fsspec.utils import stringify_path
 
-from lancefs.s3_ddb.commit_table import Commits, Recorded
+from lancefs.s3_ddb.commit_table import CommitTable, RecordedVersion
 from lancefs.table.versions import VERSIONS, parse_name
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 
@@ -29,17 +35,22 @@ _EXAMPLE = "s3+ddb://bucket/t.lance?ddbTableName=commits"
 
 
 class S3DynamoDBFileSystem(ReadOnlyFileSystem):
-    """S3 with DynamoDB as the judge of which versions a table has; read-only.
+    """S3, read-only, with DynamoDB as the authority on which versions a table has.
 
     Args:
-        ddb_table_name: The table of DynamoDB; a URL gives it as `?ddbTableName=…`.
-        dynamodb_endpoint: Where DynamoDB is: `DYNAMODB_ENDPOINT` of the environment, or that of the
-            region, by default.
-        **options: For `s3fs.S3FileSystem`. Its credentials and region are DynamoDB's too.
+        ddb_table_name: Name of the DynamoDB table; in a URL `?ddbTableName=…`.
+        dynamodb_endpoint: URL of DynamoDB; by default `DYNAMODB_ENDPOINT` of the environment, else
+            the endpoint of the region.
+        **options: Arguments of `s3fs.S3FileSystem`. Its credentials and region also apply to
+            DynamoDB.
+
+    Attributes:
+        fs: The `s3fs.S3FileSystem` that reads the files, by default without a cache of listings.
+        ddb_table_name: Name of the DynamoDB table.
 
     Raises:
         ImportError: s3fs is not installed.
-        ValueError: No table of DynamoDB is named.
+        ValueError: `ddb_table_name` is missing.
     """
 
     protocol = ("s3+ddb", "s3", "s3a")
@@ -57,18 +68,19 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
             from s3fs import S3FileSystem
         except ImportError as error:
             raise ImportError("s3+ddb:// needs s3fs: pip install 'lancefs[s3]'") from error
-        # A listing that s3fs remembers would hide a manifest that got its final name since.
+        # A cached listing would miss a manifest that was copied to its final name later.
         self.fs = S3FileSystem(**{"use_listings_cache": False, **options})
         self.ddb_table_name = ddb_table_name
-        self._commits = Commits(self.fs, ddb_table_name, dynamodb_endpoint)
-        self._staged: dict[str, str] = {}  # where manifests lie that were staged when listed
+        self._commits = CommitTable(self.fs, ddb_table_name, dynamodb_endpoint)
+        # Path of each staged manifest by its final path, as of the last look at DynamoDB.
+        self._staged: dict[str, str] = {}
 
     # Paths
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
-            return [cls._strip_protocol(one) for one in path]
+            return [cls._strip_protocol(item) for item in path]
         return super()._strip_protocol(_QUERY.sub("", stringify_path(path)))
 
     @staticmethod
@@ -77,7 +89,7 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
         return {"ddb_table_name": names[0]} if names else {}
 
     def unstrip_protocol(self, name: str) -> str:
-        """Return the URL of a path, with the table of DynamoDB."""
+        """Return the URL of a path, which names the DynamoDB table."""
         return f"s3+ddb://{self._strip_protocol(name)}?ddbTableName={self.ddb_table_name}"
 
     # Reading
@@ -85,37 +97,37 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
     def ls(
         self, path: str, detail: bool = True, refresh: bool = False, **kwargs: Any
     ) -> list[dict[str, Any]] | list[str]:
-        """List a directory; in `_versions`, what DynamoDB says are versions.
+        """List a directory; in `_versions`, the manifests that DynamoDB records.
 
         Args:
             path: The directory.
-            detail: Whether to return what is known of each file, or the names alone.
-            refresh: Whether to list S3 again, where it is remembered.
-            **kwargs: For s3fs.
+            detail: Whether to return a dictionary for each entry, as `info` does, or its path only.
+            refresh: Whether to ignore a cached listing of s3fs.
+            **kwargs: Arguments of `S3FileSystem.ls`.
 
         Raises:
-            FileNotFoundError: There is nothing.
-            ReadFailed: DynamoDB refused or failed.
-            CorruptFile: DynamoDB says what makes no sense.
+            FileNotFoundError: The directory does not exist.
+            ReadFailed: The query of DynamoDB failed.
+            CorruptFile: An item of DynamoDB is malformed.
         """
         path = self._strip_protocol(path)
         base, _, name = path.rpartition("/")
-        # DynamoDB first: what gets its final name in between is then in the listing.
+        # DynamoDB first: a manifest that is copied to its final name meanwhile is in the listing.
         recorded = self._commits.read(_below_bucket(base)) if name == VERSIONS else []
         entries = self.fs.ls(path, detail=True, refresh=refresh, **kwargs)
         if recorded:
-            entries = self._judged(path, entries, recorded)
+            entries = self._apply_records(path, entries, recorded)
         return entries if detail else [entry["name"] for entry in entries]
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Return what is known of a file or directory; arguments as for s3fs."""
+        """Return type and size (in bytes) of a file or directory; arguments as for s3fs."""
         path = self._strip_protocol(path)
         return {**self._read(path, lambda place: self.fs.info(place, **kwargs)), "name": path}
 
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
     ) -> bytes:
-        """Read a file, or a range of it; arguments as for s3fs."""
+        """Read a file or one byte range of a file; arguments as for s3fs."""
         path = self._strip_protocol(path)
         data: bytes = self._read(path, lambda place: self.fs.cat_file(place, start=start, end=end))
         return data
@@ -129,32 +141,32 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """Read ranges of files, concurrently; arguments as for s3fs."""
+        """Read byte ranges of files concurrently; arguments as for s3fs."""
         paths = self._strip_protocol(list(paths))
         starts = starts if isinstance(starts, Sequence) else [starts] * len(paths)
         ends = ends if isinstance(ends, Sequence) else [ends] * len(paths)
         places = [self._staged.get(path, path) for path in paths]
-        found: list[Any] = self.fs.cat_ranges(
+        results: list[Any] = self.fs.cat_ranges(
             places, starts, ends, max_gap, on_error="return", **kwargs
         )
         for position, path in enumerate(paths):
-            if isinstance(found[position], FileNotFoundError) and _manifest_version(path):
+            if isinstance(results[position], FileNotFoundError) and _manifest_version(path):
                 try:
-                    found[position] = self.cat_file(path, starts[position], ends[position])
+                    results[position] = self.cat_file(path, starts[position], ends[position])
                 except FileNotFoundError as error:
-                    found[position] = error
-            if on_error == "raise" and isinstance(found[position], BaseException):
-                raise found[position]
-        return found
+                    results[position] = error
+            if on_error == "raise" and isinstance(results[position], BaseException):
+                raise results[position]
+        return results
 
     def _open(self, path: str, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
         if mode != "rb":
             refuse(path)
-        kwargs.pop("autocommit", None)  # `AbstractFileSystem.open` means it for writers
+        kwargs.pop("autocommit", None)  # `AbstractFileSystem.open` passes it, for writers
         return self._read(path, lambda place: self.fs.open(place, mode, **kwargs))
 
     def created(self, path: str) -> Any:
-        """Return when a file was made, as far as S3 tells."""
+        """Return when a file was last written: S3 records no other time."""
         return self.modified(path)
 
     def modified(self, path: str) -> Any:
@@ -162,34 +174,41 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
         return self.info(path).get("LastModified")
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget listings of S3, where the options let s3fs keep them."""
+        """Invalidate the listings that s3fs caches, if the options let it cache any."""
         self.fs.invalidate_cache(None if path is None else self._strip_protocol(path))
 
     # Inside
 
-    def _judged(
-        self, path: str, entries: list[dict[str, Any]], recorded: list[Recorded]
+    def _apply_records(
+        self, path: str, entries: list[dict[str, Any]], recorded: list[RecordedVersion]
     ) -> list[dict[str, Any]]:
-        """Return the entries of `_versions`, with what DynamoDB says of versions.
+        """Return the entries of `_versions` as DynamoDB records them.
 
-        The items of versions that were cleaned up stay in DynamoDB, so that a final name alone does
-        not prove that there is such a file. Of the newest it does: should it be gone, opening it
-        must fail, and not give the version before.
+        Items of versions that were cleaned up stay in DynamoDB. A record with a final name
+        therefore adds no entry to the listing. The newest version is the exception: if its
+        manifest is missing, opening the table must fail instead of returning an older version.
         """
         newest = recorded[0].version
         names = {entry["name"].rpartition("/")[2] for entry in entries}
-        kept = [entry for entry in entries if (_manifest_version(entry["name"]) or 0) <= newest]
-        for one in recorded:
-            if one.name in names or not (one.is_staged or one.version == newest):
+        shown = [entry for entry in entries if (_manifest_version(entry["name"]) or 0) <= newest]
+        for record in recorded:
+            if record.name in names or not (record.is_staged or record.version == newest):
                 continue
-            name = f"{path}/{one.name}"
-            if one.is_staged:
-                self._staged[name] = f"{path}/{one.stored}"
-            kept.append({"name": name, "Key": name, "type": "file", "size": one.size})
-        return kept
+            name = f"{path}/{record.name}"
+            if record.is_staged:
+                self._staged[name] = f"{path}/{record.stored}"
+            shown.append({"name": name, "Key": name, "type": "file", "size": record.size})
+        return shown
 
     def _read(self, path: str, read: Callable[[str], T]) -> T:
-        """Read a file where it lies: a staged manifest may get its final name at any time."""
+        """Read a file; read a manifest under its staging name if it has no other.
+
+        A writer may move a staged manifest to its final name at any time, so both are tried.
+
+        Args:
+            path: Path of the file, for a manifest with its final name.
+            read: Reads the file at the path that it gets.
+        """
         staged = self._staged.get(path)
         if staged is not None:
             try:
@@ -213,7 +232,7 @@ def _below_bucket(path: str) -> str:
 
 
 def _manifest_version(path: str) -> int | None:
-    """The version that a path is the final name of the manifest of; None for any other file."""
+    """Return the version whose manifest has a path as its final name; None for other files."""
     directory, _, name = path.rpartition("/")
     parsed = parse_name(name) if directory.endswith(f"/{VERSIONS}") else None
     return None if parsed is None else parsed[0]

@@ -1,9 +1,9 @@
-"""Filters, tested on rows.
+"""Evaluation of filters for rows.
 
-Most filters say between which values columns lie. That is tested on the numbers as they are stored:
-one look at each, with no temporary array, where Arrow's expressions take several; of decimals they
-take five times as long. What a filter says of a single column is tested on the items of its
-dictionary, where it comes with one. All else is left to Arrow.
+Most filters are ranges of columns. A range is evaluated on the numbers as they are stored, in one
+pass and without temporary arrays; Arrow's expressions need several passes, and five times as long
+for decimals. A filter on a single dictionary-encoded column is evaluated on the dictionary. Arrow
+evaluates all other filters.
 """
 
 from __future__ import annotations
@@ -21,24 +21,33 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.kernels import take, within
+from lancefs.errors import InvalidFilter
 from lancefs.scan import expressions
 from lancefs.scan.expressions import Comparison
 
-# Digits enough for every decimal of one scale in the units of another.
+# Enough digits for a decimal of any scale in the units of any other.
 _EXACT = Context(prec=200)
+# Characters of a filter that an error shows.
+_SHOWN = 100
 _TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A column between two numbers, or equal to one of them, in the units that it is stored in."""
+    """A range of a column.
+
+    Attributes:
+        column: The name of the column.
+        low: The least number that passes, in the units that the column stores.
+        high: The greatest number that passes.
+    """
 
     column: str
     low: int
     high: int
 
 
-# What is said of one column.
+# A condition on one column.
 Test: TypeAlias = Interval | Comparison
 
 
@@ -47,15 +56,17 @@ class Condition:
 
     Args:
         expression: True for the rows that pass.
+        text: The SQL text of the filter, for errors; None for a filter that is an expression.
     """
 
-    def __init__(self, expression: pc.Expression) -> None:
+    def __init__(self, expression: pc.Expression, text: str | None = None) -> None:
         self.expression = expression
+        self._text = text
         self._comparisons = expressions.comparisons(expression)
         self._tests: dict[pa.Schema, list[Test] | None] = {}
 
     def takes_items(self, schema: pa.Schema) -> bool:
-        """Whether columns may come dictionary-encoded, as each is tested without the others.
+        """Tell whether the filter takes dictionary-encoded columns: it tests each column alone.
 
         Args:
             schema: The columns that the filter reads, with the types of their values.
@@ -63,46 +74,59 @@ class Condition:
         return len(schema) == 1 or self._by_column(schema) is not None
 
     def passed(self, batch: pa.RecordBatch) -> Mask:
-        """Tell which rows pass.
+        """Return a mask of the rows that pass.
 
         Args:
             batch: The columns that the filter reads.
 
         Raises:
-            pyarrow.ArrowInvalid: It does not fit the columns.
+            pyarrow.ArrowInvalid: The filter is an expression that does not fit the columns, or a
+                value in them.
+            InvalidFilter: The filter is SQL text and fails for a value, such as a zero divisor.
         """
         tests = self._by_column(batch.schema)
         if tests is not None:
-            mask = _passed(batch, tests[0])
+            mask = _evaluate_test(batch, tests[0])
             for test in tests[1:]:
-                mask &= _passed(batch, test)
+                mask &= _evaluate_test(batch, test)
             return mask
         if batch.num_columns == 1 and pa.types.is_dictionary(batch.schema.types[0]):
-            return self._passed_by_items(batch)
-        return self._evaluated(batch)
+            return self._evaluate_on_dictionary(batch)
+        return self._evaluate(batch)
 
     def _by_column(self, schema: pa.Schema) -> list[Test] | None:
         if schema not in self._tests:
             self._tests[schema] = by_column(self._comparisons, schema)
         return self._tests[schema]
 
-    def _evaluated(self, batch: pa.RecordBatch) -> Mask:
-        return mask_of(pc.fill_null(expressions.matching(self.expression, batch), False))
+    def _evaluate(self, batch: pa.RecordBatch) -> Mask:
+        try:
+            passed = expressions.matching(self.expression, batch)
+        except pa.ArrowInvalid as error:
+            if self._text is None:
+                raise
+            text = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}…"
+            raise InvalidFilter(f"the filter {text!r} fails for a row: {error}") from error
+        return mask_of(pc.fill_null(passed, False))
 
-    def _passed_by_items(self, batch: pa.RecordBatch) -> Mask:
-        """Tell which rows pass, of a column that comes with a dictionary and may have nulls."""
+    def _evaluate_on_dictionary(self, batch: pa.RecordBatch) -> Mask:
+        """Return a mask of the rows that pass, for a dictionary-encoded column."""
         array = batch.column(0)
         items = pa.concat_arrays([array.dictionary, pa.nulls(1, array.type.value_type)])
-        passed = self._evaluated(pa.RecordBatch.from_arrays([items], names=batch.schema.names))
-        return _looked_up(array, passed)
+        passed = self._evaluate(pa.RecordBatch.from_arrays([items], names=batch.schema.names))
+        return _look_up(array, passed)
 
 
 def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> list[Test] | None:
-    """Return what comparisons that are all true say of columns; None where it is something else.
+    """Return a filter as conditions on single columns.
 
     Args:
-        comparisons: Of the columns.
-        schema: Of the columns.
+        comparisons: The filter is true where all of them are; None for any other filter.
+        schema: The columns that the filter reads.
+
+    Returns:
+        An interval for each column of stored numbers, and comparisons of columns of strings. None
+        if Arrow must evaluate the filter.
     """
     intervals: dict[str, Interval] = {}
     others: list[Test] = []
@@ -112,11 +136,11 @@ def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> li
         data_type = schema.field(comparison.column).type
         if pa.types.is_dictionary(data_type):
             data_type = data_type.value_type
-        one = _interval(comparison, data_type)
-        if one is not None:
-            known = intervals.get(one.column, one)
-            both = Interval(one.column, max(one.low, known.low), min(one.high, known.high))
-            intervals[one.column] = both
+        interval = _interval(comparison, data_type)
+        if interval is not None:
+            known = intervals.get(interval.column, interval)
+            low, high = max(interval.low, known.low), min(interval.high, known.high)
+            intervals[interval.column] = Interval(interval.column, low, high)
         elif pa.types.is_string(data_type) and _has_type(comparison.value, data_type):
             others.append(comparison)
         else:
@@ -129,13 +153,13 @@ def _has_type(value: pa.Scalar | None, data_type: pa.DataType) -> bool:
 
 
 def _interval(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
-    """Return what a comparison says of a column; None where its numbers do not tell."""
+    """Return a comparison as a range of stored numbers; None if it is no such range."""
     bounds = _bounds(data_type)
     if bounds is None:
         return None
     low, high = bounds
     if comparison.operator != "is_valid":
-        value = _stored(comparison.value, data_type)
+        value = _in_stored_units(comparison.value, data_type)
         if value is None:
             return None
         match comparison.operator:
@@ -153,17 +177,17 @@ def _interval(comparison: Comparison, data_type: pa.DataType) -> Interval | None
 
 
 def _bounds(data_type: pa.DataType) -> tuple[int, int] | None:
-    """Return the least and the greatest number that a type stores; None where it stores others."""
+    """Return the least and the greatest number that a type stores; None for other values."""
     if pa.types.is_unsigned_integer(data_type):
         return 0, (1 << data_type.bit_width) - 1
-    is_whole = pa.types.is_signed_integer(data_type) or pa.types.is_decimal128(data_type)
-    if not is_whole and not any(is_one(data_type) for is_one in _TEMPORAL):
+    is_number = pa.types.is_signed_integer(data_type) or pa.types.is_decimal128(data_type)
+    if not is_number and not any(is_kind(data_type) for is_kind in _TEMPORAL):
         return None
     return -(1 << data_type.bit_width - 1), (1 << data_type.bit_width - 1) - 1
 
 
-def _stored(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | None:
-    """Return a literal in the units that a type stores; None where Arrow would convert either."""
+def _in_stored_units(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | None:
+    """Return a literal in the units that a type stores; None if Arrow would convert a side."""
     if value is None or not value.is_valid:
         return None
     is_number = pa.types.is_decimal(value.type) or pa.types.is_integer(value.type)
@@ -174,24 +198,24 @@ def _stored(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | 
     return int(value.value) if value.type == data_type else None
 
 
-def _passed(batch: pa.RecordBatch, test: Test) -> Mask:
-    """Tell which rows pass a test of one of their columns."""
+def _evaluate_test(batch: pa.RecordBatch, test: Test) -> Mask:
+    """Return a mask of the rows that pass a test."""
     array = batch.column(test.column)
     if pa.types.is_dictionary(array.type):
-        return _looked_up(array, np.append(_tested(array.dictionary, test), False))
-    return _tested(array, test)
+        return _look_up(array, np.append(_test_values(array.dictionary, test), False))
+    return _test_values(array, test)
 
 
-def _tested(array: pa.Array, test: Test) -> Mask:
-    return _within(array, test) if isinstance(test, Interval) else _compared(array, test)
+def _test_values(array: pa.Array, test: Test) -> Mask:
+    return _within(array, test) if isinstance(test, Interval) else _compare(array, test)
 
 
-def _looked_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
-    """Tell which rows pass, of a column that comes with a dictionary.
+def _look_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
+    """Return a mask of the rows whose items pass.
 
     Args:
-        array: The column.
-        passed: For each item of the dictionary; then for null.
+        array: The dictionary-encoded column.
+        passed: Whether each item of the dictionary passes; then whether null does.
     """
     mask = take(passed.view(np.uint8), indices_of(array)).view(np.bool_)
     valid = valid_slots(array)
@@ -200,15 +224,15 @@ def _looked_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
     return mask | ~valid if passed[-1] else mask & valid
 
 
-def _compared(array: pa.Array, test: Comparison) -> Mask:
-    """Tell which strings compare with another one as a test says."""
+def _compare(array: pa.Array, test: Comparison) -> Mask:
+    """Return a mask of the strings that compare with a literal."""
     if test.value is None:
         return mask_of(array.is_valid())
     return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), False))
 
 
 def _within(array: pa.Array, interval: Interval) -> Mask:
-    """Tell which numbers are within an interval."""
+    """Return a mask of the stored numbers within an interval."""
     low, high = interval.low, interval.high
     if low > high:
         return np.zeros(len(array), np.bool_)

@@ -1,21 +1,15 @@
-"""Planning and running a scan: which rows, which columns, in batches.
+"""Running a scan: fragments become morsels, morsels are decoded ahead, batches come out in order.
 
-A scan goes through the fragments in the order of the manifest, in steps of so many rows: few at
-first, so that whoever wants little waits for little, then as many as a budget of bytes allows,
-since every step costs some time for each column. Where rows are long, whoever reads a step reads
-its beginning only, and the rest is the next step. Steps are read ahead by a few threads and come
-out in order; there are never more of them in memory than threads, plus the one in the consumer's
-hands. Only of a remote table, whose small fragments are mostly waited for, more are under way, as
-long as they have no more rows than so many long ones. Rows that a filter names by their ids or
-addresses are looked up, and steps without such rows left out.
+The loop is `Scan.batches`. It plans morsels (`pace`), has them decoded (`morsel_reader`), in
+threads where that pays, and cuts decoded morsels into batches. A slow consumer stops the threads:
+only as many morsels are decoded ahead as fit into the memory budget.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, islice
 from time import perf_counter
@@ -25,46 +19,31 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.scan.mapped_memory import STREAM_BYTES, Mapped
-from lancefs.scan.morsel_reader import StepReader
-from lancefs.scan.morsels import Pace, Read, Readers, Step
+from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.morsel_reader import MorselReader
+from lancefs.scan.morsels import DecodedMorsel, Morsel
+from lancefs.scan.pace import Pace
+from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
+from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
-from lancefs.threads import THREADS, handed_to
+from lancefs.threads import THREADS, prefetch, submit
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.scan.conditions import Condition
     from lancefs.table.row_index import RowIndex
 
-_One = TypeVar("_One")
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-
-BATCH_ROWS = 64 * 1024
-# A batch with the bytes of blobs has fewer: each of them may be megabytes.
-BLOB_BATCH_ROWS = 256
-# Seconds for which a scan reads without threads: little is read before these would be of use.
-AT_ONCE = 0.01
-# Small steps, or fragments that rows are taken from, of a remote table that are under way at once.
-_WAITING = 32
-# Bytes of a step of a stream, of which with two threads five are in memory: two that are read, what
-# reading them takes, and the one that is consumed; and of a step where all rows are kept anyway.
-STEP_BYTES = 64 * 1024 * 1024 // 5
-_TABLE_BYTES = 192 * 1024 * 1024
-# Rows of small fragments that are read together where all rows are kept; of a stream, a batch.
-_TABLE_ROWS = 256 * 1024
-# The blocks of so few columns, lists and filters apart, are of few sizes: Arrow's allocator uses
-# them again, quicker than the system's.
-_ALIKE_COLUMNS = 2
-# A step with so many times fewer bytes than one before it leaves memory free for others.
-_UNEVEN = 2
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What to read.
+    """What to read, and the loop that reads it.
 
     Attributes:
         fragments: Readers of the fragments, in scan order.
@@ -73,11 +52,13 @@ class Scan:
         filter_fields: The columns that the filter reads.
         batch_rows: At most this many rows a batch.
         limit: At most this many rows in all; None for no limit.
-        offset: Rows, among those that the filter keeps, to pass over first.
-        index: Knows which rows rows are; without it, there are no columns of row metadata.
+        offset: Rows to pass over first, among those that the filter keeps.
+        index: Finds row ids and addresses; without it there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
-        is_kept: Whether the consumer keeps all batches; then they are as long as it is quickest.
-        encoded: The ids of string columns that come dictionary-encoded.
+        is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
+        encoded: Field ids of string columns that come dictionary-encoded.
+        settings: What the scan is tuned by.
+        stats: Counts what the scan does.
     """
 
     fragments: Sequence[FragmentReader]
@@ -91,6 +72,8 @@ class Scan:
     blobs: Blobs = "descriptors"
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
+    settings: ScanSettings = field(default_factory=default_settings)
+    stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,18 +88,47 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
+        return self._counted(self._limited())
+
+    def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at given positions, of a scan without filter, offset and limit.
+
+        Args:
+            positions: Positions among the rows of the scan, ascending, each once.
+        """
+        return self._counted(self._take_positions(positions))
+
+    def rows_of(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of fragments, whatever filter, offset and limit say.
+
+        Args:
+            wanted: Fragments, each with the offsets of live rows, ascending, each once.
+        """
+        return self._counted(self._take_offsets(wanted))
+
+    def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches, counted."""
+        for batch in batches:
+            self.stats.add_batch(batch.num_rows)
+            yield batch
+
+    def _limited(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches, offset and limit applied."""
         left = self.limit
         if left is not None and self.filter is None and self._is_short():
-            yield from self.pick(np.arange(self.offset, self.offset + left))
+            yield from self._take_positions(np.arange(self.offset, self.offset + left))
             return
-        fragments, first, skip = self._from_offset()
-        budget = _TABLE_BYTES if self.is_kept else STEP_BYTES
-        pace = Pace(self.batch_rows, budget, len(self.fields) + len(self.filter_fields))
-        steps = self._steps(fragments, first, pace)
+        fragments, first, skip = self._skip_offset()
+        budget = self.settings.table_bytes if self.is_kept else self.settings.stream_bytes
+        columns = len(self.fields) + len(self.filter_fields)
+        pace = Pace(self.batch_rows, budget, columns, self.settings)
+        morsels = self._plan(fragments, first, pace)
         if left == 0:
             return
-        reads = self._in_turn(steps, pace) if self._is_short() else self._ahead(steps, pace)
-        for batch in self._cut(reads if self.is_kept else _giving_back(reads)):
+        decoded = (
+            self._one_by_one(morsels, pace) if self._is_short() else self._ahead(morsels, pace)
+        )
+        for batch in self._cut(decoded if self.is_kept else self._giving_back(decoded)):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
@@ -128,43 +140,210 @@ class Scan:
             if left == 0:
                 return
 
-    def pick(self, rows: Ints) -> Iterator[pa.RecordBatch]:
-        """Yield the rows at given positions, of a scan without filter, offset and limit.
+    @cached_property
+    def _reader(self) -> MorselReader:
+        settings = self.settings
+        mapped = settings.kept_mapped_bytes if self.is_kept else settings.stream_mapped_bytes
+        return MorselReader(
+            self.fields,
+            self.filter,
+            self.filter_fields,
+            self.index,
+            self.blobs,
+            self.encoded,
+            is_kept=self.is_kept,
+            gives_back=not (self.is_kept or self._is_short()),
+            mapped=Mapped(mapped),
+            settings=settings,
+            stats=self.stats,
+        )
 
-        Args:
-            rows: Positions among the rows of the scan, ascending, each once.
+    def _is_short(self) -> bool:
+        """Tell whether so few rows are wanted that decoding ahead would be wasted."""
+        passed_over = 0 if self.filter is None else self.offset
+        return self.limit is not None and passed_over + self.limit <= self.batch_rows
+
+    # Planning
+
+    def _skip_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
+        """Leave out the rows that `offset` passes over; a filter must see them all.
+
+        Returns:
+            The fragments that are left, the offset of the first row in the first of them, and the
+            number of rows that are still to be passed over.
         """
-        yield from self.at(self._each(_with_offsets, self._found(rows)))
+        skip = self.offset
+        if self.filter is not None:
+            return self.fragments, 0, skip
+        for position, fragment in enumerate(self.fragments):
+            if skip < fragment.num_rows:
+                # From its beginning, batches are cut where they are without `offset`, also where
+                # the first rows are deleted.
+                first = int(fragment.offsets(np.array([skip]))[0]) if skip else 0
+                return self.fragments[position:], first, 0
+            skip -= fragment.num_rows
+        return (), 0, 0
 
-    def at(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of fragments, whatever filter, offset and limit say.
+    def _plan(
+        self, fragments: Iterable[FragmentReader], first: int, pace: Pace
+    ) -> Iterator[Morsel]:
+        """Yield morsels, from an offset in the first of the fragments on."""
+        for fragment, candidates in self._sources(fragments):
+            total = fragment.physical_rows
+            if candidates == []:
+                self.stats.fragments_skipped += 1
+                total = 0
+            yield from pace.split(Morsel(fragment, min(first, total), total, candidates))
+            first = 0
 
-        Args:
-            wanted: Fragments, each with the offsets of rows of it, ascending, each once; they must
-                not be deleted.
+    def _sources(
+        self, fragments: Iterable[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
+        """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
+
+        Small fragments are joined to runs, but for the first one: it may be all that is wanted.
         """
+        candidates = self._candidates()
+        if candidates is None:
+            left = iter(fragments)
+            most_rows = self.batch_rows
+            if self.is_kept:
+                most_rows = max(most_rows, self.settings.table_run_rows)
+            runs = in_runs(left, most_rows)
+            yield from ((source, None) for source in chain(islice(left, 1), runs))
+            return
+        for fragment in fragments:
+            yield fragment, candidates.get(fragment.fragment.id, [])
+
+    def _candidates(self) -> Mapping[int, Sequence[RowRange]] | None:
+        """Return ranges of rows that may pass, by fragment id; None where all rows may.
+
+        A filter that names row ids or addresses tells these ranges without reading a column.
+        """
+        if self.filter is None or self.index is None:
+            return None
+        from lancefs.scan import expressions
+
+        filter_ids = {field.id for field in self.filter_fields}
+        for row_field, find in (
+            (ROW_ID, self.index.ranges_of_ids),
+            (ROW_ADDRESS, self.index.ranges_of_addresses),
+        ):
+            if row_field.id in filter_ids:
+                values = expressions.values_of(self.filter.expression, row_field.name)
+                if values is not None:
+                    return find(values)
+        return None
+
+    # Decoding
+
+    def _one_by_one(self, morsels: Iterable[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
+        """Decode morsels in this thread."""
+        for morsel in morsels:
+            rest: Morsel | None = morsel
+            while rest is not None and rest.rows:
+                yield (decoded := self._reader.read(rest, pace))
+                rest = rest.after(decoded.morsel)
+
+    def _ahead(self, morsels: Iterator[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
+        """Decode morsels in threads, and choose the length of the next ones."""
+        for decoded in self._in_threads(morsels, pace):
+            pace.learn(decoded)
+            yield decoded
+
+    def _in_threads(self, morsels: Iterator[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
+        """Decode morsels in threads, in order; closing the generator stops the threads."""
+        left = yield from self._inline(morsels, pace)
+        first = next(left, None)
+        if first is None:
+            return
+        is_local = first.fragment.is_local
+        most = THREADS if is_local else self.settings.remote_prefetch
+        read = partial(self._reader.read, pace=pace)
+
+        def start(morsel: Morsel) -> Callable[[], DecodedMorsel]:
+            is_tiny = pace.is_tiny(morsel) or isinstance(morsel.fragment, FragmentRun)
+            return partial(read, morsel) if is_tiny and is_local else submit(pool, read, morsel)
+
+        def is_full(under_way: Sequence[Morsel]) -> bool:
+            if len(under_way) <= THREADS:
+                return False
+            if is_local or len(under_way) >= most:
+                return True
+            return sum(morsel.rows for morsel in under_way) > THREADS * pace.rows
+
+        pool = ThreadPoolExecutor(
+            most, "lancefs-scan", initializer=spare_memory if self._spares_memory() else None
+        )
+        try:
+            yield from prefetch(
+                chain([first], left),
+                start,
+                is_full,
+                lambda morsel, decoded: morsel.after(decoded.morsel),
+            )
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _inline(
+        self, morsels: Iterator[Morsel], pace: Pace
+    ) -> Generator[DecodedMorsel, None, Iterator[Morsel]]:
+        """Decode morsels in this thread, as long as that is done before threads would pay.
+
+        The first morsel is decoded here in any case: it may be all that is wanted.
+
+        Returns:
+            The morsels that are left.
+        """
+        spent = per_row = 0.0
+        while (morsel := next(morsels, None)) is not None:
+            if spent + per_row * morsel.rows > self.settings.inline_seconds:
+                return chain([morsel], morsels)
+            started = perf_counter()
+            decoded = self._reader.read(morsel, pace)
+            seconds = perf_counter() - started
+            yield decoded
+            rest = morsel.after(decoded.morsel)
+            if rest is not None:
+                morsels = chain(pace.split(rest), morsels)
+            if not morsel.fragment.is_local:
+                break
+            spent, per_row = spent + seconds, seconds / decoded.morsel.rows
+        return morsels
+
+    def _take_positions(self, positions: Ints) -> Iterator[pa.RecordBatch]:
+        """Decode rows by their positions among the live rows of the scan."""
+        return self._take_offsets(
+            self._prefetch_each(_to_offsets, self._split_positions(positions))
+        )
+
+    def _take_offsets(
+        self, wanted: Iterable[tuple[FragmentReader, Ints]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode rows of fragments by their offsets; fragments that are alike are read as one."""
         runs = runs_with(wanted, self.batch_rows)
-        yield from self._each(lambda one: self._reader.at(*one), runs)
+        return self._prefetch_each(lambda part: self._reader.take(*part), runs)
 
-    def _each(self, do: Callable[[_One], _Result], wanted: Iterable[_One]) -> Iterator[_Result]:
+    def _prefetch_each(
+        self, do: Callable[[_Item], _Result], items: Iterable[_Item]
+    ) -> Iterator[_Result]:
         """Yield what is done with each of some fragments, of which few are open at a time.
 
-        Those of a remote table are waited for together.
+        The requests of a remote table's fragments are under way together.
         """
-        left = iter(wanted)
+        left = iter(items)
         first = list(islice(left, 2))
         if len(first) < 2 or self.fragments[0].is_local:
             yield from map(do, chain(first, left))
             return
-        with ThreadPoolExecutor(_WAITING, "lancefs-take") as pool:
-            ahead = islice(left, _WAITING - len(first))
-            pending = deque(handed_to(pool, do, one) for one in chain(first, ahead))
-            while pending:
-                yield pending.popleft()()
-                pending.extend(handed_to(pool, do, one) for one in islice(left, 1))
+        most = self.settings.remote_prefetch
+        with ThreadPoolExecutor(most, "lancefs-take") as pool:
+            yield from prefetch(
+                chain(first, left), partial(submit, pool, do), lambda waiting: len(waiting) >= most
+            )
 
-    def _found(self, rows: Ints) -> Iterator[tuple[FragmentReader, Ints]]:
-        """Yield the fragments with rows at given positions, and these as positions in each."""
+    def _split_positions(self, rows: Ints) -> Iterator[tuple[FragmentReader, Ints]]:
+        """Yield the fragments with rows at given positions, and the positions in each of them."""
         first = start = 0
         for fragment in self.fragments:
             if start == len(rows):
@@ -174,187 +353,53 @@ class Scan:
                 yield fragment, rows[start:end] - first
             first, start = first + fragment.num_rows, end
 
-    @cached_property
-    def _reader(self) -> StepReader:
-        return StepReader(
-            self.fields,
-            self.filter,
-            self.filter_fields,
-            self.index,
-            self.blobs,
-            self.encoded,
-            is_kept=self.is_kept,
-            gives_back=not (self.is_kept or self._is_short()),
-            mapped=Mapped(_TABLE_BYTES if self.is_kept else STREAM_BYTES),
-        )
+    # Handing out
 
-    def _is_short(self) -> bool:
-        """Whether so few rows are wanted that reading ahead would be wasted."""
-        passed_over = 0 if self.filter is None else self.offset
-        return self.limit is not None and passed_over + self.limit <= self.batch_rows
+    def _cut(self, decoded: Iterable[DecodedMorsel]) -> Iterator[pa.RecordBatch]:
+        """Cut morsels into batches, which are the same however long morsels are.
 
-    def _from_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
-        """Leave out the rows that `offset` passes over; a filter must see them all.
-
-        Returns:
-            The fragments that are left, the offset of the row to begin with in the first of them,
-            and how many rows are still to be passed over.
+        Rows of a morsel that pass a filter stay together where they are no more than a batch.
         """
-        skip = self.offset
-        if self.filter is not None:
-            return self.fragments, 0, skip
-        for position, fragment in enumerate(self.fragments):
-            if skip < fragment.num_rows:
-                # From its beginning steps are cut where they are without `offset`, also where the
-                # first rows are deleted.
-                first = int(fragment.offsets(np.array([skip]))[0]) if skip else 0
-                return self.fragments[position:], first, 0
-            skip -= fragment.num_rows
-        return (), 0, 0
-
-    def _steps(self, fragments: Iterable[FragmentReader], first: int, pace: Pace) -> Iterator[Step]:
-        """Yield steps, from an offset in the first of the fragments on."""
-        for fragment, within in self._sources(fragments):
-            total = 0 if within == [] else fragment.physical_rows
-            yield from pace.parts(Step(fragment, min(first, total), total, within))
-            first = 0
-
-    def _sources(
-        self, fragments: Iterable[FragmentReader]
-    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
-        """Yield what to read, and where in it rows lie that may be wanted; None: anywhere.
-
-        Small fragments are read together, but for the first one: it may be all that is wanted.
-        """
-        candidates = self._candidates()
-        if candidates is None:
-            left = iter(fragments)
-            most_rows = max(self.batch_rows, _TABLE_ROWS) if self.is_kept else self.batch_rows
-            together = in_runs(left, most_rows)
-            yield from ((one, None) for one in chain(islice(left, 1), together))
-            return
-        for fragment in fragments:
-            yield fragment, candidates.get(fragment.fragment.id, [])
-
-    def _candidates(self) -> Mapping[int, Sequence[RowRange]] | None:
-        """Return where rows lie that the filter may keep, by fragment id; None: anywhere."""
-        if self.filter is None or self.index is None:
-            return None
-        from lancefs.scan import expressions
-
-        read = {field.id for field in self.filter_fields}
-        for field, find in (
-            (ROW_ID, self.index.ranges_of_ids),
-            (ROW_ADDRESS, self.index.ranges_of_addresses),
-        ):
-            if field.id in read:
-                values = expressions.values_of(self.filter.expression, field.name)
-                if values is not None:
-                    return find(values)
-        return None
-
-    def _in_turn(self, steps: Iterable[Step], pace: Pace) -> Iterator[Read]:
-        """Read steps one by one."""
-        for step in steps:
-            while step.rows:
-                yield (read := self._reader.read(step, pace))
-                step = step._replace(start=read.step.end)
-
-    def _ahead(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
-        """Read steps in threads, and choose how long the next ones are."""
-        for read in self._in_threads(steps, pace):
-            pace.learn(read)
-            yield read
-
-    def _in_threads(self, steps: Iterator[Step], pace: Pace) -> Iterator[Read]:
-        """Read steps in threads, in order; closing the generator stops the readers."""
-        left = yield from self._at_once(steps, pace)
-        first = next(left, None)
-        if first is None:
-            return
-        is_local, read_step = first.fragment.is_local, partial(self._reader.read, pace=pace)
-        with Readers(
-            read_step, THREADS if is_local else _WAITING, self._spares_memory()
-        ) as readers:
-            for step in chain([first], left):
-                is_tiny = pace.is_tiny(step) or isinstance(step.fragment, FragmentRun)
-                readers.submit(step, is_tiny and is_local)
-                while len(readers) > THREADS and (
-                    is_local or len(readers) >= _WAITING or readers.rows > THREADS * pace.rows
-                ):
-                    yield readers.next()
-            while len(readers):
-                yield readers.next()
-
-    def _at_once(self, steps: Iterator[Step], pace: Pace) -> Generator[Read, None, Iterator[Step]]:
-        """Read steps without threads, as long as that is sooner done than threads are of use.
-
-        The first one is read in any case: it may be all that is wanted.
-
-        Returns:
-            The steps that are left.
-        """
-        spent = a_row = 0.0
-        while (step := next(steps, None)) is not None:
-            if spent + a_row * step.rows > AT_ONCE:
-                return chain([step], steps)
-            started = perf_counter()
-            read = self._reader.read(step, pace)
-            seconds = perf_counter() - started
-            yield read
-            if read.step.end < step.end:
-                steps = chain(pace.parts(step._replace(start=read.step.end)), steps)
-            if not step.fragment.is_local:
-                break
-            spent, a_row = spent + seconds, seconds / read.step.rows
-        return steps
-
-    def _spares_memory(self) -> bool:
-        """Whether threads take memory that is given back at once; see `spare_memory`."""
-        are_alike = self.filter is None and len(self.fields) <= _ALIKE_COLUMNS
-        return not (self.is_kept or (are_alike and not any(one.children for one in self.fields)))
-
-    def _cut(self, reads: Iterable[Read]) -> Iterator[pa.RecordBatch]:
-        """Cut steps into batches, which then are the same however long steps are.
-
-        What a filter leaves of a step stays together where it is no more than a batch.
-        """
-        for read in reads:
-            batch, rows = read.batch, self.batch_rows
-            is_small = read.step.rows <= rows or (self.filter is not None and len(batch) <= rows)
+        for each in decoded:
+            batch, rows = each.batch, self.batch_rows
+            is_small = each.morsel.rows <= rows or (self.filter is not None and len(batch) <= rows)
             if not batch.num_rows:
                 continue
             if is_small or self.is_kept:
                 yield batch
                 continue
             done = 0
-            for start in range(0, read.step.rows, rows):
-                length = min(rows, read.step.rows - start)
-                if read.kept is not None:
-                    length = int(np.count_nonzero(read.kept[start : start + rows]))
+            for start in range(0, each.morsel.rows, rows):
+                length = min(rows, each.morsel.rows - start)
+                if each.mask is not None:
+                    length = int(np.count_nonzero(each.mask[start : start + rows]))
                 if length:
                     yield batch.slice(done, length)
                 done += length
 
+    def _spares_memory(self) -> bool:
+        """Tell whether threads allocate memory that is given back at once; see `spare_memory`."""
+        is_narrow = self.filter is None and len(self.fields) <= self.settings.reusing_columns
+        return not (self.is_kept or (is_narrow and not any(one.children for one in self.fields)))
 
-def _giving_back(reads: Iterable[Read]) -> Iterator[Read]:
-    """Give memory back that reads no longer need.
+    def _giving_back(self, decoded: Iterable[DecodedMorsel]) -> Iterator[DecodedMorsel]:
+        """Give free memory back to the system after morsels of uneven size.
 
-    Reads that are alike take the memory of those before them. Where they are not, Arrow's allocator
-    would keep more and more of it that does not fit.
-    """
-    pool, largest, are_alike = pa.default_memory_pool(), 0, True
-    for read in reads:
-        yield read
-        if _UNEVEN * read.size < largest:
+        Morsels of even size reuse the memory of those before them. Otherwise Arrow's allocator
+        would keep more and more blocks that fit no next morsel.
+        """
+        pool, largest, is_even = pa.default_memory_pool(), 0, True
+        for each in decoded:
+            yield each
+            if self.settings.uneven_ratio * each.size < largest:
+                pool.release_unused()
+                largest, is_even = 0, False
+            largest = max(largest, each.size)
+        if not is_even:
             pool.release_unused()
-            largest, are_alike = 0, False
-        largest = max(largest, read.size)
-    if not are_alike:
-        pool.release_unused()
 
 
-def _with_offsets(one: tuple[FragmentReader, Ints]) -> tuple[FragmentReader, Ints]:
-    """Return a fragment, and positions among the rows that a reader sees as offsets."""
-    fragment, rows = one
+def _to_offsets(part: tuple[FragmentReader, Ints]) -> tuple[FragmentReader, Ints]:
+    """Return a fragment, and positions among its live rows as offsets in the data files."""
+    fragment, rows = part
     return fragment, fragment.offsets(rows)

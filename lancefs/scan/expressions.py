@@ -1,4 +1,4 @@
-"""Arrow compute expressions: which columns they need, and what they say of rows."""
+"""Arrow compute expressions: the columns that they read, and what they require of rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lancefs.arrow_dataset import acero
 
 _LINE = re.compile(r"(\w+): '(.*)'$", re.DOTALL)
 
-# Whole numbers from one to another, both included.
+# Closed intervals of integers.
 Intervals: TypeAlias = list[tuple[int, int]]
 
-# What a comparison says when its sides are exchanged.
+# The comparison that remains when the sides are exchanged.
 _MIRRORED = {
     "equal": "equal",
     "less": "greater",
@@ -25,69 +25,70 @@ _MIRRORED = {
     "greater": "less",
     "greater_equal": "less_equal",
 }
+_AND, _OR = ("and_kleene", "and"), ("or_kleene", "or")
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
-# What Arrow says where decimals meet other numbers.
-_OF_DECIMALS = ("Precision is not great enough", "Rescaling Decimal value")
+# ANDs inside of ORs and the reverse: deeper expressions are not analysed.
+_DEEPEST = 50
+# Arrow's errors where decimals meet other numbers.
+_DECIMAL_ERRORS = ("Precision is not great enough", "Rescaling Decimal value")
 
 
 def columns_of(expression: pc.Expression, names: Collection[str]) -> list[str]:
     """Return the columns that an expression reads, in the order of `names`.
 
-    Where that cannot be told, all columns are returned: right, if slower.
+    An expression that cannot be analysed is taken to read all columns: correct, but slower.
 
     Args:
         expression: An unbound expression.
-        names: The columns that there are.
+        names: All columns of the table.
     """
-    found = names_in(expression)
-    if found is None or not found <= set(names):
+    read = names_in(expression)
+    if read is None or not read <= set(names):
         return list(names)
-    return [name for name in names if name in found]
+    return [name for name in names if name in read]
 
 
 def names_in(expression: pc.Expression) -> set[str] | None:
     """Return the names of the columns that an expression reads.
 
-    pyarrow does not tell them, but the form in which it pickles expressions names each field.
+    pyarrow has no API for this, but the pickled form of an expression names each field.
 
     Args:
         expression: An unbound expression.
 
     Returns:
-        None where that cannot be read with certainty.
+        None if the pickled form cannot be analysed.
     """
     lines = _lines(_pickled(expression))
     if lines is None:
         return None
-    found: set[str] = set()
-    below = 0  # references left of a path into a struct, of which only the first is a column
+    names: set[str] = set()
+    below = 0  # references left of a path into a struct; only its first reference is a column
     for key, value in lines:
         if key == "nested_field_ref":
             below = -int(value)
         elif key == "field_ref":
             if below <= 0:
-                found.add(value)
+                names.add(value)
             below = abs(below) - 1 if below else 0
-    return found
+    return names
 
 
 def values_of(expression: pc.Expression, name: str) -> Intervals | None:
-    """Return which whole numbers a column may hold where a filter is true.
+    """Return the integers that a column may hold where a filter is true.
 
-    That is told from comparisons with literals and `isin`, below `and` and `or`.
+    Comparisons with literals and `isin` limit the column, also below AND and OR.
 
     Args:
         expression: The filter.
-        name: A column of whole numbers.
+        name: A column of integers.
 
     Returns:
-        Intervals that hold all such values, and perhaps others; None where it cannot be told.
+        Intervals that hold all such values, and perhaps others; None if the filter sets no limit
+        that can be derived.
     """
-    pickled = _pickled(expression)
-    lines = _lines(pickled)
-    if lines is None:
-        return None
-    return _values(_node(iter(lines), pickled.get_batch(0)), name)
+    root = _tree(expression)
+    return None if root is None else _values(root, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ class Comparison:
     """A column compared with a literal.
 
     Attributes:
-        column: Its name.
-        operator: A comparison, named as Arrow's function; `is_valid` has no literal.
+        column: The name of the column.
+        operator: The comparison, named as Arrow's function; `is_valid` has no literal.
         value: The literal.
     """
 
@@ -106,45 +107,47 @@ class Comparison:
 
 
 def comparisons(expression: pc.Expression) -> list[Comparison] | None:
-    """Return comparisons of columns with literals that a filter is true for exactly where all are.
+    """Split a filter into comparisons of columns with literals.
 
     Args:
         expression: The filter.
 
     Returns:
-        None where it says anything else, too.
+        Comparisons: the filter is true exactly for rows for which all of them are. None if the
+        filter has any other term.
     """
-    pickled = _pickled(expression)
-    lines = _lines(pickled)
-    if lines is None:
+    root = _tree(expression)
+    if root is None:
         return None
-    return _comparisons(_node(iter(lines), pickled.get_batch(0)))
+    parts = [_comparison(term) for term in _terms(root, _AND)]
+    known = [part for part in parts if part is not None]
+    return known if len(known) == len(parts) else None
 
 
 def matching(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Evaluate a filter on rows: true, false, or null where it cannot be told.
+    """Evaluate a filter for rows: true, false, or null where the filter is unknown.
 
     Args:
         expression: The filter.
         batch: The columns that it reads.
 
     Raises:
-        pyarrow.ArrowInvalid: It does not fit the columns.
+        pyarrow.ArrowInvalid: The filter does not fit the columns or a value in them.
     """
     return evaluate([expression], batch)[0]
 
 
 def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa.Array]:
-    """Evaluate expressions on rows.
+    """Evaluate expressions for rows.
 
     Args:
         expressions: Unbound expressions.
         batch: The columns that they read.
 
     Raises:
-        pyarrow.ArrowInvalid: They do not fit the columns.
+        pyarrow.ArrowInvalid: An expression does not fit the columns or a value in them.
     """
-    if batch.num_columns == 0:  # a table without columns would forget its number of rows
+    if batch.num_columns == 0:  # a table without columns would lose its number of rows
         batch = pa.record_batch([pa.nulls(batch.num_rows, pa.int8())], names=[""])
     table = pa.Table.from_batches([batch])
     names = [str(position) for position in range(len(expressions))]
@@ -155,9 +158,9 @@ def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa
         ]
     )
     try:
-        return [_one(column) for column in plan.to_table(use_threads=False).columns]
+        return [_combine_chunks(column) for column in plan.to_table(use_threads=False).columns]
     except pa.ArrowInvalid as error:
-        if not any(said in str(error) for said in _OF_DECIMALS):
+        if not any(part in str(error) for part in _DECIMAL_ERRORS):
             raise
         raise pa.ArrowInvalid(
             f"{error}; Arrow takes decimals together with decimals only: write Decimal('25') where "
@@ -165,7 +168,7 @@ def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa
         ) from error
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
@@ -173,12 +176,19 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A part of an expression: a call, a column, a literal, or something else (no kind)."""
+    """A part of an expression: a call, a field, a literal, or anything else (no kind).
+
+    Attributes:
+        kind: What the part is.
+        name: The name of the function or of the column.
+        arguments: The arguments of a call.
+        value: The value of a literal, or the options of a call.
+    """
 
     kind: str
     name: str = ""
     arguments: tuple[_Node, ...] = ()
-    value: pa.Scalar | None = None  # of a literal; of a call its options
+    value: pa.Scalar | None = None
 
 
 def _pickled(expression: pc.Expression) -> pa.RecordBatchFileReader:
@@ -187,7 +197,7 @@ def _pickled(expression: pc.Expression) -> pa.RecordBatchFileReader:
 
 
 def _lines(pickled: pa.RecordBatchFileReader) -> list[tuple[str, str]] | None:
-    """Return what a pickled expression says, step by step; None where it cannot be read."""
+    """Return the steps of a pickled expression; None if a line has another form."""
     text = pickled.schema.to_string(
         show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
     )
@@ -200,85 +210,107 @@ def _lines(pickled: pa.RecordBatchFileReader) -> list[tuple[str, str]] | None:
     return lines
 
 
-def _node(lines: Iterator[tuple[str, str]], values: pa.RecordBatch) -> _Node:
-    """Read the next part of an expression, and all below it."""
-    key, value = next(lines, ("end", ""))
-    match key:
-        case "field_ref":
-            return _Node("field", value)
-        case "literal":
-            return _Node("literal", value=values.column(int(value))[0])
-        case "nested_field_ref":
-            for _ in range(int(value)):
-                next(lines)
-        case "call":
-            arguments: list[_Node] = []
-            options = None
-            for part in iter(lambda: _node(lines, values), _Node("end")):
-                if part.kind == "options":
-                    options = part.value
-                else:
-                    arguments.append(part)
-            return _Node("call", value, tuple(arguments), options)
-        case "options":
-            return _Node("options", value=values.column(int(value))[0])
-        case "end":
-            return _Node("end")
-    return _Node("")
+def _tree(expression: pc.Expression) -> _Node | None:
+    """Return an expression as a tree; None if the pickled form cannot be analysed.
 
-
-def _values(node: _Node, name: str) -> Intervals | None:
-    if node.kind != "call":
+    The calls around a part are a list here, not frames of the stack: chains of thousands of
+    operators nest as deep.
+    """
+    pickled = _pickled(expression)
+    lines = _lines(pickled)
+    if lines is None:
         return None
-    if node.name in ("and_kleene", "and", "or_kleene", "or"):
-        known = [_values(argument, name) for argument in node.arguments]
-        if node.name.startswith("or"):
-            sides = [side for side in known if side is not None]
-            return [one for side in sides for one in side] if len(sides) == len(known) else None
-        return _both([side for side in known if side is not None])
-    if node.name == "is_in" and node.arguments[0] == _Node("field", name) and node.value:
-        held = node.value["value_set"].as_py()
-        return [(one, one) for one in held if one is not None] if _are_whole(held) else None
-    if node.name in _MIRRORED and len(node.arguments) == 2:
-        left, right = node.arguments
-        if left == _Node("field", name) and right.kind == "literal":
-            return _compared(node.name, right.value)
-        if right == _Node("field", name) and left.kind == "literal":
-            return _compared(_MIRRORED[node.name], left.value)
+    values = pickled.get_batch(0)
+    open_calls: list[tuple[str, list[_Node], list[pa.Scalar]]] = []
+    steps = iter(lines)
+    for key, value in steps:
+        node = _Node("")
+        match key:
+            case "call":
+                open_calls.append((value, [], []))
+                continue
+            case "options":
+                open_calls[-1][2].append(values.column(int(value))[0])
+                continue
+            case "end":
+                name, arguments, options = open_calls.pop()
+                node = _Node("call", name, tuple(arguments), options[0] if options else None)
+            case "field_ref":
+                node = _Node("field", value)
+            case "literal":
+                node = _Node("literal", value=values.column(int(value))[0])
+            case "nested_field_ref":
+                for _ in range(int(value)):
+                    next(steps)
+        if not open_calls:
+            return node
+        open_calls[-1][1].append(node)
     return None
 
 
-def _comparisons(node: _Node) -> list[Comparison] | None:
-    if node.kind != "call":
+def _terms(node: _Node, functions: tuple[str, ...]) -> Iterator[_Node]:
+    """Yield the terms of a chain of calls of the same function, in order."""
+    left = [node]
+    while left:
+        node = left.pop()
+        if node.kind == "call" and node.name in functions:
+            left.extend(reversed(node.arguments))
+        else:
+            yield node
+
+
+def _values(node: _Node, name: str, depth: int = 0) -> Intervals | None:
+    if node.kind != "call" or depth > _DEEPEST:
         return None
-    if node.name in ("and_kleene", "and"):
-        known = [_comparisons(argument) for argument in node.arguments]
-        sides = [side for side in known if side is not None]
-        return [one for side in sides for one in side] if len(sides) == len(known) else None
+    for functions in (_AND, _OR):
+        if node.name not in functions:
+            continue
+        terms = [_values(term, name, depth + 1) for term in _terms(node, functions)]
+        known = [term for term in terms if term is not None]
+        if functions is _AND:
+            return _intersect(known)
+        union = [interval for term in known for interval in term]
+        return union if len(known) == len(terms) else None
+    if node.name == "is_in" and node.arguments[0] == _Node("field", name) and node.value:
+        values = node.value["value_set"].as_py()
+        intervals = [(value, value) for value in values if value is not None]
+        return intervals if _are_integers(values) else None
+    comparison = _comparison(node)
+    if comparison is None or comparison.column != name or comparison.value is None:
+        return None
+    return _allowed(comparison.operator, comparison.value)
+
+
+def _comparison(node: _Node) -> Comparison | None:
     kinds = [argument.kind for argument in node.arguments]
     if node.name == "is_valid" and kinds == ["field"]:
-        return [Comparison(node.arguments[0].name, node.name)]
+        return Comparison(node.arguments[0].name, node.name)
     if node.name not in _MIRRORED or sorted(kinds) != ["field", "literal"]:
         return None
     left, right = node.arguments
     if left.kind == "field":
-        return [Comparison(left.name, node.name, right.value)]
-    return [Comparison(right.name, _MIRRORED[node.name], left.value)]
+        return Comparison(left.name, node.name, right.value)
+    return Comparison(right.name, _MIRRORED[node.name], left.value)
 
 
-def _compared(operator: str, literal: pa.Scalar) -> Intervals | None:
+def _allowed(operator: str, literal: pa.Scalar) -> Intervals | None:
+    """Return the integers that compare with a literal; None if the literal is no integer."""
     value = literal.as_py()
     if value is None:
         return []
-    if not _are_whole([value]):
+    if not _are_integers([value]):
         return None
     low = value + (operator == "greater") if operator.startswith("greater") else _LOWEST
     high = value - (operator == "less") if operator.startswith("less") else _HIGHEST
     return [(value, value)] if operator == "equal" else [(low, high)] if low <= high else []
 
 
-def _both(sides: list[Intervals]) -> Intervals | None:
-    """What several conditions leave: exact for single intervals, else the smallest of them."""
+def _intersect(sides: list[Intervals]) -> Intervals | None:
+    """Intersect the intervals of several conditions.
+
+    The result is exact for conditions of a single interval; of the others, the one with the fewest
+    values is returned.
+    """
     single = [side[0] for side in sides if len(side) == 1]
     if single:
         low, high = max(low for low, _ in single), min(high for _, high in single)
@@ -286,5 +318,5 @@ def _both(sides: list[Intervals]) -> Intervals | None:
     return min(sides, key=lambda side: sum(high - low + 1 for low, high in side), default=None)
 
 
-def _are_whole(values: list[object]) -> bool:
+def _are_integers(values: list[object]) -> bool:
     return all(value is None or type(value) is int for value in values)

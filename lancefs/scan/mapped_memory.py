@@ -1,7 +1,7 @@
-"""Mapped bytes of local files, which are given back before they fill the memory.
+"""Memory that mapped local files take, given back before it grows.
 
-A process counts as its own what it has touched of the files that it maps. Of a fragment that is
-read no more, that is still so, as the readers of many fragments are kept open.
+The pages of a mapped file that were touched count as memory of the process, also those of fragments
+that are read no more, since the readers of many fragments stay open.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import threading
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
-# Bytes that a stream leaves in memory: to give them back, and to bring them in again, takes time.
-STREAM_BYTES = 8 * 1024 * 1024
-
 
 class Mapped:
-    """Watches how many bytes of fragments are in memory; several threads may tell it.
+    """Watches how many mapped bytes of fragments are in memory; threads may share it.
 
     Args:
-        most: Bytes; with more, all are given back. Arrays that lie in them stay as they are.
+        most: Bytes; beyond them all mapped bytes are given back. Arrays that lie in mapped bytes
+            stay valid.
     """
 
     def __init__(self, most: int) -> None:
@@ -29,15 +27,15 @@ class Mapped:
         self._lock = threading.Lock()
 
     def watch(self, fragment: FragmentReader | FragmentRun) -> None:
-        """Say that rows of a fragment were read."""
+        """Note that rows of a fragment were read."""
         if not fragment.is_local:
             return
         with self._lock:
             last = self._fragments[-1:]
             if last != [fragment]:
-                self._before += sum(one.touched for one in last)
+                self._before += sum(each.touched for each in last)
                 self._fragments.append(fragment)
             if self._before + fragment.touched >= self._most:
-                for one in self._fragments:
-                    one.release()
+                for each in self._fragments:
+                    each.release()
                 self._fragments, self._before = [fragment], 0

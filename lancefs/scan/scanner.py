@@ -1,12 +1,12 @@
-"""`LanceScanner`: what to read of a dataset, and in which form."""
+"""`LanceScanner`: what to read of a version, and in which form."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from functools import cached_property, reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,78 +16,144 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Blobs, Field
-from lancefs.scan.execution import BATCH_ROWS, BLOB_BATCH_ROWS, Scan
-from lancefs.table.dictionary_columns import is_encodable
-from lancefs.table.row_metadata import ROW_ID
+from lancefs.scan.execution import Scan
+from lancefs.scan.settings import default_settings
+from lancefs.scan.stats import ScanStats
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragments import Fragment
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+from lancefs.table.schema import shown_schema
+from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
-    from lancefs.lance_dataset import LanceDataset
     from lancefs.scan.conditions import Condition
 
 # Names of columns, or names for expressions over columns.
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
+# Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
+Filter: TypeAlias = pc.Expression | str
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
+class ScanOptions(TypedDict, total=False):
+    """What the reading methods of a dataset take besides `columns` and `filter`.
+
+    `LanceDataset.scanner` says what each option does. The last six are hints of pyarrow's own
+    scanner: they are accepted, so that code written for pyarrow works, and have no effect.
+    """
+
+    batch_size: int | None
+    limit: int | None
+    offset: int | None
+    with_row_id: bool
+    with_row_address: bool
+    blobs: Blobs
+    dictionary_columns: Collection[str]
+    fragments: Iterable[Any] | None
+    batch_readahead: int
+    fragment_readahead: int
+    fragment_scan_options: Any
+    use_threads: bool
+    cache_metadata: bool
+    memory_pool: Any
+
+
 class LanceScanner:
-    """What to read of a dataset; made by `LanceDataset.scanner`."""
+    """What to read of a version; made by `LanceDataset.scanner`.
+
+    Args:
+        version: The version of the table.
+        shown: The columns that the dataset shows, those of row metadata included.
+        columns: Names of columns, in the order wanted, or a dict of names and expressions; all
+            that are shown by default.
+        filters: Rows to keep: those for which all of these are true.
+        batch_size: At most this many rows a batch.
+        limit: At most this many rows.
+        offset: Rows to pass over first, among those that the filters keep.
+        with_row_id: Whether to add the column `_rowid`.
+        with_row_address: Whether to add the column `_rowaddr`.
+        blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
+        dictionary_columns: Columns of strings that come dictionary-encoded.
+        fragments: Fragments to read, or their ids; all by default.
+
+    Raises:
+        ColumnNotFound: A column is not in the table.
+        InvalidFilter: The text of the filter cannot be parsed.
+        TypeError: An argument has another type than described here.
+        ValueError: A number is negative, or a fragment is not in the version.
+    """
 
     def __init__(
         self,
-        dataset: LanceDataset,
+        version: OpenVersion,
+        shown: Sequence[Field],
         columns: Columns | None = None,
-        filter: pc.Expression | None = None,
+        filters: Sequence[Filter] = (),
+        *,
         batch_size: int | None = None,
         limit: int | None = None,
         offset: int | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
+        fragments: Iterable[Any] | None = None,
     ) -> None:
         for name, value in (("batch_size", batch_size), ("limit", limit), ("offset", offset)):
             if value is not None and value < (name == "batch_size"):
                 raise ValueError(f"{name} is {value}; a positive number was expected")
         if blobs not in get_args(Blobs):
             raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
-        if not (filter is None or isinstance(filter, pc.Expression)):
-            raise TypeError(
-                f"filter is {filter!r}; a pyarrow.compute expression was expected, such as "
-                'pyarrow.compute.field("price") > 3'
-            )
-        self._dataset = dataset
+        if isinstance(columns, str):
+            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        self._version = version
+        self._shown = tuple(shown)
+        extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
+        if extra:
+            columns = self._with(columns, extra)
         self._computed = _expressions(columns) if isinstance(columns, Mapping) else None
+        condition = _condition(filters, version)
+        settings = default_settings()
+        rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         self._scan = Scan(
-            fragments=dataset._fragment_readers,
+            fragments=version.readers if fragments is None else self._chosen(fragments),
             fields=self._fields(columns),
-            filter=None if filter is None else _condition(filter),
-            filter_fields=self._fields_of([] if filter is None else [filter]),
-            batch_rows=batch_size or (BATCH_ROWS if blobs == "descriptors" else BLOB_BATCH_ROWS),
+            filter=condition,
+            filter_fields=self._fields_of([] if condition is None else [condition.expression]),
+            batch_rows=batch_size or rows,
             limit=limit,
             offset=offset or 0,
-            index=dataset._row_index,
+            index=version.row_index,
             blobs=blobs,
             encoded=self._encoded(dictionary_columns),
+            settings=settings,
         )
 
     @property
     def dataset_schema(self) -> pa.Schema:
         """The columns of the dataset."""
-        return self._dataset.schema
+        return shown_schema(self._shown, self._version.manifest.schema_metadata)
 
     @cached_property
     def projected_schema(self) -> pa.Schema:
         """The columns that come out."""
-        metadata = self._dataset.schema.metadata
         if self._computed is None:
-            return self._scan.schema.with_metadata(metadata)
+            return self._scan.schema.with_metadata(self._metadata)
         empty = pa.RecordBatch.from_pylist([], schema=self._scan.schema)
         return self._compute(empty).schema
 
+    @property
+    def stats(self) -> ScanStats:
+        """What this scanner has read so far, summed over all of its calls."""
+        return self._scan.stats
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read in batches, in order."""
+        """Read in batches, in the order of the table."""
         return self._batches(self._scan)
 
     def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
-        metadata = self._dataset.schema.metadata
+        metadata = self._metadata
         for batch in scan.batches():
             if self._computed is None:
                 yield batch.replace_schema_metadata(metadata) if metadata else batch
@@ -100,19 +166,22 @@ class LanceScanner:
 
     def to_table(self) -> pa.Table:
         """Read into memory."""
-        batches = self._batches(replace(self._scan, is_kept=True))
+        return self._to_table(self._scan)
+
+    def _to_table(self, scan: Scan) -> pa.Table:
+        batches = self._batches(replace(scan, is_kept=True))
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read the first rows, and no more than their chunks."""
+        """Read the first rows, and decode little more than these."""
         limit = num_rows if self._scan.limit is None else min(num_rows, self._scan.limit)
-        return self._limited(limit).to_table()
+        return self._to_table(replace(self._scan, limit=limit))
 
     def count_rows(self) -> int:
-        """Count the rows that come out."""
+        """Count the rows that come out; without a filter no column is read."""
         scan = self._scan
         if scan.filter is None:
-            rows = max(0, self._dataset.count_rows() - scan.offset)
+            rows = max(0, self._total - scan.offset)
             return rows if scan.limit is None else min(rows, scan.limit)
         counted = replace(scan, fields=(), is_kept=True)
         return sum(batch.num_rows for batch in counted.batches())
@@ -128,16 +197,16 @@ class LanceScanner:
         """
         wanted = np.asarray(indices, dtype=np.int64)
         if self._scan.filter is not None or self._scan.limit is not None or self._scan.offset:
-            return _taken(self.to_table(), wanted)
-        total = self._dataset.count_rows()
+            return _take(self.to_table(), wanted)
+        total = self._total
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
-            raise IndexError(f"row {beyond} of {self._dataset.uri}, which has {total} rows")
+            raise IndexError(f"row {beyond} of {self._version.uri}, which has {total} rows")
         rows, position = np.unique(wanted, return_inverse=True)
-        return _taken(self._gathered(self._scan.pick(rows)), position)
+        return _take(self._gather(self._scan.rows_at(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
-        """Read rows by their ids; what the scanner says of rows has no meaning here.
+        """Read rows by their ids; filter, limit, offset and fragments have no meaning here.
 
         Args:
             row_ids: Values of `_rowid`, in any order, also repeated.
@@ -145,40 +214,67 @@ class LanceScanner:
         Raises:
             IndexError: The table has no such row.
         """
-        self._dataset._refuse_if_fresh(ROW_ID.name)
+        self._version.refuse_if_fresh(ROW_ID.name)
         wanted, position = np.unique(np.asarray(row_ids, dtype=np.uint64), return_inverse=True)
-        found = self._dataset._row_index.find_ids(wanted)
-        which = np.concatenate([np.empty(0, np.int64), *(one.which for one in found)])
+        found = self._version.row_index.find_ids(wanted)
+        which = np.concatenate([np.empty(0, np.int64), *(rows.which for rows in found)])
         order = np.argsort(which)
         if len(which) < len(wanted):
             missing = np.delete(wanted, which)
             raise IndexError(
-                f"{self._dataset.uri}@{self._dataset._ref} has no row with the id {missing[0]}"
+                f"{self._version.name} has no row with the id {missing[0]}"
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
-        batches = self._scan.at((one.reader, one.offsets) for one in found)
-        return _taken(self._gathered(batches), order[position])
+        batches = self._scan.rows_of((rows.reader, rows.offsets) for rows in found)
+        return _take(self._gather(batches), order[position])
 
-    def _gathered(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        """Put batches of the scan together, with expressions worked out."""
+    @property
+    def _metadata(self) -> Mapping[bytes, bytes] | None:
+        return dict(self._version.manifest.schema_metadata) or None
+
+    @property
+    def _total(self) -> int:
+        """Number of live rows of the fragments that are read."""
+        if self._scan.fragments is self._version.readers:
+            return self._version.num_rows
+        return sum(reader.num_rows for reader in self._scan.fragments)
+
+    def _gather(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+        """Put batches of the scan together, with expressions evaluated."""
         computed = [batch if self._computed is None else self._compute(batch) for batch in batches]
         return pa.Table.from_batches(computed, self.projected_schema)
 
-    def _limited(self, limit: int) -> LanceScanner:
-        limited = copy(self)
-        limited._scan = replace(self._scan, limit=limit)
-        return limited
+    def _chosen(self, fragments: Iterable[Any]) -> list[FragmentReader]:
+        """Return the readers of fragments, which are named by their ids or objects.
+
+        The rows that generations add to a fresh table belong to no fragment of it.
+        """
+        ids = [_fragment_id(fragment) for fragment in fragments]
+        positions, readers = self._version.positions, self._version.readers
+        unknown = [number for number in ids if number not in positions]
+        if unknown:
+            raise ValueError(f"{self._version.name} has no fragment {unknown[0]}")
+        return [readers[positions[number]] for number in ids]
+
+    def _with(self, columns: Columns | None, extra: Sequence[str]) -> Columns:
+        """Add columns to those that are wanted."""
+        if isinstance(columns, Mapping):
+            return {**columns, **{name: name for name in extra if name not in columns}}
+        names = [field.name for field in self._shown] if columns is None else list(columns)
+        return names + [name for name in extra if name not in names]
 
     def _fields(self, columns: Columns | None) -> tuple[Field, ...]:
         if columns is None:
-            return self._dataset._columns
+            return self._shown
         if self._computed is not None:
             return self._fields_of(list(self._computed.values()))
-        return tuple(self._dataset._field(name) for name in columns)
+        return tuple(self._version.field(name) for name in columns)
 
     def _encoded(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come dictionary-encoded."""
-        fields = [self._dataset._field(name) for name in names]
+        if isinstance(names, str):
+            raise TypeError(f"dictionary_columns is {names!r}; a list of names was expected")
+        fields = [self._version.field(name) for name in names]
         other = next((field for field in fields if not is_encodable(field)), None)
         if other is not None:
             raise ValueError(
@@ -188,16 +284,17 @@ class LanceScanner:
         return frozenset(field.id for field in fields)
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
+        """Return the columns that expressions read."""
         if not wanted:
             return ()
         from lancefs.scan import expressions
 
-        fields, needed = self._dataset._named_fields, set[str]()
-        for one in wanted:
-            found = expressions.names_in(one)
-            needed |= set(fields) if found is None else found
+        fields, needed = self._version.named_fields, set[str]()
+        for expression in wanted:
+            names = expressions.names_in(expression)
+            needed |= set(fields) if names is None else names
         for name in sorted(needed - fields.keys()):
-            self._dataset._field(name)  # says that there is none
+            self._version.field(name)  # raises ColumnNotFound
         return tuple(field for name, field in fields.items() if name in needed)
 
     def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -208,7 +305,42 @@ class LanceScanner:
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
 
 
-def _taken(table: pa.Table, positions: Positions) -> pa.Table:
+def as_expression(filter: Filter, version: OpenVersion) -> pc.Expression:
+    """Return a filter as an Arrow expression.
+
+    Args:
+        filter: An expression, or SQL text.
+        version: The version whose columns the text names.
+
+    Raises:
+        InvalidFilter: The text cannot be parsed.
+        ColumnNotFound: The text names a column that is not in the table.
+        TypeError: The filter is neither text nor an expression.
+    """
+    if isinstance(filter, pc.Expression):
+        return filter
+    if isinstance(filter, str):
+        from lancefs.scan.sql_filter import parse_filter
+
+        return parse_filter(filter, version.fields)
+    raise TypeError(
+        f'filter is {filter!r}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
+        'expression such as pyarrow.compute.field("price") > 3'
+    )
+
+
+def _fragment_id(fragment: Any) -> int:
+    if isinstance(fragment, int | np.integer):
+        return int(fragment)
+    if isinstance(fragment, Fragment):
+        return fragment.id
+    number = getattr(fragment, "fragment_id", None)
+    if isinstance(number, int):
+        return number
+    raise TypeError(f"fragments has {fragment!r}; fragments of the dataset, or ids, were expected")
+
+
+def _take(table: pa.Table, positions: Positions) -> pa.Table:
     """Return rows of a table by their positions."""
     if table.num_columns:
         return table.take(to_arrow_numbers(positions))
@@ -216,10 +348,15 @@ def _taken(table: pa.Table, positions: Positions) -> pa.Table:
     return pa.Table.from_batches([without_columns(len(positions))], table.schema)
 
 
-def _condition(filter: pc.Expression) -> Condition:
+def _condition(filters: Sequence[Filter], version: OpenVersion) -> Condition | None:
+    """Return filters as one condition; None where there are none."""
+    if not filters:
+        return None
     from lancefs.scan.conditions import Condition
 
-    return Condition(filter)
+    expression = reduce(and_, [as_expression(filter, version) for filter in filters])
+    texts = [filter for filter in filters if isinstance(filter, str)]
+    return Condition(expression, " AND ".join(texts) if len(texts) == len(filters) else None)
 
 
 def _expressions(columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:

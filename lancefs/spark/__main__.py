@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("lancefs").setLevel(level)
     try:
         # Before Spark starts, which takes a while: what is wrong is then said at once.
-        open_table(TableOptions(absolute(given.source), given.storage), make_ref(ref=given.ref))
+        table = TableOptions(absolute(given.source), given.storage, moved=given.base_paths)
+        open_table(table, make_ref(ref=given.ref))
         spark = start_session(given.master, f"lancefs {given.command}")
         return (
             _materialize(spark, given) if given.command == "materialize" else _verify(spark, given)
@@ -69,13 +70,20 @@ def _materialize(spark: Any, given: argparse.Namespace) -> int:
         incremental=given.incremental,
         storage_options=given.storage,
         destination_options=given.to_storage,
+        base_paths=given.base_paths,
     )
     print(f"{result.files.url}: version {result.version}, {result.rows:,} rows")
     return 0
 
 
 def _verify(spark: Any, given: argparse.Namespace) -> int:
-    report = verify(spark, given.source, ref=given.ref, storage_options=given.storage)
+    report = verify(
+        spark,
+        given.source,
+        ref=given.ref,
+        storage_options=given.storage,
+        base_paths=given.base_paths,
+    )
     print(report.to_json() if given.json else report)
     return 0 if report.is_good else 1
 
@@ -136,6 +144,13 @@ def _parser() -> argparse.ArgumentParser:
             default={},
             metavar="JSON",
             help="fsspec options of the table",
+        )
+        command.add_argument(
+            "--base-paths",
+            type=_json_object,
+            default={},
+            metavar="JSON",
+            help='where files below base paths of the table are now: {"/old": "/new"}',
         )
         command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
         command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")

@@ -8,7 +8,7 @@ travels, and every task opens that version again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 
@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import catalogue, filters
@@ -47,7 +48,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
 
     Raises:
         ValueError: An option makes no sense.
-        LanceError: The table cannot be opened, as `lancefs.open` says.
+        LanceError: The table cannot be opened, as `lancefs.open` says; `schema` and the readers
+            raise it for a filter that cannot be parsed.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -70,7 +72,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     def schema(self) -> StructType:
         """The columns, as Spark sees them."""
         options, pinned = self._resolved(None)
-        dataset, read = pinned.open().dataset, options.read
+        dataset, read = LanceDataset(pinned.open()), options.read
         names = None if read.columns is None else list(read.columns)
         chosen = dataset.scanner(names, with_row_id=read.with_row_id).projected_schema
         schema = spark_schema(chosen, read.nanoseconds)
@@ -83,7 +85,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options, pinned = self._resolved(schema)
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
-        _check_schema(pinned.open().dataset, schema, options.read.nanoseconds)
+        _check_schema(LanceDataset(pinned.open()), schema, options.read.nanoseconds)
         kind = FilteringReader if _pushes_filters() else LanceReader
         return kind(pinned, options.read, schema)
 
@@ -92,7 +94,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         from lancefs.spark.stream import stream_reader
 
         options, pinned = self._resolved(schema)
-        _check_schema(pinned.open().dataset, without_feed(schema), options.read.nanoseconds)
+        _check_schema(LanceDataset(pinned.open()), without_feed(schema), options.read.nanoseconds)
         return stream_reader(options, pinned.open(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -104,9 +106,10 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     def _resolved(self, schema: StructType | None) -> tuple[Options, Pinned]:
         given = self.options or (catalogue.options(schema) if schema is not None else {})
         options = parse_options(given)
-        if self.pinned is not None:
-            return options, self.pinned
-        return options, pin(options.table, open_table(options.table, options.ref))
+        pinned = self.pinned or pin(options.table, open_table(options.table, options.ref))
+        if options.read.filter is not None:  # an error in the text shows before any task runs
+            filters.parse(options.read.filter, pinned.open().manifest.fields)
+        return options, pinned
 
 
 class LanceReader(DataSourceReader):  # type: ignore[misc]
@@ -152,12 +155,13 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def _batches(self, span: Span) -> Iterator[pa.RecordBatch]:
         version, target = self.pinned.open(), arrow_schema(self.columns)
         names, rows = self.columns.fieldNames(), self.options.batch_rows
-        for batch in scan(version, span, names, self._filter(), rows):
+        for batch in scan(version, span, names, self._filter(version.manifest.fields), rows):
             yield convert(batch, target, self.options.nanoseconds)
 
-    def _filter(self) -> pc.Expression | None:
-        own = [] if self.options.filter is None else [self.options.filter]
-        parts = [filters.deserialize(text) for text in [*own, *self.pushed]]
+    def _filter(self, fields: Sequence[Field]) -> pc.Expression | None:
+        parts = [filters.deserialize(text) for text in self.pushed]
+        if self.options.filter is not None:
+            parts.insert(0, filters.parse(self.options.filter, fields))
         return reduce(and_, parts) if parts else None
 
 
@@ -169,7 +173,7 @@ class FilteringReader(LanceReader):
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
         """Take the filters that can be said exactly, and return the others."""
-        schema = self.pinned.open().dataset.schema
+        schema = LanceDataset(self.pinned.open()).schema
         for one in filters_:
             said = filters.expression(one, schema)
             if said is None:

@@ -1,7 +1,8 @@
-"""Filters: what Spark pushes into a scan, as Arrow expressions that keep exactly the same rows.
+"""Filters of a scan: SQL text of the option `filter`, and what Spark pushes.
 
-A filter that cannot be said exactly is left to Spark. Rows are kept where a filter is true, so that
-false may stand for null; but not below a negation, which would make it true.
+A pushed filter becomes an Arrow expression that keeps exactly the same rows. A filter that has no
+such expression is left to Spark. Rows are kept where a filter is true, so that false may stand for
+null; but not below a negation, which would make it true.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
+from lancefs.datafile.fields import Field
+from lancefs.errors import InvalidFilter
+from lancefs.scan import expressions
+from lancefs.scan.sql_filter import parse_filter
 from lancefs.spark.spark_types import arrow_schema, spark_schema
+from lancefs.table.row_metadata import ROW_OFFSET
 
 _COMPARISONS = {
     spark.EqualTo: pc.equal,
@@ -32,6 +38,8 @@ _TEXTS = {
     spark.StringEndsWith: pc.ends_with,
     spark.StringContains: pc.match_substring,
 }
+# What an expression in an option begins with; no condition in SQL does.
+_EXPRESSION = "arrow:"
 # Above every number, as Spark orders NaN.
 _UPWARDS = (spark.GreaterThan, spark.GreaterThanOrEqual)
 
@@ -55,10 +63,33 @@ def expression(filter: spark.Filter, schema: pa.Schema) -> pc.Expression | None:
     return said
 
 
+def parse(text: str, fields: Sequence[Field]) -> pc.Expression:
+    """Return the filter that the option `filter` holds.
+
+    Args:
+        text: A condition in SQL, or an expression that `serialize` wrote.
+        fields: The columns of the table.
+
+    Raises:
+        InvalidFilter: The text is no condition, or needs what a task does not know.
+        ColumnNotFound: The text names a column that the table lacks.
+        ValueError: The expression is damaged.
+    """
+    if text.startswith(_EXPRESSION):
+        return deserialize(text)
+    filter = parse_filter(text, fields)
+    if ROW_OFFSET.name in (expressions.names_in(filter) or ()):
+        raise InvalidFilter(
+            f"{ROW_OFFSET.name} cannot be filtered by in Spark, where a task sees a part of the "
+            "table"
+        )
+    return filter
+
+
 def serialize(filter: pc.Expression) -> str:
-    """Write an expression as a text, for an option."""
+    """Return an expression as text, for an option."""
     _, (data,) = filter.__reduce__()
-    return base64.b64encode(data).decode()
+    return _EXPRESSION + base64.b64encode(data).decode()
 
 
 def deserialize(text: str) -> pc.Expression:
@@ -68,7 +99,8 @@ def deserialize(text: str) -> pc.Expression:
         ValueError: It is not one.
     """
     try:
-        return pc.Expression._deserialize(pa.py_buffer(base64.b64decode(text, validate=True)))
+        data = base64.b64decode(text.removeprefix(_EXPRESSION), validate=True)
+        return pc.Expression._deserialize(pa.py_buffer(data))
     except (binascii.Error, pa.ArrowException, OSError) as error:
         raise ValueError(
             "the option filter is not an expression; lancefs.spark.read(…, filter=…) makes it, or "

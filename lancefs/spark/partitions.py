@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
 from lancefs.lance_dataset import LanceDataset
-from lancefs.spark.pinned_version import OpenVersion
 from lancefs.table.batch_rows import MOST_ROWS, batch_rows_for
 from lancefs.table.fragments import Fragment
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS
 
 # The rows of a fragment, as Lance writes them by default: such a fragment is one task.
@@ -101,7 +101,7 @@ def scan(
         CorruptFile: A file of the table is damaged.
         UnsupportedFeature: A file uses something that this release does not read.
     """
-    dataset = version.part(span.first, span.last, fields)
+    dataset = LanceDataset(version.part(span.first, span.last, fields))
     filter = _within(dataset, span, filter)
     columns = dataset.scanner(names).projected_schema
     rows = batch_rows or batch_rows_for(dataset.fragments[0], columns.types)

@@ -5,66 +5,23 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import fsspec
 
-from lancefs.datafile.fields import Field
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
-from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import reaching
 from lancefs.spark.table_options import TableOptions
 from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules, TableFiles
-from lancefs.table.manifest import Manifest, read_manifest
-from lancefs.table.refs import Ref, Resolved, resolve
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Ref, resolve
 
-# Versions that a Python process keeps open: a worker runs many tasks of few tables.
+# Versions that a Python process keeps open: a worker runs many tasks on few tables.
 _OPEN = 8
 _versions: OrderedDict[Any, OpenVersion] = OrderedDict()
 _lock = threading.Lock()
-
-
-class OpenVersion:
-    """One version of a table, open in this process.
-
-    Args:
-        resolved: Where it was found.
-        rules: How far base paths are followed.
-
-    Attributes:
-        manifest: What it says.
-        dataset: Its rows.
-    """
-
-    def __init__(self, resolved: Resolved, rules: BaseRules) -> None:
-        self.resolved = resolved
-        self.rules = rules
-        self.manifest: Manifest = read_manifest(resolved.manifest)
-        self.dataset = LanceDataset(resolved, self.manifest, rules)
-
-    @property
-    def files(self) -> TableFiles:
-        """What finds its files."""
-        where = self.resolved
-        return TableFiles(where.store, self.manifest.base_paths, self.rules, root=where.root)
-
-    def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> LanceDataset:
-        """Return some fragments as a dataset, in which only `_rowoffset` is not what it was.
-
-        Args:
-            first: Position of the first fragment.
-            last: Position of the last one.
-            fields: Columns of this or another version in place of the own ones, to be found by
-                their ids; those that are not there are null.
-        """
-        manifest = self.manifest._replace(fragments=self.manifest.fragments[first : last + 1])
-        if fields is not None:
-            manifest = manifest._replace(fields=tuple(fields))
-        return LanceDataset(self.resolved, manifest, self.rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +45,7 @@ class Pinned:
         table = self.table
         return ship(
             _unship,
-            (table.url, dict(table.storage), table.follow),
+            table.astuple(),
             (self.version, self.branch, self.committed),
         )
 
@@ -148,7 +105,7 @@ def pin(table: TableOptions, version: OpenVersion) -> Pinned:
 
 
 def _text(table: TableOptions) -> str:
-    return json.dumps([table.follow, dict(table.storage)], sort_keys=True, default=str)
+    return json.dumps(table.astuple(), sort_keys=True, default=str)
 
 
 def _unship(table: tuple[Any, ...], version: tuple[Any, ...]) -> Pinned:

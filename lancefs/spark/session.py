@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource
 
 from lancefs import errors
 from lancefs.errors import LanceError
+from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import filters
 from lancefs.spark.data_source import NAME
 from lancefs.spark.pinned_version import open_table
@@ -57,8 +58,8 @@ def read(
         spark: The session; the format is registered in it.
         url: The directory of the table.
         columns: Those to read, in order; all by default.
-        filter: Rows to keep: an Arrow expression, decided where the rows are read, or a text in
-            Spark's SQL, of which Spark pushes down what it can.
+        filter: Rows to keep: an Arrow expression, or a condition in SQL as docs/filters.md
+            describes it. Tasks evaluate it where they read the rows.
         version: A version number, on `branch` where that is given.
         tag: A tag.
         branch: A branch.
@@ -71,12 +72,13 @@ def read(
 
     Raises:
         ValueError: An argument makes no sense.
+        InvalidFilter: The filter cannot be parsed.
         LanceError: The table cannot be opened, as `lancefs.open` says.
     """
     given = {
         "path": url,
         "columns": None if columns is None else json.dumps(list(columns)),
-        "filter": filters.serialize(filter) if isinstance(filter, pc.Expression) else None,
+        "filter": filters.serialize(filter) if isinstance(filter, pc.Expression) else filter,
         "version": version,
         "tag": tag,
         "branch": branch,
@@ -90,14 +92,16 @@ def read(
     options = {name: str(value) for name, value in given.items() if value is not None}
     # Opened here first: what is wrong with it is then an exception of ours, not one of Java's.
     parsed = parse_options(options)
-    dataset = open_table(parsed.table, parsed.ref).dataset
+    opened = open_table(parsed.table, parsed.ref)
+    dataset = LanceDataset(opened)
     dataset.scanner(parsed.read.columns)
     if isinstance(filter, pc.Expression):
         filters.check(filter, dataset.with_row_metadata(*TASK_ROW_METADATA).schema)
+    elif filter is not None:
+        filters.parse(filter, opened.manifest.fields)
     register(spark)
     with explained():
-        frame = spark.read.format(NAME).options(**options).load()
-        return frame.where(filter) if isinstance(filter, str) else frame
+        return spark.read.format(NAME).options(**options).load()
 
 
 def start_session(master: str | None = None, app: str = "lancefs") -> SparkSession:

@@ -16,18 +16,20 @@ from pyspark.sql.types import StructType
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import MissingFile, RefNotFound
+from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import expressions
-from lancefs.scan.execution import BATCH_ROWS
+from lancefs.scan.settings import BATCH_ROWS
 from lancefs.spark import filters
 from lancefs.spark.appends import appended
 from lancefs.spark.change_feed import changes, require_stable_row_ids, without_feed
 from lancefs.spark.partitions import Span, plan, scan
-from lancefs.spark.pinned_version import OpenVersion, Pinned
+from lancefs.spark.pinned_version import Pinned
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, convert
 from lancefs.spark.table_options import Options, ReadOptions, StreamOptions, TableOptions
 from lancefs.storage import Store
 from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VersionFile, list_versions
 
@@ -73,7 +75,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         table, read = self.table, self.options.read
         return ship(
             _unship_stream_reader,
-            (table.url, dict(table.storage), table.follow),
+            table.astuple(),
             self.branch,
             (read.filter, read.batch_rows, read.nanoseconds),
             pickle.dumps(self.fields),
@@ -125,12 +127,12 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         version, committed, *span = partition.value
         pinned = Pinned(self.table, version, self.branch, committed)
         target, read = arrow_schema(self.columns), self.options.read
-        filter = None if read.filter is None else filters.deserialize(read.filter)
+        filter = None if read.filter is None else filters.parse(read.filter, self.fields)
         if span:
             names, rows = self.columns.fieldNames(), read.batch_rows
             batches = scan(pinned.open(), Span(*span), names, filter, rows, self.fields)
         else:
-            table = changes(pinned.open().dataset, self.columns.fieldNames())
+            table = changes(LanceDataset(pinned.open()), self.columns.fieldNames())
             table = table if filter is None else table.filter(filter)
             batches = iter(table.to_batches(read.batch_rows or BATCH_ROWS))
         for batch in batches:
@@ -228,11 +230,12 @@ def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> 
     if wanted.max_versions is not None and ReadMaxFiles is None:
         raise ValueError("maxVersionsPerTrigger needs PySpark 4.2 or newer")
     if wanted.change_feed:
-        require_stable_row_ids(newest.dataset)
+        require_stable_row_ids(LanceDataset(newest))
     names = without_feed(schema).fieldNames()
     if options.read.filter is not None:
-        known = newest.dataset.schema.names
-        names += expressions.columns_of(filters.deserialize(options.read.filter), known)
+        known = LanceDataset(newest).schema.names
+        filter = filters.parse(options.read.filter, newest.manifest.fields)
+        names += expressions.columns_of(filter, known)
     fields = tuple(field for field in newest.manifest.fields if field.name in names)
     where = newest.resolved
     return StreamReader(options.table, where.branch, options, fields, schema, where.store)

@@ -29,6 +29,7 @@ _NAMES = (
     "rowsPerPartition",
     "nanoseconds",
     "followBasePaths",
+    "basePaths",
     "storage",
     "startingVersion",
     "maxVersionsPerTrigger",
@@ -48,16 +49,22 @@ class TableOptions:
         url: Its directory; local paths are absolute.
         storage: For fsspec, such as credentials.
         follow: How far base paths are followed.
+        moved: Where the files below base paths are now, by the base paths of the manifest.
     """
 
     url: str
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold secrets
     follow: Follow = "store"
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def base_rules(self) -> BaseRules:
         """The rules by which base paths are followed."""
-        return BaseRules(follow=self.follow)
+        return BaseRules(follow=self.follow, moved=self.moved)
+
+    def astuple(self) -> tuple[str, dict[str, Any], Follow, dict[str, str]]:
+        """The arguments that make these options, which is what travels to a task."""
+        return self.url, dict(self.storage), self.follow, dict(self.moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,8 @@ class ReadOptions:
 
     Attributes:
         columns: Those to read, in order; None for all.
-        filter: An expression, as `filters.serialize` writes it; None for all rows.
+        filter: A condition in SQL, or an expression as `filters.serialize` writes it; None for all
+            rows.
         with_row_id: Whether a column `_rowid` comes last.
         batch_rows: At most this many rows a batch; None for what the columns' width suggests.
         rows_per_partition: At most about this many rows a task.
@@ -143,7 +151,13 @@ def _table(said: Mapping[str, str]) -> TableOptions:
         raise ValueError("no table is named: say .load('s3://bucket/t.lance'), or the option path")
     follow = said.get("followbasepaths", "store")
     _check_choice("followBasePaths", follow, get_args(Follow))
-    return TableOptions(absolute(path), _storage_options(said), follow)  # type: ignore[arg-type]
+    moved = _json("basePaths", said.get("basepaths", "{}"))
+    if not isinstance(moved, dict) or not all(isinstance(new, str) for new in moved.values()):
+        raise ValueError(
+            'basePaths must be an object in JSON, such as {"/old/place": "/new/place"}'
+        )
+    storage = _storage_options(said)
+    return TableOptions(absolute(path), storage, follow, moved)  # type: ignore[arg-type]
 
 
 def _read(said: Mapping[str, str]) -> ReadOptions:

@@ -1,15 +1,19 @@
 """Byte ranges of files on any fsspec filesystem. No other package of lancefs reads files."""
 
 from lancefs.storage.byte_ranges import ByteRange, Bytes
-from lancefs.storage.store import TAIL, File, Steps, Store, forget, read_all, run, together
+from lancefs.storage.counters import count_pages, counting
+from lancefs.storage.reads import Reads, run, together
+from lancefs.storage.store import TAIL, File, Store, forget, read_all
 
 __all__ = [
     "TAIL",
     "ByteRange",
     "Bytes",
     "File",
-    "Steps",
+    "Reads",
     "Store",
+    "count_pages",
+    "counting",
     "forget",
     "read_all",
     "run",

@@ -1,4 +1,4 @@
-"""Keeping what was made, within a budget, each thing made once."""
+"""A thread-safe LRU cache with a cost budget: each missing value is made by one thread only."""
 
 from __future__ import annotations
 
@@ -15,109 +15,112 @@ V = TypeVar("V")
 
 
 class BudgetCache(Generic[K, V]):
-    """Keeps the values that were last used, as long as their costs stay within a budget.
+    """Keep the most recently used values whose costs add up to no more than a budget.
 
-    Safe to share between threads: when several ask for the same value at a time, one makes it and
-    the others wait. A forked child starts with an empty cache, since a thread that did not come
-    along may have been in the middle of something.
+    Threads may share a cache. When several threads ask for the same missing value, one thread makes
+    it and the others wait for its result. A forked child process starts with an empty cache and a
+    new lock: the thread that held the old lock, or was making a value, does not exist in the child.
 
     Args:
-        budget: What the values that are kept may cost together.
+        budget: Largest sum of the costs of the cached values, in the unit that callers give costs
+            in (mostly bytes). The least recently used values are evicted first.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self._forget()
-        _all.add(self)
+        self._reset()
+        _instances.add(self)
 
     def get(self, key: K, make: Callable[[], V], cost: Callable[[V], int]) -> V:
-        """Return the value of a key.
+        """Return the value of a key; make and cache a missing value.
 
         Args:
-            key: What is wanted.
-            make: Makes it, where it is not there.
-            cost: What a value costs; one above the budget is returned, but not kept.
+            key: The key.
+            make: Makes a missing value.
+            cost: Returns the cost of a value. A value that costs more than the budget is returned
+                but not cached.
 
         Raises:
-            Exception: Whatever `make` raises, also in the threads that waited for it.
+            Exception: Whatever `make` raises, also in the threads that wait for the value. The next
+                call tries again.
         """
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0]
-            coming = self._coming.get(key)
-            if coming is None:
-                mine = self._coming[key] = Future[V]()
-        if coming is not None:
-            return coming.result()
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key][0]
+            others = self._in_flight.get(key)
+            if others is None:
+                mine = self._in_flight[key] = Future[V]()
+        if others is not None:
+            return others.result()
         try:
             value = make()
-            self._keep(key, value, cost(value))
+            self._insert(key, value, cost(value))
         except BaseException as error:
             with self._lock:
-                self._coming.pop(key, None)
+                self._in_flight.pop(key, None)
             mine.set_exception(error)
             raise
         mine.set_result(value)
         return value
 
     def peek(self, key: K) -> V | None:
-        """Return the value of a key where it is kept, else None."""
+        """Return the cached value of a key, or None. The value counts as used."""
         with self._lock:
-            if key not in self._kept:
+            if key not in self._entries:
                 return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
 
     def put(self, key: K, value: V, cost: int) -> None:
-        """Keep a value that was made elsewhere.
+        """Cache a value that was made elsewhere.
 
         Args:
-            key: Its key.
-            value: It takes the place of one that is kept.
-            cost: What it costs; above the budget it is not kept.
+            key: The key.
+            value: The value; it replaces a cached value of the same key.
+            cost: Cost of the value. A value that costs more than the budget is not cached.
         """
-        self._keep(key, value, cost)
+        self._insert(key, value, cost)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
-            self._kept.clear()
-            self._spent = 0
+            self._entries.clear()
+            self._total = 0
 
     def discard(self, is_unwanted: Callable[[K], bool]) -> None:
-        """Forget the values of some keys."""
+        """Remove the values whose keys satisfy a predicate."""
         with self._lock:
-            for key in [key for key in self._kept if is_unwanted(key)]:
-                self._spent -= self._kept.pop(key)[1]
+            for key in [key for key in self._entries if is_unwanted(key)]:
+                self._total -= self._entries.pop(key)[1]
 
-    def _keep(self, key: K, value: V, cost: int) -> None:
+    def _insert(self, key: K, value: V, cost: int) -> None:
         with self._lock:
-            self._coming.pop(key, None)
-            _, freed = self._kept.pop(key, (None, 0))
-            self._spent -= freed
+            self._in_flight.pop(key, None)
+            _, freed = self._entries.pop(key, (None, 0))
+            self._total -= freed
             if cost > self.budget:
                 return
-            self._kept[key] = value, cost
-            self._spent += cost
-            while self._spent > self.budget:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._spent -= freed
+            self._entries[key] = value, cost
+            self._total += cost
+            while self._total > self.budget:
+                _, (_, freed) = self._entries.popitem(last=False)
+                self._total -= freed
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._coming: dict[K, Future[V]] = {}
-        self._spent = 0
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()  # values with their costs
+        self._in_flight: dict[K, Future[V]] = {}  # values that a thread is making
+        self._total = 0  # cost of all entries
 
 
-_all: weakref.WeakSet[BudgetCache[Any, Any]] = weakref.WeakSet()
+_instances: weakref.WeakSet[BudgetCache[Any, Any]] = weakref.WeakSet()
 
 
-def _forget_all() -> None:
-    for cache in list(_all):
-        cache._forget()
+def _reset_all() -> None:
+    for cache in list(_instances):
+        cache._reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(after_in_child=_reset_all)

@@ -1,4 +1,4 @@
-"""Byte ranges: joined, split, and cut out of what was fetched."""
+"""Byte ranges of files: coalesce them, split them, cut them out of fetched blocks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+# Bytes of a file: a read-only array of shape (length,).
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-ByteRange: TypeAlias = tuple[int, int]  # start, end (exclusive), from the beginning of a file
+# Start and end (exclusive), in bytes from the beginning of a file.
+ByteRange: TypeAlias = tuple[int, int]
 
 
 def coalesce(ranges: Iterable[ByteRange], gap: int) -> list[ByteRange]:
-    """Merge ranges that overlap or lie closer than `gap` bytes; empty ones vanish."""
+    """Merge ranges that overlap or lie at most `gap` bytes apart.
+
+    Returns:
+        Disjoint ranges in ascending order, without empty ranges.
+    """
     merged: list[ByteRange] = []
     for start, end in sorted(r for r in ranges if r[0] < r[1]):
         if merged and start <= merged[-1][1] + gap:
@@ -25,18 +31,23 @@ def coalesce(ranges: Iterable[ByteRange], gap: int) -> list[ByteRange]:
 
 
 def split(start: int, end: int, most: int) -> list[ByteRange]:
-    """Cut a range into parts of at most `most` bytes."""
+    """Split a range into consecutive ranges of at most `most` bytes."""
     return list(pairwise([*range(start, end, most), end]))
 
 
 def cut(blocks: list[tuple[int, Bytes]], ranges: Sequence[ByteRange]) -> list[Bytes]:
-    """Cut ranges out of the blocks (offset, bytes), sorted by offset, that hold them."""
+    """Return the bytes of ranges as slices of fetched blocks.
+
+    Args:
+        blocks: (offset in the file, bytes) of each block, in ascending order of offsets.
+        ranges: The ranges; each one that is not empty lies within one block.
+    """
     starts = np.array([offset for offset, _ in blocks], dtype=np.int64)
-    found: list[Bytes] = []
+    slices: list[Bytes] = []
     for start, end in ranges:
         if start == end:
-            found.append(np.empty(0, dtype=np.uint8))
+            slices.append(np.empty(0, dtype=np.uint8))
             continue
         offset, data = blocks[int(np.searchsorted(starts, start, side="right")) - 1]
-        found.append(data[start - offset : end - offset])
-    return found
+        slices.append(data[start - offset : end - offset])
+    return slices

@@ -1,7 +1,6 @@
-"""Files of this machine: which paths are theirs, listing, mapping.
+"""Files of the local filesystem: recognize their paths, list directories, map files into memory.
 
-A local table is opened without fsspec, whose import takes as long as that of all that lancefs needs
-of its own.
+Local tables are opened without fsspec: importing fsspec takes as long as importing lancefs.
 """
 
 from __future__ import annotations
@@ -21,40 +20,44 @@ if TYPE_CHECKING:
 
 
 def is_local(fs: fsspec.AbstractFileSystem) -> bool:
-    """Tell whether a filesystem is that of this machine."""
+    """Return whether a filesystem is fsspec's local filesystem."""
     from fsspec.implementations.local import LocalFileSystem
 
     return isinstance(fs, LocalFileSystem)
 
 
 def local_filesystem() -> fsspec.AbstractFileSystem:
-    """Return the filesystem of this machine."""
+    """Return fsspec's local filesystem."""
     from fsspec.implementations.local import LocalFileSystem
 
     return LocalFileSystem()
 
 
 def local_path(url: str) -> str | None:
-    """Return the path that a URL without a protocol is, as fsspec spells it.
+    """Return the local path that a URL without a protocol names.
 
     Returns:
-        An absolute path; None where only fsspec knows what is meant.
+        The absolute path, equal to the path that fsspec derives from the URL; None for a URL that
+        only fsspec can interpret: one with a protocol or a home directory, and any on Windows.
     """
     if os.sep != "/" or ":" in url or url.startswith("~"):
         return None
-    path = url if url.startswith("/") else f"{os.getcwd()}/{_within(url)}"
+    path = url if url.startswith("/") else f"{os.getcwd()}/{_relative(url)}"
     return path.rstrip("/") or "/"
 
 
-def _within(url: str) -> str:
+def _relative(url: str) -> str:
     return "" if url == "." else url.removeprefix("./")
 
 
 def list_directory(path: str) -> list[tuple[str, dict[str, object]]]:
-    """List (name, info) of what is directly below a directory, links followed.
+    """Return (name, info) of each entry of a directory; `info` has the keys of fsspec's `info`.
+
+    A symbolic link has the type and the size (in bytes) of its target; a dangling link has the type
+    "other".
 
     Raises:
-        OSError: There is no such directory, or it may not be listed.
+        OSError: The directory does not exist, or cannot be listed.
     """
     with os.scandir(path) as listing:
         return [(entry.name, _info(entry)) for entry in listing]
@@ -63,7 +66,7 @@ def list_directory(path: str) -> list[tuple[str, dict[str, object]]]:
 def _info(entry: os.DirEntry[str]) -> dict[str, object]:
     try:
         status = entry.stat()
-    except OSError:  # a link to nothing
+    except OSError:  # a dangling link
         return {"name": entry.path, "type": "other", "size": 0}
     kind = "file" if stat.S_ISREG(status.st_mode) else "other"
     kind = "directory" if stat.S_ISDIR(status.st_mode) else kind
@@ -73,9 +76,12 @@ def _info(entry: os.DirEntry[str]) -> dict[str, object]:
 def map_file(path: str) -> Bytes:
     """Map a file into memory.
 
+    Returns:
+        The bytes of the file, read-only. The mapping lives as long as arrays refer to it.
+
     Raises:
-        MissingFile: The file is not there.
-        ReadFailed: The system refused.
+        MissingFile: The file does not exist.
+        ReadFailed: The operating system refused to open or to map the file.
     """
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
-"""Trying again what a store could not do just now.
+"""Retries of requests to a store, with exponential backoff.
 
-Object stores refuse requests when they are busy, and networks drop them. What may go better the
-next time is tried again, after a pause that grows; what will not is told at once.
+Object stores throttle requests, and networks drop them: such transient errors are retried. All
+other errors (a missing file, a denied permission) are raised at once.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from collections.abc import Iterator
 
 logger = logging.getLogger(__name__)
 
-# The most attempts at a request, and the seconds after which no further one is made: a store that
-# answers with timeouts has mostly tried several times itself.
+# Largest number of attempts at a request.
 ATTEMPTS = 5
+# Seconds after which no further attempt starts: a client library that reports timeouts has mostly
+# retried several times itself.
 PATIENCE = 60.0
-# The first pause, in seconds; each further one is twice as long.
+# Seconds before the first retry; the pause doubles with each further retry.
 PAUSE = 0.1
 
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-_BUSY = {408, 425, 429, 500, 502, 503, 504}
-_PASSING = {
+_PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+# HTTP statuses of transient errors.
+_TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+# Error numbers of transient errors.
+_TRANSIENT_ERRNOS = {
     errno.EAGAIN,
     errno.EBUSY,
     errno.ECONNABORTED,
@@ -39,47 +42,57 @@ _PASSING = {
     errno.ESTALE,
     errno.ETIMEDOUT,
 }
-# Errors of connections that are no OSError, by the packages that raise them and parts of their
-# names: those packages are not imported here.
-_LIBRARIES = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "requests", "urllib3"}
-_NAMES = ("Connect", "Connection", "Incomplete", "Payload", "Streaming", "Timeout", "Disconnected")
+# Connection errors that are not OSErrors: the top-level packages that define them, and parts of
+# their class names. Those packages are optional dependencies, so they are not imported here.
+_CLIENT_LIBRARIES = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "requests", "urllib3"}
+_CONNECTION_ERROR_NAMES = (
+    "Connect",
+    "Connection",
+    "Incomplete",
+    "Payload",
+    "Streaming",
+    "Timeout",
+    "Disconnected",
+)
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether what a store raised may not happen the next time.
+def is_transient(error: BaseException) -> bool:
+    """Return whether an error is transient, so that a retry may succeed.
 
     Args:
-        error: Of any fsspec filesystem, or of a library that one uses.
+        error: Raised by any fsspec filesystem, or by the client library of one.
     """
-    if isinstance(error, _FINAL):
+    if isinstance(error, _PERMANENT):
         return False
     status = error.status if hasattr(error, "status") else getattr(error, "code", None)
     if isinstance(status, int) and 400 <= status < 600:
-        return status in _BUSY
+        return status in _TRANSIENT_STATUSES
     if isinstance(error, TimeoutError | ConnectionError | EOFError):
         return True
-    if isinstance(error, OSError):  # some filesystems give no number
-        return error.errno is None or error.errno in _PASSING
+    if isinstance(error, OSError):  # some filesystems set no error number
+        return error.errno is None or error.errno in _TRANSIENT_ERRNOS
     return any(
-        kind.__module__.partition(".")[0] in _LIBRARIES
-        and any(name in kind.__name__ for name in _NAMES)
+        kind.__module__.partition(".")[0] in _CLIENT_LIBRARIES
+        and any(name in kind.__name__ for name in _CONNECTION_ERROR_NAMES)
         for kind in type(error).__mro__
     )
 
 
 def attempts(what: str) -> Iterator[bool]:
-    """Yield once for each attempt, after a pause if it is not the first.
+    """Yield once for each attempt, after a pause before each retry.
+
+    The caller leaves the loop after a successful attempt.
 
     Args:
-        what: What is tried, for the log.
+        what: Name of the request, for the log.
 
     Yields:
-        Whether this is the last time.
+        Whether this attempt is the last.
     """
     started = time.monotonic()
     for attempt in range(1, ATTEMPTS + 1):
         if attempt > 1:
-            # Many readers that were refused together do not come back together.
+            # Jitter: readers that were throttled together must not return together.
             time.sleep(PAUSE * 2 ** (attempt - 2) * random.uniform(0.5, 1.5))
             logger.info("%s: failed, attempt %d of %d", what, attempt, ATTEMPTS)
         is_last = attempt == ATTEMPTS or time.monotonic() - started > PATIENCE

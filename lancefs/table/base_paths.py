@@ -1,9 +1,9 @@
-"""Where the files lie that a manifest names.
+"""Finding the files that a manifest names.
 
-Most lie below the table's own directory. A file with a base id lies below one of the manifest's
-base paths instead: the table that a shallow clone or a branch came from, or a directory of files.
-A base path is absolute and may point anywhere, so it is followed only as `BaseRules` allow; a name
-below a base may never climb out of it.
+Most files lie below the table's own directory. A file with a base id lies below one of the
+manifest's base paths: the directory of the table that a shallow clone or a branch was made from, or
+a plain directory of files. A base path is absolute and may point anywhere, so `BaseRules` decide
+whether it is followed; a path below a base may never climb out of it.
 
 Format page: storage layout, section "Base Path System" (`docs/src/format/table/layout.md`).
 """
@@ -31,25 +31,24 @@ DATA = "data"
 _VERSIONS = "_versions"
 DELETIONS = "_deletions"
 
-# What the footer of a data file has for each column, about: its pages, and where that stands.
-_PER_COLUMN = 160
-# The stamp of files that a manifest names: writers never use a name again.
+# Estimated bytes of metadata at the end of a data file, for each column.
+_BYTES_PER_COLUMN = 160
+# Stamp of files that a manifest names: their names are never reused for other bytes.
 _UNIQUE = "unique"
 
 
 @dataclass(frozen=True, slots=True)
 class BaseRules:
-    """Which base paths are followed, and where to.
+    """Rules for files outside of the table's directory: which ones are read, and from where.
 
     Attributes:
-        follow: `table`: only those below the table's own directory. `store` (the default): those on
-            the filesystem that the table is read from. `any`: those in other stores too.
-        moved: Old beginnings of base paths and what stands in their place, for tables whose
-            parents were moved or copied.
-        storage_options: For the filesystems of other stores, by protocol.
-        external_blobs: Beginnings of the addresses at which blobs may be read that are no part of
-            the table, for instance `s3://bucket/videos`; none by default, whatever `follow` says:
-            such a blob may be any file.
+        follow: Base paths that are followed. `table`: those below the table's own directory.
+            `store` (the default): those on the table's filesystem. `any`: those in all stores.
+        moved: New directories by old ones, for base paths whose directories were moved or copied.
+        storage_options: Options for the filesystems of other stores, by protocol.
+        external_blobs: Directories with external blobs that may be read, for instance
+            `s3://bucket/videos`. By default none, whatever `follow` says: an external blob may name
+            any file.
     """
 
     follow: Follow = "store"
@@ -58,10 +57,10 @@ class BaseRules:
     external_blobs: Sequence[str] = ()
 
     def moving(self, moved: Mapping[str, str]) -> BaseRules:
-        """Return the rules for tables of which more have moved.
+        """Return the rules with further moved directories.
 
         Args:
-            moved: As the attribute.
+            moved: New directories by old ones, as the attribute.
         """
         return replace(self, moved={**self.moved, **moved})
 
@@ -71,9 +70,9 @@ class TableFiles:
 
     Args:
         store: The directory of the table, or of the branch.
-        base_paths: Those of the manifest.
-        rules: Which of them are followed.
-        root: The directory of the table, where `store` is that of a branch.
+        base_paths: Base paths of the manifest.
+        rules: Rules for files outside of the table's directory.
+        root: The directory of the table, if `store` is that of a branch.
     """
 
     def __init__(
@@ -94,12 +93,12 @@ class TableFiles:
 
     def data_file(self, file: DataFile) -> File:
         """Return a data file of a fragment; raises as `file` does."""
-        found = self.file(DATA, file.path, file.base_id, file.size)
-        found.tail = TAIL + _PER_COLUMN * len(file.fields)
-        return found
+        opened = self.file(DATA, file.path, file.base_id, file.size)
+        opened.tail = TAIL + _BYTES_PER_COLUMN * len(file.fields)
+        return opened
 
     def deletion_file(self, fragment: Fragment) -> File:
-        """Return the deletion file of a fragment that has one; raises as `file` does."""
+        """Return the deletion file of a fragment with deletions; raises as `file` does."""
         deletion = fragment.deletion_file
         assert deletion is not None
         return self.file(DELETIONS, deletion.path(fragment.id), deletion.base_id)
@@ -107,62 +106,66 @@ class TableFiles:
     def file(
         self, directory: str, path: str, base_id: int | None = None, size: int | None = None
     ) -> File:
-        """Return a file that the manifest names; the store is at most asked where a base path is.
+        """Return a file that the manifest names.
+
+        Makes no request, unless the directory of a base path must be looked for.
 
         Args:
-            directory: Where its kind lies in a table, for instance `data`; nothing for the table
-                itself.
-            path: Relative to that.
-            base_id: The base path that it lies below, or None for the table's own directory.
-            size: In bytes, where it is known.
+            directory: Directory of the kind of file in a table, for instance `data`; empty for the
+                directory of the table.
+            path: Path relative to that directory.
+            base_id: Id of the file's base path; None for the table's own directory.
+            size: Size in bytes, if it is known.
 
         Raises:
-            CorruptFile: The path climbs out of its directory, or the base path is not there.
-            UnsupportedFeature: The rules do not allow to follow the base path.
+            CorruptFile: The path climbs out of its directory, or the manifest lacks the base path.
+            UnsupportedFeature: The rules do not allow the base path.
         """
         _check_relative(path)
         if base_id is None:
             return self.store.file(_join(directory, path), size, _UNIQUE)
         base = self._base(base_id)
         if base_id not in self._stores:
-            self._stores[base_id] = self._open(base)
-        # A plain directory holds the files themselves, whatever their kind.
+            self._stores[base_id] = self._open_base(base)
+        # A plain directory holds files of all kinds directly.
         below = _join(directory, path) if base.is_dataset_root else path
         return self._stores[base_id].file(below, size, _UNIQUE)
 
     def external(self, uri: str, base_id: int | None = None) -> File:
-        """Return the object that an external blob is in, without touching its store.
+        """Return the object of an external blob; makes no request.
 
         Args:
-            uri: An address, or a path below a base path.
-            base_id: That base path; None where `uri` is an address.
+            uri: URI of the object, or its path below a base path.
+            base_id: Id of the base path; None if `uri` is a URI.
 
         Raises:
-            CorruptFile: The path climbs out of its base path, or the base path is not there.
-            UnsupportedFeature: The rules do not allow to read there.
+            CorruptFile: The path climbs out of its base path, or the manifest lacks the base path.
+            UnsupportedFeature: The rules do not allow to read the object.
         """
+        if "\0" in uri:
+            raise CorruptFile(f"the blob {uri!r} has a NUL in its address")
         if base_id is not None:
             _check_relative(uri)
             uri = f"{self._base(base_id).path.rstrip('/')}/{uri}"
-        protocol, path = self._parts(self._moved(uri))
+        protocol, path = self._split_uri(self._apply_moves(uri))
         for allowed in self.rules.external_blobs:
-            its_protocol, directory = self._parts(allowed)
+            allowed_protocol, directory = self._split_uri(allowed)
             climbs = ".." in path.replace("\\", "/").split("/")
-            if protocol == its_protocol and _is_below(path, directory) and not climbs:
+            if protocol == allowed_protocol and _is_below(path, directory) and not climbs:
                 if allowed not in self._external:
                     self._external[allowed] = self._store_at(protocol, directory)
                 return self._external[allowed].file(path[len(directory.rstrip("/")) :].lstrip("/"))
         raise UnsupportedFeature(
             f"the blob {uri!r} is no part of the table; it is read only when asked for, with "
-            "BaseRules(external_blobs=[…]) of the addresses that may be read"
+            "BaseRules(external_blobs=[…]), which lists the directories that may be read"
         )
 
-    def _parts(self, address: str) -> tuple[str, str]:
-        """Split an address into its protocol, empty for the table's own filesystem, and path."""
-        protocol, separator, path = address.partition("://")
+    def _split_uri(self, uri: str) -> tuple[str, str]:
+        """Split a URI into protocol and path; the protocol of the table's filesystem is empty."""
+        protocol, separator, path = uri.partition("://")
         if separator and protocol not in _protocols(self.store.fs):
             return protocol, path
-        return "", str(self.store.fs._strip_protocol(address))
+        return "", str(self.store.fs._strip_protocol(uri))
 
     def _store_at(self, protocol: str, path: str) -> Store:
         if not protocol:
@@ -181,45 +184,46 @@ class TableFiles:
                 f"a file lies below base path {base_id}, the manifest has {sorted(self._bases)}"
             ) from None
 
-    def _open(self, base: BasePath) -> Store:
-        path = self._moved(base.path)
-        is_named = path != base.path
-        if not path or ".." in path.replace("\\", "/").split("/"):
+    def _open_base(self, base: BasePath) -> Store:
+        path = self._apply_moves(base.path)
+        is_moved = path != base.path
+        if not path or "\0" in path or ".." in path.replace("\\", "/").split("/"):
             raise CorruptFile(f"base path {base.id} is {base.path!r}, not an absolute path")
-        protocol, path = self._parts(path)
+        protocol, path = self._split_uri(path)
         if protocol and self.rules.follow != "any":
-            raise _refused(base, "in another store", "any")
+            raise _refusal(base, "in another store", "any")
         opened = self._store_at(protocol, path)
-        if base.is_dataset_root and not protocol and not is_named:
-            opened = self._found(opened)
+        if base.is_dataset_root and not protocol and not is_moved:
+            opened = self._find_moved(opened)
         is_outside = not protocol and not _is_below(opened.root, self._root.root)
         if self.rules.follow == "table" and is_outside:
-            raise _refused(base, "outside of the table's directory", "store")
+            raise _refusal(base, "outside of the table's directory", "store")
         return opened
 
-    def _found(self, recorded: Store) -> Store:
-        """Return the directory of another table, or of this one, also where all of it was moved.
+    def _find_moved(self, recorded: Store) -> Store:
+        """Return the directory of a base path's table, also if the table was moved with this one.
 
-        Only a directory that is gone is looked for: at this table, where it has the same name and
-        this is a branch of it; and beside this table, where a parent stood that was moved with it.
+        Only a directory that is gone is looked for: this table itself, if it has the same name or
+        is read as a branch; and a table of the same name beside this one.
         """
         root = self._root.root
         if recorded.root == root or _is_table(recorded):
             return recorded
         for candidate in _candidates(recorded.root, root, is_branch=root != self.store.root):
-            found = Store(self.store.fs, candidate)
-            if _is_table(found):
+            moved = Store(self.store.fs, candidate)
+            if _is_table(moved):
                 logger.warning(
                     "%s: the manifest names files of %s, which is gone; they are read from %s. "
                     "BaseRules(moved={…}) says where such a table is now",
                     self.store.url(),
                     recorded.url(),
-                    found.url(),
+                    moved.url(),
                 )
-                return found
-        return recorded  # who reads a file of it will say that it is gone
+                return moved
+        return recorded  # a read of its files raises MissingFile
 
-    def _moved(self, path: str) -> str:
+    def _apply_moves(self, path: str) -> str:
+        """Return the path with its directory replaced by the one that `rules.moved` gives."""
         for old, new in self.rules.moved.items():
             if _is_below(path, old):
                 return new.rstrip("/") + path[len(old.rstrip("/")) :]
@@ -234,12 +238,12 @@ def _is_table(store: Store) -> bool:
 
 
 def _candidates(recorded: str, root: str, is_branch: bool) -> Iterator[str]:
-    """Yield where a table may be now.
+    """Yield directories where a moved table may be.
 
     Args:
-        recorded: Where it, or a branch of it, was.
-        root: Where the table is that is read.
-        is_branch: Whether a branch of that is read.
+        recorded: Recorded directory of the table, or of a branch of it.
+        root: Directory of the table that is read.
+        is_branch: Whether a branch of the latter is read.
     """
     old, tree, branch = recorded.partition("/tree/")
     name = old.rpartition("/")[2]
@@ -268,7 +272,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _protocols(fs: fsspec.AbstractFileSystem) -> set[str]:
-    """The protocols of the addresses that a filesystem takes, those of one that it caches too."""
+    """Return the protocols of a filesystem, and of the filesystem that it wraps, if any."""
     import fsspec
     from fsspec.implementations.dirfs import DirFileSystem
 
@@ -279,7 +283,7 @@ def _protocols(fs: fsspec.AbstractFileSystem) -> set[str]:
     return own
 
 
-def _refused(base: BasePath, where: str, rule: Follow) -> UnsupportedFeature:
+def _refusal(base: BasePath, where: str, rule: Follow) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"base path {base.id} ({base.path}) lies {where}; it is followed only when asked for, "
         f"with BaseRules(follow={rule!r})"

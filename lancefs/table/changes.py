@@ -1,22 +1,28 @@
 """Which rows differ between two versions of a table.
 
-Only what may differ is read. Fragments that are the same in both versions are passed over; of one
-that lost rows, those rows are read; of one with new values in some columns, those columns; of one
-that only one version has, all rows. What is left then is compared:
+Only rows that may differ are read:
 
-- Where row ids are stable, by id. A row that both versions have, with other values, was updated;
-  where it only lies elsewhere, the versions of rows mostly tell so without a look at the values.
-- Otherwise by value. A row that stands on both sides was moved, by a compaction for instance, and
-  did not change; an updated row is one deleted and one inserted.
+- no row of a fragment that is the same in both versions;
+- the deleted rows of a fragment that lost rows;
+- the rewritten columns of a fragment whose columns were rewritten;
+- all rows of a fragment that only one version has.
 
-Rows are compared in the columns that both versions have. That a column came or went changes no row.
+These rows are then compared:
+
+- by row id, where row ids are stable. A row of both versions with other values was updated. A row
+  that only moved is mostly recognized by its last-updated version, without reading its values.
+- by value, where they are not. A row on both sides was moved, for instance by a compaction, and did
+  not change. An updated row is a deleted and an inserted row.
+
+Rows are compared in the columns that both versions have: adding or dropping a column changes no
+row.
 
 Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,14 +37,13 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.storage import Store
-from lancefs.table.base_paths import TableFiles
 from lancefs.table.commits import CommitFile, read_commits
 from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import Manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_ids import Ids
-from lancefs.table.row_metadata import CREATED_AT, LAST_UPDATED_AT, ROW_ID, RowMetadata
+from lancefs.table.row_metadata import CREATED_AT, LAST_UPDATED_AT, ROW_ID
 from lancefs.table.row_values import encode_rows, unmatched
 from lancefs.table.timeline import Timeline, is_same, signature
 from lancefs.table.versions import list_versions
@@ -48,42 +53,27 @@ DELETE = "delete"
 BEFORE = "update_preimage"
 AFTER = "update_postimage"
 
-# Columns that are added to those of the newer version.
+# Columns added to the columns of the newer version.
 CHANGE_TYPE = pa.field("_change_type", pa.string(), nullable=False)
 COMMIT_VERSION = pa.field("_commit_version", pa.int64(), nullable=False)
 COMMIT_TIMESTAMP = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False)
 _ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
-# Rows of which the values are read at once.
-_STEP = 64 * 1024
-# Reading this many rows more takes about as long as starting on another piece.
+# Rows whose values are decoded at once.
+_ROWS_AT_ONCE = 64 * 1024
+# Decoding this many unwanted rows costs about as much as decoding one more range of rows.
 _GAP = 128
 _NONE: Ints = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One version, open.
-
-    Attributes:
-        manifest: Of the version.
-        readers: Of its fragments, in scan order.
-        metadata: Of its rows.
-    """
-
-    manifest: Manifest
-    readers: Sequence[FragmentReader]
-    metadata: RowMetadata
-
-
 @dataclass(slots=True)
-class _Rows:
+class _VersionRows:
     """Rows of one version.
 
     Attributes:
-        fragments: For each its fragment, by its position in the version.
-        offsets: For each its offset there.
-        commits: For each the version that brought it, or took it away; 0 where that is not known.
+        fragments: Position of each row's fragment in the version, shape (n,).
+        offsets: Offset of each row in its fragment, shape (n,).
+        commits: Version that inserted, updated or deleted each row, shape (n,); 0 if not known.
     """
 
     fragments: Ints
@@ -93,15 +83,15 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def take(self, which: Ints | Mask) -> _Rows:
-        return _Rows(self.fragments[which], self.offsets[which], self.commits[which])
+    def take(self, which: Ints | Mask) -> _VersionRows:
+        return _VersionRows(self.fragments[which], self.offsets[which], self.commits[which])
 
     def order(self) -> Ints:
-        """Return what puts the rows into scan order."""
+        """Return the permutation that sorts the rows into scan order."""
         return np.lexsort((self.offsets, self.fragments))
 
     def groups(self) -> Iterator[tuple[int, slice]]:
-        """Yield each run of rows of one fragment."""
+        """Yield the position of each fragment, and the slice of its consecutive rows."""
         edges = np.flatnonzero(np.diff(self.fragments)) + 1
         for start, end in pairwise([0, *edges.tolist(), len(self)] if len(self) else []):
             yield int(self.fragments[start]), slice(start, end)
@@ -117,7 +107,7 @@ def changes_schema(fields: Sequence[Field]) -> pa.Schema:
     return pa.schema([*shown, *_ADDED])
 
 
-def commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
+def _commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
     """Read the commits from one version to another, as far as they are there.
 
     Where one of them restored a version from before the first, those from there on are read too.
@@ -139,19 +129,12 @@ def commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
     return commits
 
 
-def read_changes(
-    since: Snapshot,
-    until: Snapshot,
-    commits: Sequence[CommitFile],
-    files: Callable[[Manifest], TableFiles],
-) -> pa.Table:
+def read_changes(since: OpenVersion, until: OpenVersion) -> pa.Table:
     """Compare two versions.
 
     Args:
-        since: The older one.
-        until: The newer one.
-        commits: What `commits_between` reads.
-        files: Finds the files of a version.
+        since: The older version.
+        until: The newer version, on the same branch.
 
     Returns:
         A row a change, in the order of the commits, with the columns of the newer version and
@@ -159,22 +142,30 @@ def read_changes(
         `_commit_version` and `_commit_timestamp`. What a row did not have in its version is null.
 
     Raises:
+        ValueError: The versions are on different branches, or not in this order.
         MissingFile: A file of one of the versions is gone.
         CorruptFile: A file is damaged.
         UnsupportedFeature: A file or a type is not read, or rows with it are not compared.
     """
-    return _Comparison(since, until, commits, files).run()
+    old, new = since.ref, until.ref
+    if old.branch != new.branch or since.manifest.version > until.manifest.version:
+        raise ValueError(
+            f"{until.uri}: changes from {old} to {new}: an older and a newer version of the same "
+            "branch were expected"
+        )
+    store = until.resolved.store
+    commits = _commits_between(store, since.manifest.version, until.manifest.version)
+    return _Comparison(since, until, commits).run()
 
 
 class _Comparison:
-    """Two versions, and what was found of them so far."""
+    """Compares two versions; collects candidate rows, then decides which of them changed."""
 
     def __init__(
         self,
-        since: Snapshot,
-        until: Snapshot,
+        since: OpenVersion,
+        until: OpenVersion,
         commits: Sequence[CommitFile],
-        files: Callable[[Manifest], TableFiles],
     ) -> None:
         self.since, self.until = since, until
         self.columns: Correspondence = correspond(since.manifest, until.manifest, commits)
@@ -183,11 +174,11 @@ class _Comparison:
             for one in commits
             if one.manifest is not None and one.file.version > since.manifest.version
         ]
-        self.timeline = Timeline(until.manifest, between, files)
-        self.is_stable = since.metadata.is_stable and until.metadata.is_stable
-        self._old: list[_Rows] = []
-        self._new: list[_Rows] = []
-        self._updates: list[tuple[_Rows, _Rows]] = []
+        self.timeline = Timeline(until.manifest, between, until.files_of)
+        self.is_stable = since.row_metadata.is_stable and until.row_metadata.is_stable
+        self._old: list[_VersionRows] = []
+        self._new: list[_VersionRows] = []
+        self._updates: list[tuple[_VersionRows, _VersionRows]] = []
 
     def run(self) -> pa.Table:
         self._collect()
@@ -227,7 +218,7 @@ class _Comparison:
             self._old.append(_live(self.since, position))
 
     def _collect_from(self, before: int, position: int) -> None:
-        """Find what may have changed in a fragment that both versions have."""
+        """Collect the rows that may have changed in a fragment of both versions."""
         old, new = self.since.readers[before], self.until.readers[position]
         self._old.append(_rows(before, np.setdiff1d(new.deleted, old.deleted)))
         self._new.append(_rows(position, np.setdiff1d(old.deleted, new.deleted)))
@@ -242,13 +233,13 @@ class _Comparison:
     def _collect_updates(
         self, before: int, position: int, changed: Sequence[tuple[Field, Field]]
     ) -> None:
-        """Compare the rows of a fragment in the columns of which the values may be others."""
+        """Compare the rows of a fragment in the columns that were rewritten."""
         old, new = self.since.readers[before], self.until.readers[position]
         live = np.delete(np.arange(new.physical_rows), np.union1d(old.deleted, new.deleted))
         ids = [one.id for _, below in changed for one in below.walk()]
         commit = self.timeline.since_when_alike(new.fragment, ids)
-        for start in range(0, len(live), _STEP):
-            offsets = live[start : start + _STEP]
+        for start in range(0, len(live), _ROWS_AT_ONCE):
+            offsets = live[start : start + _ROWS_AT_ONCE]
             rows = _rows(before, offsets, commit), _rows(position, offsets, commit)
             of_old = _encoded(self.since, [one for one, _ in changed], rows[0])
             of_new = _encoded(self.until, [one for _, one in changed], rows[1])
@@ -259,10 +250,10 @@ class _Comparison:
                 self._old.append(rows[0].take(differ))
                 self._new.append(rows[1].take(differ))
 
-    # Which of them did
+    # Which rows did change
 
-    def _by_value(self, old: _Rows, new: _Rows) -> tuple[_Rows, _Rows]:
-        """Leave out the rows that stand on both sides."""
+    def _by_value(self, old: _VersionRows, new: _VersionRows) -> tuple[_VersionRows, _VersionRows]:
+        """Drop the rows that both versions have, by value."""
         compared = self.columns.compared
         if not (len(old) and len(new) and compared and self.columns.is_comparable):
             return old, new
@@ -271,8 +262,8 @@ class _Comparison:
         gone, come = unmatched(of_old, of_new)
         return old.take(gone), new.take(come)
 
-    def _by_id(self, old: _Rows, new: _Rows) -> tuple[_Rows, _Rows]:
-        """Take the rows that both versions have as updated, where their values differ."""
+    def _by_id(self, old: _VersionRows, new: _VersionRows) -> tuple[_VersionRows, _VersionRows]:
+        """Collect the rows of both versions, by row id, as updates where their values differ."""
         ids_old, ids_new = _unique_ids(self.since, old), _unique_ids(self.until, new)
         _, in_old, in_new = np.intersect1d(ids_old, ids_new, return_indices=True)
         order = np.argsort(in_new)
@@ -284,12 +275,12 @@ class _Comparison:
         come[in_new] = False
         return old.take(gone), self._created(new.take(come))
 
-    def _compare_moved(self, old: _Rows, new: _Rows) -> None:
-        """Compare rows of the same ids, the newer ones in scan order."""
+    def _compare_moved(self, old: _VersionRows, new: _VersionRows) -> None:
+        """Collect updates among pairs of rows with the same id, newer rows in scan order."""
         was = _versions(self.since, old)
         now = _versions(self.until, new)
-        told = (was > 0) & (was == now)  # by the version that they last changed in
-        old, new, now = old.take(~told), new.take(~told), now[~told]
+        unchanged = (was > 0) & (was == now)  # last updated in the same version
+        old, new, now = old.take(~unchanged), new.take(~unchanged), now[~unchanged]
         compared = self.columns.compared
         if not len(new) or not compared:
             return
@@ -300,43 +291,43 @@ class _Comparison:
         after.commits = self._known_commits(now[differ])
         self._updates.append((old.take(differ), after))
 
-    def _created(self, rows: _Rows) -> _Rows:
-        """Note the versions that inserted rows say they are of."""
+    def _created(self, rows: _VersionRows) -> _VersionRows:
+        """Return inserted rows with the versions that created them, as far as recorded."""
         rows.commits = self._known_commits(_versions(self.until, rows, CREATED_AT))
         return rows
 
     def _known_commits(self, versions: Ints) -> Ints:
-        """Replace versions that are not known to lie between the two by 0."""
+        """Replace versions that are not between the compared versions by 0."""
         is_known = np.isin(versions, list(self.timeline.timestamps))
         return np.where(is_known, versions, 0)
 
-    # What to say of them
+    # When they changed, and their values
 
-    def _date(self, rows: _Rows, snapshot: Snapshot, is_there: bool) -> None:
-        """Find the version that brought or took away each row, where that is not known yet."""
+    def _date(self, rows: _VersionRows, version: OpenVersion, is_there: bool) -> None:
+        """Find the version that inserted or deleted each row, where it is not known yet."""
         unknown = np.flatnonzero(rows.commits == 0)
         left = rows.take(unknown)
         if self.is_stable and len(left):
-            rows.commits[unknown] = self.timeline.since_when_ids(_ids(snapshot, left), is_there)
+            rows.commits[unknown] = self.timeline.since_when_ids(_ids(version, left), is_there)
             return
         for position, part in left.groups():
-            fragment = snapshot.manifest.fragments[position]
+            fragment = version.manifest.fragments[position]
             versions = self.timeline.since_when(fragment, left.offsets[part], is_there)
             rows.commits[unknown[part]] = versions
 
-    def _date_updates(self, rows: _Rows) -> None:
-        """Find the version that last wrote each updated row, where that is not known yet."""
+    def _date_updates(self, rows: _VersionRows) -> None:
+        """Find the version that last wrote each updated row, where it is not known yet."""
         for position, part in rows.groups():
             fragment = self.until.manifest.fragments[position]
             unknown = np.flatnonzero(rows.commits[part] == 0) + part.start
             versions = self.timeline.since_when(fragment, rows.offsets[unknown], is_there=True)
             rows.commits[unknown] = versions
 
-    def _images(self, rows: _Rows, snapshot: Snapshot, change: str) -> pa.Table:
-        """Read the rows as a version has them."""
-        is_old = snapshot is self.since
+    def _images(self, rows: _VersionRows, version: OpenVersion, change: str) -> pa.Table:
+        """Read rows as one version has them, in the schema of the changes."""
+        is_old = version is self.since
         wanted = [pair.old if is_old else pair.field for pair in self.columns.pairs]
-        read = iter(_read(snapshot, [one for one in wanted if one is not None], rows))
+        read = iter(_read(version, [one for one in wanted if one is not None], rows))
         schema = changes_schema(self.until.manifest.fields)
         stamps = [self.timeline.timestamps[version] for version in rows.commits.tolist()]
         columns = [
@@ -344,7 +335,7 @@ class _Comparison:
             for one, shown in zip(wanted, schema, strict=False)
         ]
         columns += [
-            pa.array(_ids(snapshot, rows)),
+            pa.array(_ids(version, rows)),
             pa.repeat(change, len(rows)),
             pa.array(rows.commits),
             pa.array(stamps, COMMIT_TIMESTAMP.type),
@@ -352,27 +343,27 @@ class _Comparison:
         return pa.table(columns, schema=schema)
 
 
-def _concatenated(parts: Sequence[_Rows]) -> _Rows:
-    return _Rows(
+def _concatenated(parts: Sequence[_VersionRows]) -> _VersionRows:
+    return _VersionRows(
         np.concatenate([_NONE, *(part.fragments for part in parts)]),
         np.concatenate([_NONE, *(part.offsets for part in parts)]),
         np.concatenate([_NONE, *(part.commits for part in parts)]),
     )
 
 
-def _in_order(parts: Sequence[_Rows]) -> _Rows:
+def _in_order(parts: Sequence[_VersionRows]) -> _VersionRows:
     rows = _concatenated(parts)
     return rows.take(rows.order())
 
 
-def _rows(position: int, offsets: Ints, commit: int = 0) -> _Rows:
-    """Rows of one fragment."""
-    return _Rows(np.full(len(offsets), position), offsets, np.full(len(offsets), commit))
+def _rows(position: int, offsets: Ints, commit: int = 0) -> _VersionRows:
+    """Return rows of one fragment."""
+    return _VersionRows(np.full(len(offsets), position), offsets, np.full(len(offsets), commit))
 
 
-def _live(snapshot: Snapshot, position: int) -> _Rows:
-    """All rows of a fragment that a reader sees."""
-    reader = snapshot.readers[position]
+def _live(version: OpenVersion, position: int) -> _VersionRows:
+    """Return the live rows of a fragment."""
+    reader = version.readers[position]
     return _rows(position, np.delete(np.arange(reader.physical_rows), reader.deleted))
 
 
@@ -382,49 +373,51 @@ def _differ(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> Mask:
 
 
 def _has_same_values(old: Fragment, of_old: Field, new: Fragment, of_new: Field) -> bool:
-    """Whether a field's values are those of the same column of the same files."""
+    """Tell whether a field has the same values in both fragments: the same columns and files."""
     return signature(old, [one.id for one in of_old.walk()]) == signature(
         new, [one.id for one in of_new.walk()]
     )
 
 
-def _ids(snapshot: Snapshot, rows: _Rows) -> Ids:
+def _ids(version: OpenVersion, rows: _VersionRows) -> Ids:
     """Return the row ids of rows."""
     order = rows.order()
     ordered = rows.take(order)
     ids = np.empty(len(rows), np.uint64)
     for position, part in ordered.groups():
-        reader = snapshot.readers[position]
-        ids[order[part]] = snapshot.metadata.at(ROW_ID, reader, ordered.offsets[part])
+        reader = version.readers[position]
+        ids[order[part]] = version.row_metadata.at(ROW_ID, reader, ordered.offsets[part])
     return ids
 
 
-def _unique_ids(snapshot: Snapshot, rows: _Rows) -> Ids:
-    """Return the stable row ids of rows, of which no two may have the same."""
-    ids = _ids(snapshot, rows)
+def _unique_ids(version: OpenVersion, rows: _VersionRows) -> Ids:
+    """Return the stable row ids of rows, and check that they are unique."""
+    ids = _ids(version, rows)
     values, counts = np.unique(ids, return_counts=True)
     if len(values) < len(ids):
         raise CorruptFile(
-            f"{snapshot.manifest.path}: two rows have the stable id {values[counts > 1][0]}"
+            f"{version.manifest.path}: two rows have the stable id {values[counts > 1][0]}"
         )
     return ids
 
 
-def _versions(snapshot: Snapshot, rows: _Rows, which: Field = LAST_UPDATED_AT) -> Ints:
-    """Return the versions that rows are of; 0 where that is not recorded."""
+def _versions(version: OpenVersion, rows: _VersionRows, which: Field = LAST_UPDATED_AT) -> Ints:
+    """Return the versions that created or last updated rows; 0 where they are not recorded."""
     versions = np.zeros(len(rows), np.int64)
     for position, part in rows.groups():
-        sequence = snapshot.metadata.versions(which, snapshot.readers[position])
+        sequence = version.row_metadata.versions(which, version.readers[position])
         if sequence is not None:
             versions[part] = sequence.at(rows.offsets[part]).astype(np.int64)
     return versions
 
 
-def _read(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> list[pa.ChunkedArray]:
-    """Read columns of rows, as readers see them."""
+def _read(
+    version: OpenVersion, fields: Sequence[Field], rows: _VersionRows
+) -> list[pa.ChunkedArray]:
+    """Read columns of rows, in the types that readers see."""
     order = rows.order()
     parts: list[list[pa.Array]] = [[] for _ in fields]
-    for reader, offsets in _steps(snapshot, rows.take(order)):
+    for reader, offsets in _split(version, rows.take(order)):
         for part, array, one in zip(parts, _values(reader, fields, offsets), fields, strict=True):
             part.append(present(array, one))
     back = to_arrow_numbers(np.argsort(order))
@@ -434,33 +427,35 @@ def _read(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> list[pa.C
     ]
 
 
-def _encoded(snapshot: Snapshot, fields: Sequence[Field], rows: _Rows) -> pa.LargeBinaryArray:
-    """Return the values of some columns of rows as bytes that can be compared."""
+def _encoded(
+    version: OpenVersion, fields: Sequence[Field], rows: _VersionRows
+) -> pa.LargeBinaryArray:
+    """Return each row's values of some columns as one binary value, for comparison."""
     order = rows.order()
     parts = [
         encode_rows(_values(reader, fields, offsets, "bytes"), len(offsets))
-        for reader, offsets in _steps(snapshot, rows.take(order))
+        for reader, offsets in _split(version, rows.take(order))
     ]
     encoded = pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
     return encoded.take(to_arrow_numbers(np.argsort(order)))
 
 
-def _steps(snapshot: Snapshot, rows: _Rows) -> Iterator[tuple[FragmentReader, Ints]]:
-    """Cut rows, in order, into pieces of one fragment each that are small enough to be read."""
+def _split(version: OpenVersion, rows: _VersionRows) -> Iterator[tuple[FragmentReader, Ints]]:
+    """Split sorted rows into parts of one fragment each, small enough to decode at once."""
     for position, part in rows.groups():
         offsets = rows.offsets[part]
-        if _are_scattered(offsets) and len(offsets) <= _STEP:
-            yield snapshot.readers[position], offsets
+        if _are_scattered(offsets) and len(offsets) <= _ROWS_AT_ONCE:
+            yield version.readers[position], offsets
             continue
-        edges = np.flatnonzero(np.diff(offsets // _STEP)) + 1
+        edges = np.flatnonzero(np.diff(offsets // _ROWS_AT_ONCE)) + 1
         for start, end in pairwise([0, *edges.tolist(), len(offsets)]):
-            yield snapshot.readers[position], offsets[start:end]
+            yield version.readers[position], offsets[start:end]
 
 
 def _values(
     reader: FragmentReader, fields: Sequence[Field], offsets: Ints, blobs: Blobs = "descriptors"
 ) -> list[pa.Array]:
-    """Read columns of some rows of a fragment; where they lie close, with those between them."""
+    """Read columns of some rows of a fragment; rows in small gaps are decoded and dropped."""
     if not fields:
         return []
     if _are_scattered(offsets):
@@ -474,6 +469,6 @@ def _values(
 
 
 def _are_scattered(offsets: Ints) -> bool:
-    """Whether rows lie so far from each other that those between them are better left out."""
+    """Tell whether the gaps between rows are so large that decoding ranges is cheaper."""
     runs = int(np.count_nonzero(np.diff(offsets) != 1)) + 1
     return runs * _GAP < int(offsets[-1] - offsets[0])

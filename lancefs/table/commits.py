@@ -1,6 +1,6 @@
-"""Reading what made versions: many manifests at once, with their transactions.
+"""Reading the manifests and transactions of many versions.
 
-What is gone, or cannot be read, is noted: a history goes on past it.
+A version that is gone or cannot be read gives a commit with a note, so that a history goes on.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from lancefs.table.transactions import Transaction, read_transaction
 from lancefs.table.versions import VersionFile
 from lancefs.threads import in_threads
 
-# Manifests that are read together, and the size up to which they are read whole.
+# Manifests of one round of requests, and the largest size of a manifest that joins it.
 _BATCH = 64
-_WHOLE = 1024 * 1024
-_READERS = 8
+_MAX_BYTES = 1024 * 1024
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFile:
-    """What is read of a version; what could not be read is None.
+    """The manifest and the transaction of a version; None for what cannot be read.
 
     Attributes:
-        file: Its manifest file.
-        timestamp: When it was committed.
-        manifest: What the manifest says.
-        transaction: What made the version.
-        note: What could not be read, and why.
+        file: The manifest file.
+        timestamp: Time of the commit, in UTC.
+        manifest: The decoded manifest.
+        transaction: The transaction that made the version.
+        note: Description of what cannot be read, and why.
     """
 
     file: VersionFile
@@ -41,8 +41,8 @@ class CommitFile:
     note: str | None = None
 
 
-class _Fetched(File):
-    """A file whose bytes are at hand."""
+class _InMemoryFile(File):
+    """A file whose bytes are already read."""
 
     def __init__(self, file: File, data: Bytes) -> None:
         super().__init__(file.store, file.path, len(data))
@@ -51,53 +51,57 @@ class _Fetched(File):
     def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
         for start, end in ranges:
             if not 0 <= start <= end <= len(self._data):
-                error = CorruptFile(f"bytes {start}–{end} are wanted of {len(self._data)}")
+                error = CorruptFile(
+                    f"bytes {start}–{end} are needed, the file has {len(self._data)} bytes"
+                )
                 error.path = self.url
                 raise error
         return [self._data[start:end] for start, end in ranges]
 
 
 def read_commits(store: Store, versions: Sequence[VersionFile]) -> Iterator[CommitFile]:
-    """Read manifests and transactions, many at once, while they are asked for.
+    """Read manifests and transactions lazily, 64 versions at a time.
 
     Args:
         store: The directory of the table, or of the branch.
-        versions: Which ones, in the order wanted.
+        versions: The versions.
+
+    Yields:
+        The commits, in the order of the versions.
 
     Raises:
         CorruptFile: A manifest is damaged.
         ReadFailed: The store refused or failed.
     """
     for start in range(0, len(versions), _BATCH):
-        yield from _read(store, versions[start : start + _BATCH])
+        yield from _read_batch(store, versions[start : start + _BATCH])
 
 
-def _read(store: Store, versions: Sequence[VersionFile]) -> list[CommitFile]:
-    files = _fetch(store, versions)
-    if store.is_local:  # nothing to wait for
-        return [_read_one(store, *one) for one in zip(versions, files, strict=True)]
-    wanted = list(zip(versions, files, strict=True))
-    return in_threads(lambda one: _read_one(store, *one), wanted, _READERS, "lancefs-history")
+def _read_batch(store: Store, versions: Sequence[VersionFile]) -> list[CommitFile]:
+    pairs = list(zip(versions, _prefetch(store, versions), strict=True))
+    if store.is_local:  # reads do not wait for a network
+        return [_read_commit(store, version, file) for version, file in pairs]
+    return in_threads(lambda pair: _read_commit(store, *pair), pairs, _THREADS, "lancefs-history")
 
 
-def _fetch(store: Store, versions: Sequence[VersionFile]) -> list[File]:
-    """Return manifest files: small remote ones read, together, others left to be read alone."""
-    files = [store.file(one.path, one.size) for one in versions]
+def _prefetch(store: Store, versions: Sequence[VersionFile]) -> list[File]:
+    """Return the manifest files; those of a remote store that are small are read together."""
+    files = [store.file(version.path, version.size) for version in versions]
     small = [
         position
-        for position, one in enumerate(versions)
-        if not store.is_local and one.size is not None and one.size <= _WHOLE
+        for position, version in enumerate(versions)
+        if not store.is_local and version.size is not None and version.size <= _MAX_BYTES
     ]
     try:
-        read = read_all([(files[position], [(0, files[position].size)]) for position in small])
+        contents = read_all([(files[position], [(0, files[position].size)]) for position in small])
     except LanceError:
-        return files  # the one that is to blame is found when it is read alone
-    for position, (data,) in zip(small, read, strict=True):
-        files[position] = _Fetched(files[position], data)
+        return files  # reading each file alone finds the one that fails
+    for position, (data,) in zip(small, contents, strict=True):
+        files[position] = _InMemoryFile(files[position], data)
     return files
 
 
-def _read_one(store: Store, version: VersionFile, file: File) -> CommitFile:
+def _read_commit(store: Store, version: VersionFile, file: File) -> CommitFile:
     try:
         manifest = read_manifest(file)
     except MissingFile:

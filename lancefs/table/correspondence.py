@@ -1,9 +1,9 @@
-"""Which columns of two versions are the same one.
+"""The correspondence of columns: which column of one version is which column of another.
 
-A column keeps its id when it is renamed, moved, or given more members. But ids are used again: that
-of a dropped column for the next one that is added, and all of them when a table is overwritten. So
-columns are followed from version to version: by id where a version changed the one before, by name
-and type where it put something else in its place.
+A column keeps its id when it is renamed, moved, or gets more members. But ids are reused: Lance
+gives the id of a dropped column to the next new one, and assigns all ids anew when a table is
+overwritten. Columns are therefore followed from version to version: by id if the later version
+changes the earlier one, by name and type if it replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _REPLACING = ("Overwrite", "Restore")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A column of the newer version, and what it was in the older one.
+    """A column of the newer version, and the same column of the older version.
 
     Attributes:
-        field: As the newer version has it.
-        old: What to read of the older version's fragments for it; None where it was not there.
-        compared: What of it both versions have: (of the older one, of the newer one); None where
-            there is nothing to compare.
+        field: The column in the newer version.
+        old: The field to read from the older version's fragments; None for a new column.
+        compared: The part of the column that both versions have, as (field of the older version,
+            field of the newer version); None if there is no such part.
     """
 
     field: Field
@@ -42,8 +42,8 @@ class Correspondence:
     """The columns of two versions.
 
     Attributes:
-        pairs: For each column of the newer version.
-        is_comparable: Whether rows of one may be rows of the other: not where the table was
+        pairs: A pair for each column of the newer version.
+        is_comparable: Whether the versions may have rows in common: False if the table was
             overwritten with other columns in between.
     """
 
@@ -52,17 +52,17 @@ class Correspondence:
 
     @property
     def compared(self) -> list[tuple[Field, Field]]:
-        """What both versions have: (of the older one, of the newer one) of each."""
+        """The parts of columns that both versions have, as in `Pair.compared`."""
         return [pair.compared for pair in self.pairs if pair.compared is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
-    """What is known of a version on the way.
+class _Identities:
+    """The identities of the columns of a version.
 
     Attributes:
-        origins: For each column, by its id, a number that it has from its first version on.
-        era: A number that is the same until the table is overwritten with other columns.
+        origins: Identity of each column, by its id: a number that stays with the column.
+        era: Number that changes when the table is overwritten with other columns.
     """
 
     origins: Mapping[int, int]
@@ -74,90 +74,97 @@ def correspond(since: Manifest, until: Manifest, commits: Sequence[CommitFile]) 
 
     Args:
         since: The older version.
-        until: The newer one.
-        commits: The versions from the older one on, up to the newer one, as far as they are there;
-            perhaps also some before, so that what is restored from there is known.
+        until: The newer version.
+        commits: The commits after the older version up to the newer one, as far as they are
+            readable; also earlier commits, if one of the later ones restored their version.
     """
-    states = _Walk().through(since, until, commits)
-    old, new = states[since.version], states[until.version]
-    origins = {old.origins[one.id]: one for one in since.fields if one.id in old.origins}
-    pairs = tuple(_pair(one, origins.get(new.origins.get(one.id, -1))) for one in until.fields)
+    identities = _Tracker().track(since, until, commits)
+    old, new = identities[since.version], identities[until.version]
+    origins = {old.origins[field.id]: field for field in since.fields if field.id in old.origins}
+    pairs = tuple(
+        _pair(field, origins.get(new.origins.get(field.id, -1))) for field in until.fields
+    )
     return Correspondence(pairs, old.era == new.era)
 
 
-class _Walk:
-    """Goes from version to version, and gives numbers to columns that are new."""
+class _Tracker:
+    """Follows columns from version to version, and gives new columns an identity."""
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._states: dict[int, _State] = {}
+        self._identities: dict[int, _Identities] = {}
 
-    def through(
+    def track(
         self, since: Manifest, until: Manifest, commits: Sequence[CommitFile]
-    ) -> dict[int, _State]:
-        known = {one.file.version: one for one in commits}
-        manifests = {one: known[one].manifest for one in known} | {
+    ) -> dict[int, _Identities]:
+        """Return the identities of the columns of each readable version, by version."""
+        by_version = {commit.file.version: commit for commit in commits}
+        manifests = {version: commit.manifest for version, commit in by_version.items()} | {
             since.version: since,
             until.version: until,
         }
         before: Manifest | None = None
         for version in sorted(manifests):
-            manifest, commit = manifests[version], known.get(version)
+            manifest, commit = manifests[version], by_version.get(version)
             if manifest is not None:
-                done = None if commit is None else commit.transaction
-                self._states[version] = self._next(before, manifest, done)
+                transaction = None if commit is None else commit.transaction
+                self._identities[version] = self._identify(before, manifest, transaction)
                 before = manifest
-        return self._states
+        return self._identities
 
-    def _next(
-        self, before: Manifest | None, manifest: Manifest, done: Transaction | None
-    ) -> _State:
+    def _identify(
+        self, before: Manifest | None, manifest: Manifest, transaction: Transaction | None
+    ) -> _Identities:
         if before is None:
-            return self._state({}, manifest, next(self._numbers))
-        if done is not None and done.operation in _REPLACING:
-            restored = done.details.get("version")
-            if done.operation == "Restore" and restored in self._states:
-                return self._states[int(restored)]
-            return self._by_name(before, manifest)
-        return self._by_id(before, manifest, done is None or manifest.version != before.version + 1)
+            return self._with_new({}, manifest, next(self._numbers))
+        if transaction is not None and transaction.operation in _REPLACING:
+            restored = transaction.details.get("version")
+            if transaction.operation == "Restore" and restored in self._identities:
+                return self._identities[int(restored)]
+            return self._match_by_name(before, manifest)
+        is_gap = transaction is None or manifest.version != before.version + 1
+        return self._match_by_id(before, manifest, is_gap)
 
-    def _by_id(self, before: Manifest, manifest: Manifest, is_gap: bool) -> _State:
-        """Columns of the same id and type are the same; over a gap they need the same name too."""
-        state, known = self._states[before.version], {one.id: one for one in before.fields}
+    def _match_by_id(self, before: Manifest, manifest: Manifest, is_gap: bool) -> _Identities:
+        """Match columns by id and type; over a gap in the commits by name as well."""
+        known = self._identities[before.version]
+        old_fields = {field.id: field for field in before.fields}
         origins = {}
-        for one in manifest.fields:
-            was = known.get(one.id)
-            if was is None or was.logical_type != one.logical_type:
+        for field in manifest.fields:
+            old = old_fields.get(field.id)
+            if old is None or old.logical_type != field.logical_type:
                 continue
-            if not is_gap or was.name == one.name:
-                origins[one.id] = state.origins[one.id]
-        return self._state(origins, manifest, state.era)
+            if not is_gap or old.name == field.name:
+                origins[field.id] = known.origins[field.id]
+        return self._with_new(origins, manifest, known.era)
 
-    def _by_name(self, before: Manifest, manifest: Manifest) -> _State:
-        state, known = self._states[before.version], {_shape(one): one.id for one in before.fields}
-        shapes = {_shape(one): one.id for one in manifest.fields}
+    def _match_by_name(self, before: Manifest, manifest: Manifest) -> _Identities:
+        """Match columns by name and type."""
+        known = self._identities[before.version]
+        old_ids = {_name_and_type(field): field.id for field in before.fields}
+        new_ids = {_name_and_type(field): field.id for field in manifest.fields}
         origins = {
-            number: state.origins[known[shape]]
-            for shape, number in shapes.items()
-            if shape in known
+            new_id: known.origins[old_ids[key]] for key, new_id in new_ids.items() if key in old_ids
         }
-        is_other = set(known) != set(shapes)
-        return self._state(origins, manifest, next(self._numbers) if is_other else state.era)
+        has_other_columns = set(old_ids) != set(new_ids)
+        era = next(self._numbers) if has_other_columns else known.era
+        return self._with_new(origins, manifest, era)
 
-    def _state(self, origins: Mapping[int, int], manifest: Manifest, era: int) -> _State:
-        new = {one.id: next(self._numbers) for one in manifest.fields if one.id not in origins}
-        return _State({**origins, **new}, era)
-
-
-def _shape(field: Field) -> tuple[Any, ...]:
-    """Name and type, with all that lies below."""
-    return (field.name, field.logical_type, *(_shape(child) for child in field.children))
+    def _with_new(self, origins: Mapping[int, int], manifest: Manifest, era: int) -> _Identities:
+        """Return the identities of matched columns, and new ones for all other columns."""
+        ids = [field.id for field in manifest.fields if field.id not in origins]
+        return _Identities({**origins, **{id: next(self._numbers) for id in ids}}, era)
 
 
-def _pair(field: Field, origin: Field | None) -> Pair:
-    if origin is None:
+def _name_and_type(field: Field) -> tuple[Any, ...]:
+    """Return the name and type of a field, with those of all fields below it."""
+    return (field.name, field.logical_type, *(_name_and_type(child) for child in field.children))
+
+
+def _pair(field: Field, old: Field | None) -> Pair:
+    if old is None:
         return Pair(field, None, None)
-    if origin.id != field.id:  # of the same name and type
-        return Pair(field, origin, (origin, field))
-    both = field.prune({one.id for one in origin.walk()})
+    if old.id != field.id:  # matched by name and type
+        return Pair(field, old, (old, field))
+    both = field.prune({part.id for part in old.walk()})
     return Pair(field, field, None if both is None else (both, both))

@@ -1,13 +1,14 @@
 """Deletion files: the offsets of a fragment's rows that are deleted.
 
 A few of them are one column of an Arrow IPC file (`.arrow`), many are a Roaring bitmap (`.bin`).
-Ints count the rows of the data files, deleted ones included.
+Offsets count the rows of the data files, deleted ones included.
 
 Format page: table format, section "Deletion Files" (`docs/src/format/table/index.md`).
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,10 @@ MOST_ROWS = 2**27
 # What an Arrow file needs beside its values: schema, batch metadata, footer.
 _ARROW_OVERHEAD = 64 * 1024
 _ARROW_MAGIC = b"ARROW1"
-_ZSTD_MAGIC = 0xFD2FB528
+# Numbers of fields: of `Message` the first, of `RecordBatch` the others.
+_HEADER, _BUFFERS, _COMPRESSION = 2, 2, 3
+# What pyarrow raises over the bytes of a damaged Arrow file; `OSError` over those of a frame.
+_UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError)
 
 
 def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | None = None) -> Ints:
@@ -59,8 +63,8 @@ def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | N
         else:
             try:
                 offsets = _read_arrow(data, limit)
-            except OSError as error:  # what pyarrow raises where a buffer does not decompress
-                raise CorruptFile(f"the offsets do not decode: {error}") from error
+            except _UNREADABLE as error:
+                raise CorruptFile(f"the Arrow file does not decode: {error}") from error
         if deletion.num_deleted is not None and len(offsets) != deletion.num_deleted:
             raise CorruptFile(
                 f"{len(offsets)} rows are deleted, the manifest says {deletion.num_deleted}"
@@ -72,7 +76,8 @@ def _read_arrow(data: Bytes, limit: int) -> Ints:
     """Read the one batch of an Arrow IPC file, message by message, to see what it expands to."""
     if len(data) > _ARROW_OVERHEAD + 8 * limit:
         raise CorruptFile(f"{len(data)} bytes are too many for offsets of {limit} rows")
-    if data[:6].tobytes() != _ARROW_MAGIC or data[-6:].tobytes() != _ARROW_MAGIC:
+    has_magic = data[:6].tobytes() == data[-6:].tobytes() == _ARROW_MAGIC
+    if not has_magic or len(data) <= 2 * len(_ARROW_MAGIC):
         raise CorruptFile("not an Arrow file, or it was cut short")
     # Writers pad the magic to 8 or to 64 bytes; the first message starts with a mark of 0xFF.
     start = len(_ARROW_MAGIC) + int(np.argmax(data[len(_ARROW_MAGIC) :] != 0))
@@ -83,7 +88,7 @@ def _read_arrow(data: Bytes, limit: int) -> Ints:
     schema = pa.ipc.read_schema(messages[0])
     if len(schema) != 1 or not pa.types.is_integer(schema.types[0]):
         raise CorruptFile(f"one column of offsets was expected, not {schema.types}")
-    _check_expansion(np.frombuffer(messages[1].body, dtype=np.uint8), limit)
+    _check_expansion(messages[1], limit)
     batch = pa.ipc.read_record_batch(messages[1], schema)
     batch.validate(full=True)
     if batch.column(0).null_count:
@@ -96,14 +101,44 @@ def _read_arrow(data: Bytes, limit: int) -> Ints:
     return offsets
 
 
-def _check_expansion(body: Bytes, limit: int) -> None:
+def _check_expansion(message: pa.ipc.Message, limit: int) -> None:
     """Refuse compressed buffers that would expand to more than the rows could need.
 
-    A compressed buffer is the length it expands to (i64) and a Zstandard frame; buffers start at
-    multiples of 8.
+    A compressed buffer is the length that it expands to (i64; −1: it is stored as it is) and a
+    frame of Zstandard or lz4.
+
+    Format: Arrow's `Message.fbs`.
     """
-    words = body[: len(body) // 8 * 8].view("<u4").reshape(-1, 2)
-    frames = np.flatnonzero(words[1:, 0] == _ZSTD_MAGIC)
-    expanded = body[: len(words) * 8].view("<u8")[frames]
-    if (expanded > 8 * limit + 64).any():
-        raise CorruptFile(f"{expanded.max()} bytes are announced for offsets of {limit} rows")
+    metadata, body = message.metadata.to_pybytes(), message.body.to_pybytes()
+    root = _referred(metadata, 0)
+    batch = _referred(metadata, _place_of(metadata, root, _HEADER))
+    if not _place_of(metadata, batch, _COMPRESSION):
+        return
+    buffers = _referred(metadata, _place_of(metadata, batch, _BUFFERS))
+    (count,) = struct.unpack_from("<I", metadata, buffers)
+    for start, size in struct.iter_unpack("<qq", metadata[buffers + 4 : buffers + 4 + 16 * count]):
+        if not size:
+            continue
+        if not 0 <= start <= start + 8 <= start + size <= len(body):
+            raise CorruptFile(f"a buffer of {size} bytes at {start}, {len(body)} are there")
+        (expanded,) = struct.unpack_from("<q", body, start)
+        if not -1 <= expanded <= 8 * limit + 64:
+            raise CorruptFile(f"{expanded} bytes are announced for offsets of {limit} rows")
+
+
+def _referred(metadata: bytes, place: int | None) -> int:
+    """Return where a FlatBuffers table or vector begins, from the place that refers to it."""
+    if place is None:
+        raise CorruptFile("the message of a batch does not describe its buffers")
+    return place + int.from_bytes(metadata[place : place + 4], "little")
+
+
+def _place_of(metadata: bytes, table: int, field: int) -> int | None:
+    """Return where a field of a FlatBuffers table is; None where it is not set.
+
+    pyarrow has verified that all tables lie within the message.
+    """
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    entry, (size,) = 4 + 2 * field, struct.unpack_from("<H", metadata, vtable)
+    within = struct.unpack_from("<H", metadata, vtable + entry)[0] if entry < size else 0
+    return table + within if within else None

@@ -1,4 +1,4 @@
-"""Feature flags: what a reader must know to read a table.
+"""Feature flags: what a reader must support to read a table.
 
 Format page: versioning (`docs/src/format/table/versioning.md`).
 """
@@ -11,7 +11,7 @@ from lancefs.errors import UnsupportedFeature
 
 
 class ReaderFlags(IntFlag):
-    """The bits that Lance has given a meaning, up to release 14."""
+    """Bits of the reader feature flags that Lance has defined, up to release 14."""
 
     DELETION_FILES = 1 << 0
     STABLE_ROW_IDS = 1 << 1
@@ -19,18 +19,18 @@ class ReaderFlags(IntFlag):
     TABLE_CONFIG = 1 << 3
     BASE_PATHS = 1 << 4
     NO_TRANSACTION_FILES = 1 << 5
-    DATA_OVERLAYS = 1 << 6  # concerns the fragments that have some
+    DATA_OVERLAYS = 1 << 6  # concerns fragments with overlays
     COVERING_INDEX_FIELDS = 1 << 7  # concerns searches in indices, not rows
     MIXED_FILE_VERSIONS = 1 << 8
     FRAGMENT_REUSE_STABLE_IDS = 1 << 9  # indices
     FRAGMENT_REUSE_INDEX = 1 << 10  # indices
-    HIDDEN_ROW_LINEAGE = 1 << 11  # concerns row ids, which then lie in columns of data files
+    HIDDEN_ROW_LINEAGE = 1 << 11  # row ids and versions in hidden columns of data files
     FRAGMENT_TREE = 1 << 12
     INDEPENDENT_COVERING_FIELDS = 1 << 13  # indices
-    MANAGED_BLOBS = 1 << 14  # concerns where the bytes of a blob lie
+    MANAGED_BLOBS = 1 << 14  # concerns the place of a blob's bytes
 
 
-# Bits whose tables cannot be read here, or not yet, and what is known of them.
+# Bits whose tables this release does not read, and what Lance uses them for.
 _REFUSED = {
     ReaderFlags.FRAGMENT_TREE: "fragments in a tree of files (reserved by Lance 14)",
     1 << 15: "field ids that are never reused (Lance 14 keeps this one for writers)",
@@ -40,15 +40,15 @@ _KNOWN = sum(ReaderFlags) & ~sum(_REFUSED)
 
 
 def check_reader_flags(flags: int) -> ReaderFlags:
-    """Return the reader feature flags of a manifest, if this release reads such a table.
+    """Check that this release reads tables with a manifest's reader feature flags; return them.
 
     Raises:
-        UnsupportedFeature: A bit is set that this release does not read, or does not know; all such
-            bits are named.
+        UnsupportedFeature: Flags are set that this release does not read or does not know; the
+            message names all of them.
     """
-    unread = flags & ~_KNOWN
-    if unread:
-        bits = [bit for bit in range(unread.bit_length()) if unread >> bit & 1]
+    unsupported = flags & ~_KNOWN
+    if unsupported:
+        bits = [bit for bit in range(unsupported.bit_length()) if unsupported >> bit & 1]
         raise UnsupportedFeature(
             "the table needs what this release of lancefs does not read: "
             + ", ".join(f"reader feature flag {1 << bit} ({_name(bit)})" for bit in bits)

@@ -1,7 +1,7 @@
-"""Rows of a fragment: its fields, out of whichever data files hold them.
+"""Reading rows of a fragment from the data files that hold its fields.
 
-A field is found by its id, whatever it was called and wherever it stood when the file was written.
-A field that no file holds is null. The members of a struct may lie in different files.
+Fields are found by id, whatever names and positions they had when a file was written. A field that
+no file holds is null. The members of a struct may lie in different files.
 
 Format page: table format, sections "Fragments" and "Data Evolution"
 (`docs/src/format/table/index.md`).
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,19 +34,21 @@ if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import RowSizes
     from lancefs.table.overlays import Patch
 
-# With more rows, or more bytes of files, a fragment is quicker read alone: its rows are not copied.
+# Largest fragment that joins a run. Larger ones are faster read alone, as no rows are copied.
 _SMALL_ROWS = 32 * 1024
 _SMALL_BYTES = 4 * 1024 * 1024
-# With no more of both, it does not matter how many bytes its rows have.
-_FEW_ROWS = 16 * 1024
-_FEW_BYTES = 512 * 1024
+# Largest fragment whose row sizes are not estimated: its rows take little memory anyway.
+_TINY_ROWS = 16 * 1024
+_TINY_BYTES = 512 * 1024
 
-# What a data file gave for a field: the field as far as the file holds it, and its values.
-Piece = tuple[Field, pa.Array]
+# A data file, the part of a field that it holds, and ranges of rows to read.
+_Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
+# A field, pruned to the parts that a data file holds, and its values.
+PrunedArray: TypeAlias = tuple[Field, pa.Array]
 
 
 class FragmentReader:
-    """Reads rows of one fragment; opens its files when they are first needed.
+    """Reads rows of one fragment; opens its files lazily.
 
     Args:
         files: Finds the files of the table.
@@ -60,17 +62,22 @@ class FragmentReader:
         self.fields = tuple(fields)
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
         self._deleted: Ints | None = None
-        # By the ids of fields.
+        # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
         self._lock = threading.Lock()
 
     @property
     def physical_rows(self) -> int:
-        """Rows with the deleted ones."""
+        """Number of rows, deleted rows included."""
         if self.fragment.physical_rows is not None:
             return self.fragment.physical_rows
         return self.open_file(self.fragment.files[0])[1].num_rows if self.fragment.files else 0
+
+    @property
+    def fragment_ids(self) -> list[int]:
+        """The id of the fragment, as for a run of several."""
+        return [self.fragment.id]
 
     @property
     def is_local(self) -> bool:
@@ -79,13 +86,13 @@ class FragmentReader:
 
     @property
     def num_rows(self) -> int:
-        """Rows that a reader sees."""
-        known = self.fragment.num_rows
-        return self.physical_rows - len(self.deleted) if known is None else known
+        """Number of live rows."""
+        recorded = self.fragment.num_rows
+        return self.physical_rows - len(self.deleted) if recorded is None else recorded
 
     @property
     def deleted(self) -> Ints:
-        """The offsets of the deleted rows, ascending."""
+        """Ints of the deleted rows, ascending."""
         if self._deleted is None:
             recorded = self.fragment.physical_rows
             rows = None if recorded is not None else self.physical_rows
@@ -93,14 +100,14 @@ class FragmentReader:
         return self._deleted
 
     def offsets(self, rows: Ints) -> Ints:
-        """Translate positions among the rows that a reader sees into offsets in the data files.
+        """Translate positions among the live rows into offsets in the data files.
 
         Args:
             rows: Positions, each below `num_rows`.
         """
         deleted = self.deleted
-        before = deleted - np.arange(len(deleted))  # visible rows before each deleted one
-        return rows + np.searchsorted(before, rows, side="right")
+        live_before = deleted - np.arange(len(deleted))  # live rows before each deleted row
+        return rows + np.searchsorted(live_before, rows, side="right")
 
     def read(
         self,
@@ -111,47 +118,48 @@ class FragmentReader:
         """Read rows of several fields, deleted rows included.
 
         Args:
-            fields: Columns of the table, parts or outlines of them; values come as their storage
-                types.
-            ranges: Offsets of rows, ascending and disjoint.
-            blobs: Whether blobs come as descriptors, or as their bytes.
+            fields: Columns of the table, or parts or outlines of columns.
+            ranges: Ranges of offsets, ascending and disjoint.
+            blobs: Whether blobs are read as descriptors, or as their bytes.
+
+        Returns:
+            An array of the storage type for each field.
 
         Raises:
             MissingFile: A data file is gone.
             CorruptFile: A data file is damaged, or does not hold what the manifest says.
             UnsupportedFeature: A data file uses something that this release does not read.
         """
-        files, parts = self.fragment.files, pieces_of(fields, self.fragment)
-        read = self._read([(files[number], held, ranges) for _, number, held in parts], blobs)
-        pieces: list[list[Piece]] = [[] for _ in fields]
-        for (position, _, _), piece in zip(parts, read, strict=True):
-            pieces[position].append(piece)
+        files, located = self.fragment.files, locate_fields(fields, self.fragment)
+        read = self._read([(files[number], part, ranges) for _, number, part in located], blobs)
+        parts: list[list[PrunedArray]] = [[] for _ in fields]
+        for (position, _, _), part in zip(located, read, strict=True):
+            parts[position].append(part)
         rows = count_rows(ranges)
-        shown = _shown(fields, blobs)
+        fields_read = fields if blobs == "descriptors" else _as_bytes(fields)
         arrays = [
-            self._checked(merge(field, found, rows), rows, field)
-            for field, found in zip(shown, pieces, strict=True)
+            self._check_rows(merge_parts(field, field_parts, rows), rows, field)
+            for field, field_parts in zip(fields_read, parts, strict=True)
         ]
         if not self.fragment.overlays:
             return arrays
         from lancefs.table.overlays import patches
 
-        found = [
-            list(patches(self.fragment.overlays, f, ranges, self.physical_rows)) for f in fields
-        ]
-        return self._overlaid(shown, arrays, found, blobs)
+        overlays, limit = self.fragment.overlays, self.physical_rows
+        field_patches = [list(patches(overlays, field, ranges, limit)) for field in fields]
+        return self._apply_overlays(fields_read, arrays, field_patches, blobs)
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
-        """Return how many bytes rows of fields have; None where the fragment has few anyway.
+        """Estimate the bytes of rows; None for a tiny fragment, whose rows take little memory.
 
         Raises:
-            LanceError: As `stored_row_sizes` does.
+            LanceError: See `stored_row_sizes`.
         """
-        is_tiny = self._has_at_most(_FEW_ROWS, _FEW_BYTES)
+        is_tiny = self._has_at_most(_TINY_ROWS, _TINY_BYTES)
         return None if is_tiny else self.stored_row_sizes(fields)
 
     def stored_row_sizes(self, fields: Sequence[Field]) -> RowSizes:
-        """Return how many bytes rows of fields have in the data files.
+        """Estimate the bytes of rows from the metadata of the columns' pages.
 
         Args:
             fields: Columns of the table.
@@ -164,61 +172,65 @@ class FragmentReader:
         key = tuple(field.id for field in fields)
         if key not in self._row_sizes:
             from lancefs.datafile.row_sizes import FieldSizes, estimated
-            from lancefs.table.batch_rows import least_width, varies
+            from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
 
-            held: dict[int, list[Field]] = {}
+            by_file: dict[int, list[Field]] = {}
             missing = dict(enumerate(fields))
-            for position, number, piece in pieces_of(fields, self.fragment):
-                held.setdefault(number, []).append(piece)
+            for position, number, part in locate_fields(fields, self.fragment):
+                by_file.setdefault(number, []).append(part)
                 missing.pop(position, None)
-            opened = {number: self.open_file(self.fragment.files[number]) for number in held}
-            nulls = [FieldSizes((), least_width(one.storage_type)) for one in missing.values()]
-            sizes = nulls + [
-                FieldSizes(columns, least_width(piece.storage_type), varies(piece.storage_type))
-                for number, (_, reader) in opened.items()
-                for piece, columns in zip(
-                    held[number], reader.page_sizes(held[number]), strict=True
-                )
+            sizes = [
+                FieldSizes((), min_value_bytes(field.storage_type)) for field in missing.values()
             ]
-            most = sum(file.size for file, _ in opened.values())
-            self._row_sizes[key] = estimated(sizes, self.physical_rows, most)
+            file_bytes = 0
+            for number, parts in by_file.items():
+                file, reader = self.open_file(self.fragment.files[number])
+                file_bytes += file.size
+                for part, columns in zip(parts, reader.page_sizes(parts), strict=True):
+                    is_variable = has_variable_width(part.storage_type)
+                    sizes.append(
+                        FieldSizes(columns, min_value_bytes(part.storage_type), is_variable)
+                    )
+            self._row_sizes[key] = estimated(sizes, self.physical_rows, file_bytes)
         return self._row_sizes[key]
 
     def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
-        """Return the ids of the fields whose pages have dictionaries.
+        """Return the ids of the fields whose pages all have dictionaries.
 
         Raises:
             LanceError: The metadata of the columns cannot be read.
         """
         key = tuple(field.id for field in fields)
         if key not in self._with_dictionaries:
-            from lancefs.table.dictionary_columns import dictionary_columns
+            from lancefs.table.stored_dictionaries import dictionary_columns
 
-            found = dictionary_columns(self, fields)
-            self._with_dictionaries[key] = frozenset(field.id for field in found)
+            columns = dictionary_columns(self, fields)
+            self._with_dictionaries[key] = frozenset(field.id for field in columns)
         return self._with_dictionaries[key]
 
     @property
     def is_small(self) -> bool:
-        """Whether it is best read with others of its kind: it has few rows and few bytes."""
+        """Whether the fragment is so small that it is faster read in a run with others."""
         return self._has_at_most(_SMALL_ROWS, _SMALL_BYTES)
 
     def _has_at_most(self, rows: int, size: int) -> bool:
-        """Whether the manifest says that it has no more rows and bytes of files."""
-        recorded, stored = self.fragment.physical_rows, self.fragment.size
-        return recorded is not None and stored is not None and recorded <= rows and stored <= size
+        """Whether the manifest records at most this many rows and bytes of data files."""
+        own_rows, own_size = self.fragment.physical_rows, self.fragment.size
+        if own_rows is None or own_size is None:
+            return False
+        return own_rows <= rows and own_size <= size
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
-        """Return ranges of rows as those of each fragment, which is this one."""
+        """Return the fragments of ranges of rows, each with its ranges: only this fragment."""
         return [(self, ranges)]
 
     @property
     def touched(self) -> int:
-        """About how many bytes of local files are in memory since they were last released."""
+        """Estimated bytes of local files that became resident since the last release."""
         return sum(file.touched for file in self._opened())
 
     def release(self) -> None:
-        """Give back the memory that bytes of local files take which were read; see `File`."""
+        """Release the memory of the local files' mapped bytes; see `File`."""
         for file in self._opened():
             file.release()
 
@@ -226,63 +238,60 @@ class FragmentReader:
         with self._lock:
             return [file for file, _ in self._readers.values()]
 
-    def _overlaid(
+    def _apply_overlays(
         self,
         fields: Sequence[Field],
         arrays: list[pa.Array],
-        found: Sequence[Sequence[Patch]],
+        field_patches: Sequence[Sequence[Patch]],
         blobs: Blobs,
     ) -> list[pa.Array]:
-        """Put the values of overlay files into arrays that were read."""
+        """Read the values of overlays, and put them into the arrays of their fields."""
         from lancefs.table.overlays import apply
 
-        wanted = [
+        requests = [
             (patch.overlay.file, patch.field, as_ranges(patch.items))
-            for patches_ in found
-            for patch in patches_
+            for patches in field_patches
+            for patch in patches
         ]
-        read = iter(self._read(wanted, blobs))
-        for position, patches_ in enumerate(found):
-            for patch in patches_:
-                held, values = next(read)
-                patch = replace(patch, field=held)
+        parts = iter(self._read(requests, blobs))
+        for position, patches in enumerate(field_patches):
+            for patch in patches:
+                part, values = next(parts)
+                patch = replace(patch, field=part)
                 arrays[position] = apply(fields[position], arrays[position], patch, values)
         return arrays
 
-    def _read(
-        self, wanted: Sequence[tuple[DataFile, Field, Sequence[RowRange]]], blobs: Blobs
-    ) -> list[Piece]:
+    def _read(self, requests: Sequence[_Request], blobs: Blobs) -> list[PrunedArray]:
         """Read fields of data files, all in one round of requests; then the bytes of blobs."""
-        arrays = self._arrays(wanted)
-        pieces = [(held, array) for (_, held, _), array in zip(wanted, arrays, strict=True)]
+        arrays = self._read_arrays(requests)
         if blobs == "descriptors":
-            return pieces
+            return [(part, array) for (_, part, _), array in zip(requests, arrays, strict=True)]
         from lancefs.table.blobs import Described, as_bytes, read_blobs
 
         described = [
-            Described(data_file, self.open_file(data_file)[0], held, array)
-            for (data_file, held, _), array in zip(wanted, arrays, strict=True)
+            Described(data_file, self.open_file(data_file)[0], part, array)
+            for (data_file, part, _), array in zip(requests, arrays, strict=True)
         ]
-        read = read_blobs(self.files, described)
-        return [(as_bytes(held), array) for (held, _), array in zip(pieces, read, strict=True)]
+        contents = read_blobs(self.files, described)
+        return [
+            (as_bytes(part), array) for (_, part, _), array in zip(requests, contents, strict=True)
+        ]
 
-    def _arrays(
-        self, wanted: Sequence[tuple[DataFile, Field, Sequence[RowRange]]]
-    ) -> list[pa.Array]:
-        """Read what is wanted of a file in the same rows together."""
-        together: dict[tuple[int, int], list[int]] = {}
-        for position, (data_file, _, ranges) in enumerate(wanted):
-            together.setdefault((id(data_file), id(ranges)), []).append(position)
-        steps = []
-        for positions in together.values():
-            data_file, _, ranges = wanted[positions[0]]
+    def _read_arrays(self, requests: Sequence[_Request]) -> list[pa.Array]:
+        """Read requests in one round; those of the same file and rows are decoded together."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for position, (data_file, _, ranges) in enumerate(requests):
+            groups.setdefault((id(data_file), id(ranges)), []).append(position)
+        reads = []
+        for positions in groups.values():
+            data_file, _, ranges = requests[positions[0]]
             file, reader = self.open_file(data_file)
-            fields = [wanted[position][1] for position in positions]
-            steps.append((file, reader.read_all(fields, ranges)))
-        found = dict(zip(chain(*together.values()), chain(*run(steps)), strict=True))
-        return [found[position] for position in range(len(wanted))]
+            fields = [requests[position][1] for position in positions]
+            reads.append((file, reader.read_all(fields, ranges)))
+        arrays = dict(zip(chain(*groups.values()), chain(*run(reads)), strict=True))
+        return [arrays[position] for position in range(len(requests))]
 
-    def _checked(self, array: pa.Array, rows: int, field: Field) -> pa.Array:
+    def _check_rows(self, array: pa.Array, rows: int, field: Field) -> pa.Array:
         if len(array) != rows:
             raise CorruptFile(
                 f"fragment {self.fragment.id}, {field.name}: {len(array)} rows, expected {rows}"
@@ -294,8 +303,8 @@ class FragmentReader:
 
         Raises:
             MissingFile: The file is gone.
-            CorruptFile: Its footer is damaged.
-            UnsupportedFeature: It is of a format that this release does not read.
+            CorruptFile: The footer of the file is damaged.
+            UnsupportedFeature: The file has a format that this release does not read.
         """
         with self._lock:
             if data_file not in self._readers:
@@ -305,13 +314,14 @@ class FragmentReader:
             return self._readers[data_file]
 
 
-def pieces_of(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:
-    """Return which file of a fragment holds what of fields.
+def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:
+    """Find the data files of a fragment that hold fields, or parts of them.
 
     Returns:
-        Positions among the fields and among the files, and the field as far as the file holds it.
+        (position among the fields, position among the files, field pruned to the parts that the
+        file holds), by field and file.
     """
-    files = [_ids(data_file) for data_file in fragment.files]
+    files = [_field_ids(data_file) for data_file in fragment.files]
     return [
         (position, number, pruned)
         for position, field in enumerate(fields)
@@ -320,42 +330,42 @@ def pieces_of(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, in
     ]
 
 
-def _ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
-    """The fields that have data in a file."""
+def _field_ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
+    """Return the ids of the fields that have values in a file."""
     return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
 
 
-def _shown(fields: Sequence[Field], blobs: Blobs) -> list[Field]:
-    """Return fields as what was read of them is shown."""
-    if blobs == "descriptors":
-        return list(fields)
+def _as_bytes(fields: Sequence[Field]) -> list[Field]:
     from lancefs.table.blobs import as_bytes
 
     return [as_bytes(field) for field in fields]
 
 
-def merge(field: Field, pieces: Sequence[Piece], rows: int) -> pa.Array:
-    """Put a field together from what data files hold of it.
+def merge_parts(field: Field, parts: Sequence[PrunedArray], rows: int) -> pa.Array:
+    """Merge the parts of a field that data files hold.
 
     Args:
-        field: What is wanted.
-        pieces: What each file gave, all of the same rows.
-        rows: How many.
+        field: The field.
+        parts: The part of each file, all of the same rows.
+        rows: Number of rows.
 
     Returns:
-        An array of the field's storage type; what no file holds is null.
+        An array of the field's storage type; parts that no file holds are null.
     """
-    if not pieces:
+    if not parts:
         return pa.nulls(rows, field.storage_type)
-    if field.is_leaf or (len(pieces) == 1 and pieces[0][0] == field):
-        return pieces[0][1]  # where two files hold a field, Lance reads the first
-    found = [
-        {child.id: (child, values) for child, values in zip(held.children, below, strict=True)}
-        for held, below in ((held, children_of(array)) for held, array in pieces)
+    if field.is_leaf or (len(parts) == 1 and parts[0][0] == field):
+        return parts[0][1]  # if two files hold a field, Lance reads the first
+    by_id = [
+        {
+            child.id: (child, values)
+            for child, values in zip(part.children, children_of(array), strict=True)
+        }
+        for part, array in parts
     ]
-    length = len(next(iter(found[0].values()))[1])  # rows of a struct, items of lists
+    length = len(next(iter(by_id[0].values()))[1])  # rows of a struct, items of lists
     children = [
-        merge(child, [held[child.id] for held in found if child.id in held], length)
+        merge_parts(child, [part[child.id] for part in by_id if child.id in part], length)
         for child in field.children
     ]
-    return with_children(pieces[0][1], field.storage_type, children)
+    return with_children(parts[0][1], field.storage_type, children)

@@ -1,4 +1,4 @@
-"""The readers of a version's fragments, made when they are asked for."""
+"""The readers of a version's fragments, made on first use and kept open for the next reader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 
-# Readers that are kept open.
+# Fragment readers that a version keeps open.
 _OPEN = 256
 
 
-class _Open:
-    """Makes readers, and keeps the last ones."""
+class _OpenReaders:
+    """Makes readers and keeps the most recently used ones."""
 
     def __init__(self, files: TableFiles, fields: Sequence[Field]) -> None:
         self._files = files
@@ -37,7 +37,7 @@ class _Open:
 
 
 class FragmentReaders(Sequence[FragmentReader]):
-    """A reader for each fragment; slices share those that are open.
+    """A reader for each fragment; slices share the open readers.
 
     Args:
         files: Finds the files of the version.
@@ -49,7 +49,7 @@ class FragmentReaders(Sequence[FragmentReader]):
         self, files: TableFiles, fragments: Sequence[Fragment], fields: Sequence[Field]
     ) -> None:
         self._fragments = fragments
-        self._open = _Open(files, fields)
+        self._open = _OpenReaders(files, fields)
 
     def __len__(self) -> int:
         return len(self._fragments)

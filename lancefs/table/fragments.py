@@ -1,10 +1,10 @@
 """Fragments: the horizontal slices of a table, and the files that hold them.
 
-Plain values, as a manifest records them; nothing here touches a store. Where the files lie is for
-`lancefs.table.base_paths` to say.
+The values are those that a manifest records; nothing here reads from a store.
+`lancefs.table.base_paths` finds the files.
 
 Format page: table format, sections "Fragments" to "Deletion Files"
-(`docs/src/format/table/index.md`).
+(`docs/src/format/table/index.md`); messages: `protos/table.proto`.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeAlias, overload
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
 
-# Ids of fragments, and offsets of rows in them, are the two halves of a row's 64-bit address.
-_MOST = 2**32
+# A row's 64-bit address consists of its fragment's id and its offset: both are below this limit.
+_ADDRESS_LIMIT = 2**32
 _FILE_VERSIONS = {(0, 0): "0.1", (0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
 
 
 class DeletionKind(StrEnum):
-    """How the deleted rows are written; the value is the extension of the file's name."""
+    """Format of a deletion file; the value is the extension of the file's name."""
 
     ARROW = "arrow"
     BITMAP = "bin"
@@ -30,11 +30,11 @@ class DeletionFile(NamedTuple):
     """The file with the offsets of a fragment's deleted rows.
 
     Attributes:
-        kind: How they are written.
-        read_version: The version that the deletion started from.
-        id: Tells it from the files of writers at the same time.
-        num_deleted: How many rows; None where the writer (before 0.8) did not say.
-        base_id: The base path that the file lies below; None for the table's own directory.
+        kind: Format of the file.
+        read_version: Version that the deletion started from.
+        id: Random number that makes the name unique among concurrent writers.
+        num_deleted: Number of deleted rows; None if the writer (before 0.8) recorded none.
+        base_id: Id of the base path that the file lies below; None for the table's own directory.
     """
 
     kind: DeletionKind
@@ -49,20 +49,20 @@ class DeletionFile(NamedTuple):
 
 
 class DataFile(NamedTuple):
-    """A file with some of a fragment's columns, for all of its rows.
+    """A file that holds some columns of a fragment, for all rows of the fragment.
 
     Attributes:
-        path: Below `data/`.
-        fields: The ids of the fields that it was written with. Those below zero hold nothing that a
-            reader wants: -2 stands for one that another file has taken over, -3 to -5 are row ids
-            and versions (`HiddenColumn`).
-        column_indices: For each of the fields its column in the file, -1 where it has none of its
-            own; empty for the format 0.1, where a column goes by the field's id.
-        major: Of the file's version, as recorded.
-        minor: Of the file's version, as recorded.
-        size: In bytes; None where the writer did not say, and for the format 0.1: releases from
-            0.27 to 7 say of such files how long they were before their last parts were written.
-        base_id: The base path that the file lies below; None for the table's own directory.
+        path: Path below `data/`.
+        fields: Ids of the fields that the file was written with. Negative ids are no columns of
+            the table: -2 is a field that a later file replaces, -3 to -5 are row ids and versions
+            (`HiddenColumn`).
+        column_indices: Column of each field in the file, -1 for a field without a column of its
+            own; empty in the format 0.1, where columns have the ids of their fields.
+        major: Major version of the file, as recorded.
+        minor: Minor version of the file, as recorded.
+        size: Size in bytes; None if the writer recorded none, and in the format 0.1: releases from
+            0.27 to 7 record the size that such a file had before its last parts were written.
+        base_id: Id of the base path that the file lies below; None for the table's own directory.
     """
 
     path: str
@@ -85,12 +85,12 @@ class DataFile(NamedTuple):
 
     @property
     def has_nulls_apart(self) -> bool:
-        """Whether nulls lie apart from values, or there are none; later they share chunks."""
+        """Whether the format stores validity apart from values: later formats share chunks."""
         return self.version in ("0.1", "2.0")
 
     @property
     def columns(self) -> dict[int, int]:
-        """The column in the file of each field that has one; empty for the format 0.1."""
+        """Column index in the file of each field that has one; empty in the format 0.1."""
         pairs = zip(self.fields, self.column_indices, strict=not self.is_legacy)
         return {field: column for field, column in pairs if field >= 0 and column >= 0}
 
@@ -99,11 +99,12 @@ class DataOverlay(NamedTuple):
     """New values for some cells of a fragment.
 
     Attributes:
-        file: Holds one value for each row that it covers, in row order.
-        committed_version: Of two overlays of a cell the one with the higher version wins, then the
-            later one.
-        shared_coverage: The rows covered in all fields of the file, a 32-bit Roaring bitmap.
-        field_coverage: The rows covered, one bitmap for each of the file's fields.
+        file: Data file with one value for each row that the overlay covers, in row order.
+        committed_version: Version of the overlay's commit. Of two overlays of a cell the one with
+            the higher version wins; at the same version, the one that the manifest lists later.
+        shared_coverage: Rows covered in all fields of the file, as a 32-bit Roaring bitmap; None
+            if `field_coverage` is given.
+        field_coverage: Rows covered in each field of the file, as 32-bit Roaring bitmaps.
     """
 
     file: DataFile
@@ -113,13 +114,13 @@ class DataOverlay(NamedTuple):
 
 
 class Inline(NamedTuple):
-    """A serialised sequence that stands in the manifest itself."""
+    """A serialized sequence in the manifest itself."""
 
     data: bytes
 
 
 class External(NamedTuple):
-    """A serialised sequence that stands in another file, below the table's directory."""
+    """A serialized sequence in another file: path below the table's directory, byte range."""
 
     path: str
     offset: int
@@ -132,23 +133,23 @@ class HiddenColumn(NamedTuple):
     field_id: int
 
 
-# Where a fragment's row ids, or the versions that its rows are of, are written.
+# Where the row ids or the versions of a fragment's rows are stored.
 Lineage: TypeAlias = Inline | External | HiddenColumn
 
 
 class Fragment(NamedTuple):
-    """Some rows of the table, with all their columns.
+    """A horizontal slice of the table: some rows, with all their columns.
 
     Attributes:
-        id: Unique in the table, never used again.
-        files: Its data files, together one column for each field; a field in none is null.
-        deletion_file: Its deleted rows, if any.
-        physical_rows: Rows with the deleted ones; None where the writer (before 0.8) did not say
-            and a data file must be asked.
-        row_ids: Its stable row ids, if the table has them.
-        created_at_versions: The versions that the rows appeared in, if recorded.
-        last_updated_at_versions: The versions that the rows last changed in, if recorded.
-        overlays: Newer values for some of its cells, the oldest first.
+        id: Id, unique in the table and never used again.
+        files: Data files, which together hold a column for each field; a field in no file is null.
+        deletion_file: File of the deleted rows, if there are any.
+        physical_rows: Number of rows, deleted rows included; None if the writer (before 0.8)
+            recorded none, so that only a data file tells.
+        row_ids: Stable row ids, if the table has them.
+        created_at_versions: Versions that inserted the rows, if recorded.
+        last_updated_at_versions: Versions that last changed the rows, if recorded.
+        overlays: Newer values for some cells, in the order of the manifest.
     """
 
     id: int
@@ -162,12 +163,12 @@ class Fragment(NamedTuple):
 
     @property
     def num_deleted(self) -> int | None:
-        """How many of the rows are deleted; None where only the deletion file can tell."""
+        """Number of deleted rows; None if only the deletion file tells."""
         return 0 if self.deletion_file is None else self.deletion_file.num_deleted
 
     @property
     def num_rows(self) -> int | None:
-        """How many rows a reader sees; None where the manifest does not tell."""
+        """Number of live rows; None if the manifest does not record it."""
         deleted = self.num_deleted
         if self.physical_rows is None or deleted is None:
             return None
@@ -175,37 +176,38 @@ class Fragment(NamedTuple):
 
     @property
     def size(self) -> int | None:
-        """Bytes of its data files; None where the manifest does not tell those of all."""
+        """Size of the data files in bytes; None if the manifest lacks the size of one."""
         sizes = [file.size for file in self.files]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def holders(self) -> dict[int, DataFile]:
         """Return the data file that holds each field, by its id.
 
-        A field that two files claim is the first one's: releases around 0.10 wrote such tables when
-        a column was dropped and another added, and Lance reads them so.
+        Of two files that list a field the first one holds it, as in Lance: releases around 0.10
+        wrote such tables when a column was dropped and another one added.
         """
         return {field: file for file in reversed(self.files) for field in file.fields if field >= 0}
 
 
 class Fragments(Sequence[Fragment]):
-    """The fragments of a version in scan order, each built when it is first asked for.
+    """The fragments of a version in scan order, each decoded when it is first used.
 
-    A table may have a hundred thousand, of which a count or a look at the schema needs none.
+    A table may have a hundred thousand fragments; a count or the schema needs none of them.
 
     Args:
-        messages: As the manifest holds them.
-        url: The manifest file, for messages.
+        messages: Messages of the fragments, from the manifest.
+        url: URL of the manifest file, for error messages.
 
     Raises:
-        CorruptFile: Two have the same id; when one is asked for, also that it makes no sense.
+        CorruptFile: Two fragments have the same id. Indexing raises it for a fragment whose
+            message contradicts itself.
     """
 
     def __init__(self, messages: Sequence[table_pb2.DataFragment], url: str | None = None) -> None:
         self._messages = messages
         self._url = url
         self._built: list[Fragment | None] = [None] * len(messages)
-        # Most fragments have the same fields in the same columns: one tuple serves them all.
+        # Most fragments have the same fields in the same columns: they share one tuple.
         self._shared: _Shared = {}
         if len({message.id for message in messages}) != len(messages):
             raise CorruptFile("two fragments have the same id")
@@ -235,14 +237,17 @@ class Fragments(Sequence[Fragment]):
         return _unpickle, (data, self._url)
 
     def differences(self, others: "Fragments") -> tuple[list[Fragment], list[Fragment]]:
-        """Compare with the fragments of another version; most of a table's versions share most.
+        """Compare with the fragments of another version.
+
+        Successive versions share most fragments: those alike at both ends are compared in order,
+        the rest by id.
 
         Args:
-            others: Of the other version.
+            others: Fragments of the other version.
 
         Returns:
-            Those here that are not there, and those there that are not here. One that is in both,
-            but changed, is among both.
+            The fragments that only this version has, and those that only the other one has. A
+            fragment that differs between the versions is in both lists.
         """
         ours, theirs = self._messages, others._messages
         shorter, start, end = min(len(ours), len(theirs)), 0, 0
@@ -250,7 +255,7 @@ class Fragments(Sequence[Fragment]):
             start += 1
         while end < shorter - start and ours[-1 - end] == theirs[-1 - end]:
             end += 1
-        known = {one.id: one for one in theirs[start : len(theirs) - end]}
+        known = {message.id: message for message in theirs[start : len(theirs) - end]}
         left, shared = [], set()
         for position in range(start, len(ours) - end):
             if known.get(ours[position].id) == ours[position]:
@@ -261,20 +266,20 @@ class Fragments(Sequence[Fragment]):
         return left, [others[position] for position in right if theirs[position].id not in shared]
 
     def physical_rows(self) -> int | None:
-        """Count the rows with the deleted ones, None where only the data files can tell."""
+        """Return the number of rows, deleted rows included; None if only data files tell."""
         counts = [message.physical_rows for message in self._messages]
         return sum(counts) if all(counts) else None
 
     def num_rows(self) -> int | None:
-        """Count the rows that a reader sees, None where only other files can tell."""
+        """Return the number of live rows; None if only data files or deletion files tell."""
         total = self.physical_rows()
         for message in self._messages:
             if message.HasField("deletion_file"):
                 deleted = message.deletion_file.num_deleted_rows
                 if total is None or not deleted:
                     return None
-                if deleted > message.physical_rows:  # building it says what is wrong
-                    self._build(message)
+                if deleted > message.physical_rows:
+                    self._build(message)  # raises the error
                 total -= deleted
         return total
 
@@ -297,8 +302,10 @@ def _fragment(message: table_pb2.DataFragment, shared: _Shared) -> Fragment:
     deletion = _deletion_file(message.deletion_file) if message.HasField("deletion_file") else None
     rows = message.physical_rows
     deleted = 0 if deletion is None else deletion.num_deleted or 0
-    if message.id >= _MOST or rows > _MOST or (rows and deleted > rows):
-        raise CorruptFile(f"there are {rows} rows, {deleted} of them deleted, which cannot be")
+    if message.id >= _ADDRESS_LIMIT or rows > _ADDRESS_LIMIT:
+        raise CorruptFile(f"the id or the number of rows, {rows}, is beyond 32 bits")
+    if rows and deleted > rows:
+        raise CorruptFile(f"{deleted} of {rows} rows are deleted, which cannot be")
     return Fragment(
         id=message.id,
         files=tuple([_data_file(file, shared) for file in message.files]),
@@ -326,7 +333,8 @@ def _data_file(message: table_pb2.DataFile, shared: _Shared) -> DataFile:
     )
     if len(fields) != len(columns) and not is_legacy:
         raise CorruptFile(
-            f"data file {message.path!r} has {len(fields)} fields in {len(columns)} columns"
+            f"data file {message.path!r} has {len(fields)} fields in {len(columns)} columns; one "
+            "column for each field was expected"
         )
     return file
 

@@ -1,9 +1,9 @@
-"""A version of a table with the generations of its write-ahead log that it does not hold yet.
+"""A version of a table with the unmerged generations of its write-ahead log (MemWAL).
 
-Of rows with the same primary key one counts: that of the highest generation, in there the last one;
-the rows of the table count least. A row may say that its key is deleted. What does not count is as
-good as deleted, so that a fresh table is a sequence of fragments like any other: those of the
-table, then those of the generations.
+Of all rows with the same primary key only one is visible: the last row of the highest generation,
+or the row of the table where no generation has the key. A row may be a tombstone, which deletes its
+key. Rows that are not visible count as deleted, so that a fresh table is a sequence of fragments
+like any other: the fragments of the table, then the fragments of the generations.
 
 Format page: MemTable and WAL, section "LSM Tree Merging Read" (`docs/src/format/table/mem_wal.md`).
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,35 +29,84 @@ from lancefs.errors import (
     locating,
 )
 from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.base_paths import BaseRules
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.manifest import Manifest
 from lancefs.table.mem_wal import Generation
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Ref, Resolved, resolve
 from lancefs.table.schema import primary_key
 from lancefs.table.versions import latest
 from lancefs.threads import in_threads
 
+if TYPE_CHECKING:
+    import fsspec
+
 _TOMBSTONE = "_tombstone"
-# In place of the id of a field, for a reader to pass over it.
-_GONE = -2
-# Rows of the table whose keys are read at a time, and by how many threads.
-_STEP = 512 * 1024
+# Field id of a tombstoned column of a data file, which readers skip.
+_TOMBSTONED = -2
+# Rows of the table whose keys are decoded at once, and the number of threads that do it.
+_ROWS_AT_ONCE = 512 * 1024
 _THREADS = 4
 
-# The columns of a key: an array each, of the same length.
+# The columns of a primary key, all of the same length.
 _Columns = Sequence[pa.Array]
 
 
-class Covered(FragmentReader):
-    """Reads a fragment of which some rows do not count, besides the deleted ones.
+class FreshVersion(OpenVersion):
+    """The newest version of a table, with rows that writers have flushed and nobody merged yet.
 
     Args:
-        reader: Of the fragment.
-        fragment: The same, as far as it holds columns of the table.
+        resolved: Where the version is.
+        generations: The generations whose rows are added.
+        rules: How far base paths are followed.
+        manifest: The manifest of the version; read from its file by default.
+    """
+
+    is_fresh = True
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        generations: Sequence[Generation],
+        rules: BaseRules | None = None,
+        manifest: Manifest | None = None,
+    ) -> None:
+        super().__init__(resolved, rules, manifest)
+        self.generations = tuple(generations)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        root = self.resolved.root
+        return _reopen, (root.fs, root.root, self.ref, self.generations, self.rules)
+
+    @property
+    def readers(self) -> Sequence[FragmentReader]:
+        """Readers of the fragments of the table and of the generations, for visible rows."""
+        return self._fresh_readers
+
+    @cached_property
+    def _fresh_readers(self) -> Sequence[FragmentReader]:
+        if not self.generations:
+            return self.base_readers
+        return read_fresh(
+            self.base_readers, self.manifest, self.generations, self.resolved.store, self.rules
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of visible rows; the keys of the table are read for it."""
+        return sum(reader.num_rows for reader in self.readers)
+
+
+class ShadowedFragmentReader(FragmentReader):
+    """Reads a fragment of which some live rows are hidden by newer rows.
+
+    Args:
+        reader: A reader of the fragment.
+        fragment: The fragment, reduced to the columns of the table.
         fields: The columns of the table.
-        hidden: Offsets of the rows that do not count.
+        hidden: Offsets of the hidden rows.
     """
 
     def __init__(
@@ -70,22 +121,22 @@ class Covered(FragmentReader):
 
     @property
     def deleted(self) -> Ints:
-        """The offsets of the rows that do not count, ascending."""
+        """Offsets of the deleted and hidden rows, ascending."""
         return self._hidden
 
     @property
     def num_rows(self) -> int:
-        """Rows that count."""
+        """Number of visible rows."""
         return self.physical_rows - len(self._hidden)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """The keys of the rows of a generation's fragment."""
+class _KeyedRows:
+    """The live rows of a generation's fragment, last row first, with their keys."""
 
     reader: FragmentReader
-    fragment: Fragment  # as far as it holds columns of the table
-    offsets: Ints  # of the rows that are not deleted, the last one first
+    fragment: Fragment  # reduced to the columns of the table
+    offsets: Ints  # of the live rows, descending
     keys: _Columns
     tombstones: Mask
 
@@ -97,16 +148,16 @@ def read_fresh(
     store: Store,
     rules: BaseRules | None = None,
 ) -> list[FragmentReader]:
-    """Return readers of all fragments of a fresh table, with the rows that count.
+    """Return readers of all fragments of a fresh table, for the visible rows.
 
-    The keys of the table and of the generations are read, and nothing else.
+    Only the primary keys of the table and of the generations are read.
 
     Args:
         base: Readers of the table's fragments.
-        manifest: Of the version of the table.
-        generations: Those that it does not hold.
+        manifest: The manifest of the table's version.
+        generations: The unmerged generations.
         store: The directory of the table, or of the branch.
-        rules: Which base paths are followed.
+        rules: How far base paths are followed.
 
     Raises:
         MissingFile: A generation was merged and removed in the meantime.
@@ -124,17 +175,19 @@ def read_fresh(
     rows = [one for table in tables for one in table]
     keys = _Keys(rows)
     counting = keys.first if key else np.ones(keys.total, np.bool_)
-    fresh = _covered(rows, counting, fields)
+    fresh = _visible_readers(rows, counting, fields)
     if not key or not keys.total:
         return [*base, *fresh]
-    steps = [(reader, step) for reader in base for step in _steps(reader)]
-    found = in_threads(lambda one: _replaced(*one, key, keys), steps, _THREADS, "lancefs-fresh")
+    steps = [(reader, step) for reader in base for step in _row_ranges(reader)]
+    found = in_threads(
+        lambda one: _shadowed_rows(*one, key, keys), steps, _THREADS, "lancefs-fresh"
+    )
     hidden: dict[int, list[Ints]] = {}
     for (reader, _), offsets in zip(steps, found, strict=True):
         hidden.setdefault(reader.fragment.id, []).append(offsets)
     replaced = {number: np.concatenate(parts) for number, parts in hidden.items()}
     return [
-        Covered(reader, reader.fragment, fields, replaced[reader.fragment.id])
+        ShadowedFragmentReader(reader, reader.fragment, fields, replaced[reader.fragment.id])
         if len(replaced.get(reader.fragment.id, ()))
         else reader
         for reader in base
@@ -142,13 +195,13 @@ def read_fresh(
 
 
 class _Keys:
-    """The keys of rows of generations, newest first; which of them are equal.
+    """The primary keys of all rows of the generations, newest row first.
 
     Args:
-        rows: Of all fragments of all generations, newest first.
+        rows: The rows of all fragments of all generations, newest first.
     """
 
-    def __init__(self, rows: Sequence[_Rows]) -> None:
+    def __init__(self, rows: Sequence[_KeyedRows]) -> None:
         self.total = sum(len(one.offsets) for one in rows)
         self._levels: list[tuple[pa.Array, Ints]] = []
         parts = zip(*(one.keys for one in rows), strict=True)
@@ -157,14 +210,14 @@ class _Keys:
         for column in columns:
             values = pc.unique(column)
             codes = codes * len(values) + pc.index_in(column, value_set=values).to_numpy()
-            # Counted anew, so that the numbers do not grow with the number of columns.
+            # Codes are renumbered, so that they do not grow with the number of key columns.
             known, codes = np.unique(codes, return_inverse=True)
             self._levels.append((values, known))
         self.first = np.zeros(self.total, np.bool_)
         self.first[np.unique(codes, return_index=True)[1]] = True
 
     def contain(self, columns: _Columns) -> Mask:
-        """Tell which rows of others have a key that is here."""
+        """Return a mask of the rows whose key is among these keys."""
         codes = np.zeros(len(columns[0]), np.int64)
         held = np.ones(len(codes), np.bool_)
         for column, (values, known) in zip(columns, self._levels, strict=True):
@@ -183,8 +236,8 @@ def _open(
     fields: Sequence[Field],
     key: Sequence[Field],
     rules: BaseRules | None,
-) -> list[_Rows]:
-    """Open a generation, and read the keys of its rows, the fragments from the last one on."""
+) -> list[_KeyedRows]:
+    """Open a generation and read the keys of its rows, last fragment first."""
     where = Store(store.fs, store.full(generation.path))
     try:
         file = latest(where)
@@ -193,66 +246,71 @@ def _open(
             f"{where.url()}: the generation is gone; once it is merged into the table, its writer "
             "may remove it: open the table again"
         ) from error
-    manifest = read_manifest(where.file(file.path, file.size))
+    version = OpenVersion(Resolved(where, file, None, where), rules)
     with locating(where.url()):
-        tombstone = _check_columns(manifest.fields, fields)
-        files = TableFiles(where, manifest.base_paths, rules)
-        readers = FragmentReaders(files, manifest.fragments, manifest.fields)
-        return [_rows(readers[place], key, tombstone) for place in reversed(range(len(readers)))]
+        tombstone = _check_columns(version.fields, fields)
+        readers = version.readers
+        return [
+            _read_keys(readers[place], key, tombstone) for place in reversed(range(len(readers)))
+        ]
 
 
-def _rows(reader: FragmentReader, key: Sequence[Field], tombstone: Field | None) -> _Rows:
+def _read_keys(reader: FragmentReader, key: Sequence[Field], tombstone: Field | None) -> _KeyedRows:
     total = reader.physical_rows
     offsets = np.delete(np.arange(total), reader.deleted)[::-1]
     place = to_arrow_numbers(offsets)
     everything = [(0, total)] if total else []
     keys = [column.take(place) for column in reader.read(key, everything)]
     if tombstone is None:
-        return _Rows(reader, reader.fragment, offsets, keys, np.zeros(len(offsets), np.bool_))
+        return _KeyedRows(reader, reader.fragment, offsets, keys, np.zeros(len(offsets), np.bool_))
     (dead,) = reader.read([tombstone], everything)
     mask = pc.fill_null(dead, False).to_numpy(zero_copy_only=False)[offsets]
-    return _Rows(reader, _without(reader.fragment, tombstone.id), offsets, keys, mask)
+    return _KeyedRows(reader, _without(reader.fragment, tombstone.id), offsets, keys, mask)
 
 
 def _without(fragment: Fragment, field_id: int) -> Fragment:
-    """Return a fragment without a field, whose id the table may have given to another one."""
+    """Return a fragment without a field, whose id the table may have reused."""
     files = [
-        file._replace(fields=tuple(_GONE if one == field_id else one for one in file.fields))
+        file._replace(fields=tuple(_TOMBSTONED if one == field_id else one for one in file.fields))
         for file in fragment.files
     ]
     return fragment._replace(files=tuple(files))
 
 
-def _covered(
-    rows: Sequence[_Rows], counting: Mask, fields: Sequence[Field]
+def _visible_readers(
+    rows: Sequence[_KeyedRows], counting: Mask, fields: Sequence[Field]
 ) -> list[FragmentReader]:
-    """Return readers of the fragments of generations, oldest first, of the rows that count."""
+    """Return readers of the visible rows of the generations' fragments, oldest first."""
     readers: list[FragmentReader] = []
     start = 0
     for one in rows:
         counts = counting[start : start + len(one.offsets)] & ~one.tombstones
-        readers.append(Covered(one.reader, one.fragment, fields, one.offsets[~counts]))
+        readers.append(
+            ShadowedFragmentReader(one.reader, one.fragment, fields, one.offsets[~counts])
+        )
         start += len(one.offsets)
     return readers[::-1]
 
 
-def _replaced(reader: FragmentReader, rows: RowRange, key: Sequence[Field], keys: _Keys) -> Ints:
-    """Return the offsets of rows of the table whose keys are in a generation."""
+def _shadowed_rows(
+    reader: FragmentReader, rows: RowRange, key: Sequence[Field], keys: _Keys
+) -> Ints:
+    """Return the offsets of rows of the table that a generation replaces or deletes."""
     return np.flatnonzero(keys.contain(reader.read(key, [rows]))) + rows[0]
 
 
-def _steps(reader: FragmentReader) -> Iterator[RowRange]:
+def _row_ranges(reader: FragmentReader) -> Iterator[RowRange]:
     total = reader.physical_rows
-    for start in range(0, total, _STEP):
-        yield start, min(start + _STEP, total)
+    for start in range(0, total, _ROWS_AT_ONCE):
+        yield start, min(start + _ROWS_AT_ONCE, total)
 
 
 def _check_columns(held: Sequence[Field], fields: Sequence[Field]) -> Field | None:
-    """Check that a generation's columns are those of the table; return what marks deleted keys.
+    """Check that a generation has the columns of the table; return its tombstone column.
 
-    It was flushed with the columns of its time, and ids tell which are the same. One that the table
-    lacks is passed over, one that was added since is null. But a column that was made anew, for
-    another type, has its values here under an id that the table knows no more.
+    Columns are matched by field id. A column that the table dropped is skipped; a column that was
+    added since the flush is null. A column that was replaced by one of another type cannot be
+    matched: its values have a field id that the table no longer knows.
     """
     named = dict(_named(held))
     tombstone = named.pop(_TOMBSTONE, None)
@@ -272,3 +330,14 @@ def _named(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, Fie
     for one in fields:
         yield prefix + one.name, one
         yield from _named(one.children, f"{prefix}{one.name}.")
+
+
+def _reopen(
+    fs: fsspec.AbstractFileSystem,
+    path: str,
+    ref: Ref,
+    generations: Sequence[Generation],
+    rules: BaseRules | None,
+) -> FreshVersion:
+    """Open the version that was pickled."""
+    return FreshVersion(resolve(Store(fs, path), ref), generations, rules)

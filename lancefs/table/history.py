@@ -1,7 +1,7 @@
-"""The history of a table: one commit a version, with what it did.
+"""The history of a table: a commit for each version, with its operation and its effects.
 
-Listing the versions reads none of them. What is told of each is read while the commits are asked
-for; a transaction that is gone leaves its fields empty and a note in their place.
+A listing gives the versions; manifests and transactions are read lazily. A commit whose transaction
+is gone has None for the facts of the transaction, and a note.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ HISTORY = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A version, and what made it. What could not be told is None.
+    """A version and the operation that made it. Facts that are not known are None.
 
     Attributes:
-        version: Its number.
-        timestamp: When it was committed, in UTC.
-        branch: The branch that it is on; None for the main one.
-        tags: The tags that point to it.
-        operation: As the format names it: `Append`, `Delete`, …
+        version: Number of the version.
+        timestamp: Time of the commit, in UTC.
+        branch: Branch of the version; None for the main branch.
+        tags: Names of the tags that point to the version.
+        operation: The format's name of the operation: `Append`, `Delete`, …
         summary: The operation in words.
         message: The writer's message.
-        rows: That a reader sees.
-        rows_added: By this version. An updated row is one deleted and one added; rows that were
-            only moved are neither.
-        rows_deleted: By this version.
-        fragments: How many.
-        data_files: How many.
-        bytes: Of the data files.
-        schema_changes: In words.
-        read_version: The version that the writer saw.
-        transaction: The UUID of the transaction.
-        properties: What the writer noted in it.
-        writer: The library that wrote the version, and its own version.
-        note: What could not be read, and why.
+        rows: Number of live rows.
+        rows_added: Number of rows that the version added. An updated row counts as one deleted and
+            one added; a row that was only moved counts as neither.
+        rows_deleted: Number of rows that the version deleted.
+        fragments: Number of fragments.
+        data_files: Number of data files.
+        bytes: Size of the data files.
+        schema_changes: Changes of the columns, in words.
+        read_version: Version that the writer started from.
+        transaction: UUID of the transaction.
+        properties: Properties that the writer gave the transaction.
+        writer: Name and version of the library that wrote the version.
+        note: Description of what cannot be read, and why.
     """
 
     version: int
@@ -95,26 +95,26 @@ class Commit:
 def read_history(
     store: Store, root: Store, branch: str | None = None, newest: int | None = None
 ) -> Iterator[Commit]:
-    """Yield the commits of a branch, oldest first; they are read while they are asked for.
+    """Read the commits of a branch lazily, oldest first.
 
     Args:
         store: The directory of the table, or of the branch.
         root: The directory of the table.
-        branch: The branch; None for the main one.
-        newest: At most this many versions, the newest ones.
+        branch: The branch; None for the main branch.
+        newest: Number of newest versions to read; None for all.
 
     Raises:
-        NotALanceTable: There is no version at all.
+        NotALanceTable: The directory has no version.
         CorruptFile: A manifest or a tag is damaged.
         ReadFailed: The store refused or failed.
     """
     versions = list_versions(store)
     first = 0 if newest is None else max(0, len(versions) - newest)
     tags = _tags(list_tags(root), branch)
-    teller = _Teller()
-    # The version before the first says what that one changed.
-    for read in read_commits(store, versions[max(0, first - 1) :]):
-        commit = teller.tell(read)
+    summarizer = _Summarizer()
+    # The changes of the first version show against the version before it.
+    for record in read_commits(store, versions[max(0, first - 1) :]):
+        commit = summarizer.summarize(record)
         if first < len(versions) and commit.version >= versions[first].version:
             yield replace(commit, branch=branch, tags=tuple(tags.get(commit.version, ())))
 
@@ -122,47 +122,46 @@ def read_history(
 def history_table(commits: Iterator[Commit] | Sequence[Commit]) -> pa.Table:
     """Return commits as a table of the schema `HISTORY`."""
     rows = list(commits)
-    names = [one.name for one in fields(Commit)]
+    names = [attribute.name for attribute in fields(Commit)]
     assert set(names) == set(HISTORY.names)
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     columns["properties"] = [list(row.properties.items()) for row in rows]
-    return pa.table([pa.array(columns[one.name], one.type) for one in HISTORY], schema=HISTORY)
+    arrays = [pa.array(columns[column.name], column.type) for column in HISTORY]
+    return pa.table(arrays, schema=HISTORY)
 
 
 def schema_differences(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
-    """Say in words how the columns of two versions differ.
+    """Describe in words how the columns of two versions differ.
 
     Args:
-        old: Of the older version.
-        new: Of the newer one.
+        old: Columns of the older version.
+        new: Columns of the newer version.
     """
     before, after = dict(_walk(old)), dict(_walk(new))
-    # An overwrite gives new ids to columns that users take for the same.
-    same = {(path, one.logical_type): number for number, (path, one) in before.items()}
-    known = {
-        number: same.get((path, one.logical_type), number) for number, (path, one) in after.items()
-    }
-    taken = {number for own, number in known.items() if own != number}
+    # An overwrite gives new ids to columns that are the same to users: match by path and type.
+    old_ids = {(path, part.logical_type): id for id, (path, part) in before.items()}
+    matches = {id: old_ids.get((path, part.logical_type), id) for id, (path, part) in after.items()}
+    taken = {old_id for id, old_id in matches.items() if id != old_id}
     renumbered = {
-        (-1 - own if own == number and number in taken else number): after[own]
-        for own, number in known.items()
+        (-1 - id if id == old_id and old_id in taken else old_id): after[id]
+        for id, old_id in matches.items()
     }
     return list(_differences(before, renumbered))
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the fragments of a version, of which the next one changes only a few."""
+    """Sums over the fragments of a version, updated by the few that the next version changes."""
 
     fragments: int = 0
     rows: int = 0
-    uncounted: int = 0  # fragments of which the rows are not known
+    uncounted: int = 0  # fragments whose number of rows is not known
     files: int = 0
     bytes: int = 0
-    unmeasured: int = 0  # files of which the size is not known
+    unmeasured: int = 0  # files whose size is not known
 
     def add(self, fragments: Sequence[Fragment], sign: int = 1) -> None:
-        """Add fragments, or take them away."""
+        """Add fragments; subtract them with a sign of -1."""
         for fragment in fragments:
             self.fragments += sign
             self.rows += sign * (fragment.num_rows or 0)
@@ -173,30 +172,31 @@ class _Sums:
                 self.unmeasured += sign * (file.size is None)
 
 
-class _Teller:
-    """Tells of versions one after another, each against the one before."""
+class _Summarizer:
+    """Summarizes commits in the order of their versions, each against the one before."""
 
     def __init__(self) -> None:
         self._before: CommitFile | None = None
         self._sums = _Sums()
 
-    def tell(self, read: CommitFile) -> Commit:
-        commit = Commit(version=read.file.version, timestamp=read.timestamp, note=read.note)
-        manifest, done, before = read.manifest, read.transaction, self._before
-        self._before = read
+    def summarize(self, record: CommitFile) -> Commit:
+        """Return the commit of the next version."""
+        commit = Commit(version=record.file.version, timestamp=record.timestamp, note=record.note)
+        manifest, transaction, before = record.manifest, record.transaction, self._before
+        self._before = record
         if manifest is None:
             return commit
-        if done is not None:
+        if transaction is not None:
             commit = replace(
                 commit,
-                operation=done.operation,
-                summary=done.summary,
-                message=done.message,
-                read_version=done.read_version,
-                transaction=done.uuid or None,
-                properties=done.properties,
+                operation=transaction.operation,
+                summary=transaction.summary,
+                message=transaction.message,
+                read_version=transaction.read_version,
+                transaction=transaction.uuid or None,
+                properties=transaction.properties,
             )
-        added, deleted = self._count(read, before)
+        added, deleted = self._count(record, before)
         sums = self._sums
         return replace(
             commit,
@@ -206,109 +206,118 @@ class _Teller:
             fragments=sums.fragments,
             data_files=sums.files,
             bytes=None if sums.unmeasured else sums.bytes,
-            schema_changes=_schema_changes(read, before),
+            schema_changes=_schema_changes(record, before),
             writer=f"{writer.library} {writer.version}" if (writer := manifest.writer) else None,
         )
 
-    def _count(self, read: CommitFile, before: CommitFile | None) -> tuple[int | None, int | None]:
-        """Bring the sums up to a version, and count the rows that it added and deleted."""
-        assert read.manifest is not None
+    def _count(
+        self, record: CommitFile, before: CommitFile | None
+    ) -> tuple[int | None, int | None]:
+        """Update the sums to a version; return the number of rows that it added and deleted."""
+        assert record.manifest is not None
         if before is None or before.manifest is None:
             self._sums = _Sums()
-            new: list[Fragment] = list(read.manifest.fragments)
+            new: list[Fragment] = list(record.manifest.fragments)
             old: list[Fragment] = []
         else:
-            new, old = read.manifest.fragments.differences(before.manifest.fragments)
+            new, old = record.manifest.fragments.differences(before.manifest.fragments)
         self._sums.add(new)
         self._sums.add(old, -1)
-        if read.transaction is not None and read.transaction.operation == "Rewrite":
+        if record.transaction is not None and record.transaction.operation == "Rewrite":
             return 0, 0
-        follows = before is not None and before.manifest is not None
-        if follows and before is not None and before.file.version == read.file.version - 1:
+        version = record.file.version
+        has_before = before is not None and before.manifest is not None
+        if has_before and before is not None and before.file.version == version - 1:
             return _row_changes(new, old)
-        return _row_changes(new, []) if read.file.version == 1 else (None, None)
+        return _row_changes(new, []) if version == 1 else (None, None)
 
 
 def _row_changes(new: Sequence[Fragment], old: Sequence[Fragment]) -> tuple[int | None, int | None]:
-    """Count the rows that were added and deleted, from fragments that are new, gone or changed."""
+    """Return the number of added and deleted rows, from fragments that are new, gone or changed."""
     if any(fragment.num_rows is None for fragment in (*new, *old)):
         return None, None
     earlier = {fragment.id: fragment for fragment in old}
     added = deleted = 0
     for fragment in new:
-        rows, before = fragment.num_rows or 0, 0
-        known = earlier.get(fragment.id)
-        if known is not None and _is_same(known, fragment):
+        rows, rows_before = fragment.num_rows or 0, 0
+        before = earlier.get(fragment.id)
+        if before is not None and _is_same(before, fragment):
             del earlier[fragment.id]
-            before = known.num_rows or 0
-        added += max(0, rows - before)
-        deleted += max(0, before - rows)
+            rows_before = before.num_rows or 0
+        added += max(0, rows - rows_before)
+        deleted += max(0, rows_before - rows)
     return added, deleted + sum(fragment.num_rows or 0 for fragment in earlier.values())
 
 
 def _is_same(old: Fragment, new: Fragment) -> bool:
-    """Whether a fragment is the one that had its id before: early releases used ids again."""
+    """Return whether fragments with the same id are the same one: early releases reused ids."""
     return old.physical_rows == new.physical_rows and (
-        not old.files or not {one.path for one in old.files}.isdisjoint(f.path for f in new.files)
+        not old.files or not {file.path for file in old.files}.isdisjoint(f.path for f in new.files)
     )
 
 
-def _schema_changes(read: CommitFile, before: CommitFile | None) -> tuple[str, ...]:
-    assert read.manifest is not None
+def _schema_changes(record: CommitFile, before: CommitFile | None) -> tuple[str, ...]:
+    assert record.manifest is not None
     if before is None or before.manifest is None:
         return ()
-    if before.manifest.fields == read.manifest.fields:
+    if before.manifest.fields == record.manifest.fields:
         return ()
-    old, new = dict(_walk(before.manifest.fields)), dict(_walk(read.manifest.fields))
-    if read.transaction is not None and read.transaction.operation in ("Overwrite", "Restore"):
-        # Ids are given anew, or are those of long ago: only names say what is the same.
-        names = {path: number for number, (path, _) in old.items()}
-        new = {names.get(path, -1 - number): (path, one) for number, (path, one) in new.items()}
+    old, new = dict(_walk(before.manifest.fields)), dict(_walk(record.manifest.fields))
+    if record.transaction is not None and record.transaction.operation in ("Overwrite", "Restore"):
+        # These operations change the ids of columns: match by path instead.
+        old_ids = {path: id for id, (path, _) in old.items()}
+        new = {old_ids.get(path, -1 - id): (path, part) for id, (path, part) in new.items()}
     return tuple(_differences(old, new))
 
 
+# (path, field) by id.
 _Fields = Mapping[int, tuple[str, Field]]
 
 
 def _differences(old: _Fields, new: _Fields) -> Iterator[str]:
-    dropped = {path: one for number, (path, one) in old.items() if number not in new}
-    added = {path for number, (path, _) in new.items() if number not in old}
-    for number, (path, one) in new.items():
-        was = old.get(number)
-        if was is None and _around(path) in added:
-            continue
-        if was is None:
+    dropped = {path: part for id, (path, part) in old.items() if id not in new}
+    added = {path for id, (path, _) in new.items() if id not in old}
+    for id, (path, part) in new.items():
+        if id in old:
+            yield from _field_changes(*old[id], path, part)
+        elif _parent(path) not in added:
             cast = dropped.pop(path, None)
-            what = one.logical_type
-            yield f"add {path}: {what}" if cast is None else _changed_type(path, cast, one)
-            continue
-        if was[0].rpartition(".")[2] != one.name:
-            yield f"rename {was[0]} to {path}"
-        if was[1].logical_type != one.logical_type:
-            yield _changed_type(path, was[1], one)
-        elif was[1].nullable != one.nullable:
-            yield f"{path} may {'now' if one.nullable else 'no longer'} be null"
-    yield from (f"drop {path}" for path in dropped if _around(path) not in dropped)
+            if cast is None:
+                yield f"add {path}: {part.logical_type}"
+            else:
+                yield _type_change(path, cast, part)
+    yield from (f"drop {path}" for path in dropped if _parent(path) not in dropped)
 
 
-def _around(path: str) -> str:
-    """The path of the field that a nested one lies in."""
+def _field_changes(old_path: str, old: Field, path: str, new: Field) -> Iterator[str]:
+    if old_path.rpartition(".")[2] != new.name:
+        yield f"rename {old_path} to {path}"
+    if old.logical_type != new.logical_type:
+        yield _type_change(path, old, new)
+    elif old.nullable != new.nullable:
+        yield f"{path} may {'now' if new.nullable else 'no longer'} be null"
+
+
+def _parent(path: str) -> str:
+    """Return the path of the field that holds a nested field; empty for a column."""
     return path.rpartition(".")[0]
 
 
-def _changed_type(path: str, old: Field, new: Field) -> str:
+def _type_change(path: str, old: Field, new: Field) -> str:
     return f"change {path} from {old.logical_type} to {new.logical_type}"
 
 
 def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[int, tuple[str, Field]]]:
-    for one in fields:
-        yield one.id, (prefix + one.name, one)
-        yield from _walk(one.children, f"{prefix}{one.name}.")
+    """Yield (id, (path, field)) of fields and of all fields below them."""
+    for part in fields:
+        yield part.id, (prefix + part.name, part)
+        yield from _walk(part.children, f"{prefix}{part.name}.")
 
 
 def _tags(tags: Mapping[str, Tag], branch: str | None) -> dict[int, list[str]]:
-    named: dict[int, list[str]] = {}
+    """Return the names of the tags of a branch, by version."""
+    names: dict[int, list[str]] = {}
     for tag in tags.values():
         if tag.branch == branch:
-            named.setdefault(tag.version, []).append(tag.name)
-    return named
+            names.setdefault(tag.version, []).append(tag.name)
+    return names

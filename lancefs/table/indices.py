@@ -1,11 +1,12 @@
-"""Indices: what each one is over, which fragments it covers, and what it costs.
+"""Indices: their columns, the fragments that they cover, and their size.
 
-They stand in a section of the manifest file. An index may have several segments, which share its
-name. Two kinds are the format's own: the fragment reuse index says how a compaction moved rows that
-other indices still know by their old addresses, the MemWAL index keeps the state of a write-ahead
-log. Nothing here searches in an index.
+A section of the manifest file lists them. An index consists of one or more segments, which share
+its name. Two kinds are the format's own: the fragment reuse index says how compactions moved rows
+that other indices know by their old addresses, the MemWAL index holds the state of a write-ahead
+log. This module describes indices and searches none.
 
-Format pages: table format, section "Indices", and `docs/src/format/table/index/`.
+Format page: indices (`docs/src/format/index/index.md` and the pages below it); messages:
+`protos/table.proto`, `protos/index.proto`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, locating
@@ -27,13 +28,13 @@ from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.bitmaps import read_bitmap
 from lancefs.table.manifest import Manifest, read_section
-from lancefs.table.messages import plain, uuid_text
+from lancefs.table.messages import parse_message, plain, uuid_text
 
 INDICES = "_indices"
 FRAGMENT_REUSE = "FragmentReuse"
 MEM_WAL = "MemWal"
 
-# One row a segment of an index.
+# A row for each segment of an index.
 INDEX_TABLE = pa.schema(
     [
         pa.field("name", pa.string(), nullable=False),
@@ -60,8 +61,8 @@ _DETAILS: Mapping[str, type[Message]] = {
     for name, message in vars(source).items()
     if name.endswith("Details")
 }
-# A file that only one kind of index has, for releases that did not say the kind.
-_TELLING_FILES = {
+# Names of files that only one kind of index has, for releases that recorded no kind.
+_KIND_OF_FILE = {
     "page_lookup.lance": "BTree",
     "bitmap_page_lookup.lance": "Bitmap",
     "tokens.lance": "Inverted",
@@ -77,7 +78,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file of an index: its path below the index's directory, and its size in bytes."""
+    """A file of an index.
+
+    Attributes:
+        path: Path below the directory of the index.
+        size: Size in bytes; None if it is not known.
+    """
 
     path: str
     size: int | None
@@ -88,21 +94,21 @@ class Index:
     """A segment of an index.
 
     Attributes:
-        name: Of the index; its segments share it.
-        uuid: Of the segment, and the name of its directory below `_indices/`.
-        type: As Lance names it: `BTree`, `Bitmap`, `Inverted`, `IVF_PQ`, …; None where neither the
-            writer nor the files tell.
-        field_ids: The fields that it is over.
-        columns: Their names, those around them first: `a.b`; ids of fields that are gone.
-        covering: Names of columns whose values it also holds.
-        dataset_version: The version of the table that it was made from.
-        index_version: The version of its own format.
-        fragment_ids: The fragments that it covers; None where the writer did not say.
-        files: Its files.
-        created_at: When, in UTC; None where the writer did not say.
-        base_id: The base path that it lies below; None for the table's own directory.
-        details: What else the writer says of it, under the names of the format.
-        metadata: Notes.
+        name: Name of the index, the same for all its segments.
+        uuid: Id of the segment, and name of its directory below `_indices/`.
+        type: Lance's name of the kind: `BTree`, `Bitmap`, `Inverted`, `IVF_PQ`, …; None if neither
+            the writer nor the names of the files tell it.
+        field_ids: Ids of the indexed fields.
+        columns: Paths of the indexed fields, such as `a.b`; the id of a field that is gone.
+        covering: Paths of fields whose values the index also holds.
+        dataset_version: Version of the table that the index was built from.
+        index_version: Version of the index's own format.
+        fragment_ids: Fragments that the index covers; None if the writer recorded none.
+        files: Files of the segment.
+        created_at: Time of creation, in UTC; None if the writer recorded none.
+        base_id: Id of the base path that the files lie below; None for the table's own directory.
+        details: Further facts that the writer recorded, by the names of the format.
+        metadata: Free metadata of the index.
     """
 
     name: str
@@ -122,65 +128,65 @@ class Index:
 
     @property
     def is_system(self) -> bool:
-        """Whether it is one of the format's own, which no user made."""
+        """Whether the index is one of the format's own, which no user created."""
         return self.type in (FRAGMENT_REUSE, MEM_WAL)
 
     @property
     def size(self) -> int | None:
-        """Of all its files, in bytes; None where that of one is not known."""
+        """Size of all files in bytes; None if the size of a file is not known."""
         sizes = [file.size for file in self.files]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
 
 
 def read_indices(file: File, manifest: Manifest, files: TableFiles) -> list[Index]:
-    """Read what a version says of its indices.
+    """Read the indices of a version.
 
-    One read; and a listing for each index of releases that did not record its files.
+    Takes one read, and a listing for each index whose writer did not record its files.
 
     Args:
         file: The manifest file.
-        manifest: What it says.
+        manifest: The decoded manifest.
         files: Finds the files of the version.
 
     Raises:
-        MissingFile: The manifest file, or one with the details of an index, is gone.
-        CorruptFile: One of them is damaged.
+        MissingFile: The manifest file, or a file with the details of an index, is gone.
+        CorruptFile: The manifest file, or a file with details, is damaged.
     """
     if manifest.index_section is None:
         return []
-    names = dict(_paths(manifest.fields))
+    paths = dict(_paths(manifest.fields))
     with locating(file.url, "indices"):
-        section = table_pb2.IndexSection()
-        _parse(section, read_section(file, manifest.index_section))
-        return [_index(message, names, files) for message in section.indices]
+        data = read_section(file, manifest.index_section)
+        section = parse_message(table_pb2.IndexSection(), data)
+        return [_index(message, paths, files) for message in section.indices]
 
 
 def uncovered_rows(indices: Sequence[Index], manifest: Manifest) -> dict[str, int | None]:
-    """Count the rows that are in none of the fragments that each index covers.
+    """Count the rows in fragments that an index does not cover, for each index.
 
     Args:
-        indices: All of the version.
-        manifest: Of the version.
+        indices: All indices of the version.
+        manifest: The manifest of the version.
 
     Returns:
-        The count by the name of the index; None where it, or the rows, cannot be told. The format's
-        own indices are left out.
+        The number of rows by the name of the index; None if the manifest does not record the
+        covered fragments or the rows. The format's own indices are left out.
     """
     moves = [move for index in indices for move in _moves(index)]
     counts: dict[str, int | None] = {}
     for name in dict.fromkeys(index.name for index in indices if not index.is_system):
         covered: set[int] = set()
-        known = [index.fragment_ids for index in indices if index.name == name]
-        for fragment_ids in known:
+        coverage = [index.fragment_ids for index in indices if index.name == name]
+        for fragment_ids in coverage:
             covered |= fragment_ids or set()
         for sources, destinations in moves:
             if sources and covered >= sources:
                 covered |= destinations
-        rows = [one.num_rows for one in manifest.fragments if one.id not in covered]
-        told = [count for count in rows if count is not None]
-        is_known = None not in known and len(told) == len(rows)
-        counts[name] = sum(told) if is_known else None
+        rows = [part.num_rows for part in manifest.fragments if part.id not in covered]
+        known_rows = [count for count in rows if count is not None]
+        is_known = None not in coverage and len(known_rows) == len(rows)
+        counts[name] = sum(known_rows) if is_known else None
     return counts
 
 
@@ -188,8 +194,8 @@ def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
     """Return indices as a table of the schema `INDEX_TABLE`.
 
     Args:
-        indices: All of a version.
-        manifest: Of the version.
+        indices: All indices of a version.
+        manifest: The manifest of the version.
     """
     uncovered = uncovered_rows(indices, manifest)
     rows = [
@@ -214,26 +220,26 @@ def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=INDEX_TABLE)
 
 
-def _index(message: table_pb2.IndexMetadata, names: Mapping[int, str], files: TableFiles) -> Index:
+def _index(message: table_pb2.IndexMetadata, paths: Mapping[int, str], files: TableFiles) -> Index:
     kind, details = _details(message.index_details, files)
     covering = set(message.covering_fields)
     index = Index(
         name=message.name,
         uuid=uuid_text(message.uuid.uuid),
         type=kind,
-        field_ids=tuple(one for one in message.fields if one not in covering),
-        columns=_named(message.fields, names, covering),
-        covering=_named(message.covering_fields, names),
+        field_ids=tuple(field_id for field_id in message.fields if field_id not in covering),
+        columns=_names(message.fields, paths, covering),
+        covering=_names(message.covering_fields, paths),
         dataset_version=message.dataset_version,
         index_version=message.index_version if message.HasField("index_version") else None,
         fragment_ids=_fragment_ids(message.fragment_bitmap),
-        files=tuple(IndexFile(one.path, one.size_bytes) for one in message.files),
-        created_at=_at(message.created_at) if message.HasField("created_at") else None,
+        files=tuple(IndexFile(file.path, file.size_bytes) for file in message.files),
+        created_at=_timestamp(message.created_at) if message.HasField("created_at") else None,
         base_id=message.base_id if message.HasField("base_id") else None,
         details=details,
         metadata=dict(message.metadata),
     )
-    return index if index.files or index.is_system else _listed(index, files)
+    return index if index.files or index.is_system else _with_listed_files(index, files)
 
 
 def _fragment_ids(bitmap: bytes) -> frozenset[int] | None:
@@ -242,14 +248,13 @@ def _fragment_ids(bitmap: bytes) -> frozenset[int] | None:
 
 
 def _details(message: AnyMessage, files: TableFiles) -> tuple[str | None, dict[str, Any]]:
-    """Return the kind of an index, and what its writer says of it."""
+    """Return the kind of an index, and the details that its writer recorded."""
     name = message.type_url.rpartition("/")[2].rpartition(".")[2]
     kind = next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) or None
-    known = _DETAILS.get(name.lower())
-    if known is None:
+    message_class = _DETAILS.get(name.lower())
+    if message_class is None:
         return kind, {}
-    details = known()
-    _parse(details, message.value)
+    details = parse_message(message_class(), message.value)
     if isinstance(details, index_pb2.VectorIndexDetails):
         return _vector_kind(details), plain(details)
     if isinstance(details, table_pb2.FragmentReuseIndexDetails):
@@ -268,19 +273,18 @@ def _vector_kind(details: index_pb2.VectorIndexDetails) -> str:
 def _reuse_content(
     details: table_pb2.FragmentReuseIndexDetails, files: TableFiles
 ) -> table_pb2.FragmentReuseIndexDetails.InlineContent:
-    """Return the content of a fragment reuse index, which a large one has in a file."""
+    """Return the content of a fragment reuse index; a large index has it in a file."""
     if details.WhichOneof("content") != "external":
         return details.inline
     where = details.external
     file = files.file("", where.path)
-    content = table_pb2.FragmentReuseIndexDetails.InlineContent()
     with locating(file.url):
-        _parse(content, file.read([(where.offset, where.offset + where.size)])[0].tobytes())
-    return content
+        data = file.read([(where.offset, where.offset + where.size)])[0].tobytes()
+        return parse_message(table_pb2.FragmentReuseIndexDetails.InlineContent(), data)
 
 
 def _moves(index: Index) -> Iterator[tuple[set[int], set[int]]]:
-    """Yield the fragments that compactions replaced, oldest first, and those in their place."""
+    """Yield (ids of fragments before, ids after) for each compaction, oldest first."""
     if index.type != FRAGMENT_REUSE:
         return
     for version in index.details.get("legacy_versions", ()):
@@ -291,44 +295,41 @@ def _moves(index: Index) -> Iterator[tuple[set[int], set[int]]]:
 
 
 def _ids(group: Mapping[str, Any], key: str) -> set[int]:
-    return {digest.get("id", 0) for digest in group.get(key, ())}
+    return {fragment.get("id", 0) for fragment in group.get(key, ())}
 
 
-def _listed(index: Index, files: TableFiles) -> Index:
-    """Look up the files of an index, and its kind where they tell it."""
-    first = files.file(INDICES, f"{index.uuid}/index", index.base_id)
-    entries = first.store.entries(first.path.rpartition("/")[0])
+def _with_listed_files(index: Index, files: TableFiles) -> Index:
+    """Complete an index with a listing of its directory: the files, and the kind if unknown."""
+    any_file = files.file(INDICES, f"{index.uuid}/index", index.base_id)
+    entries = any_file.store.entries(any_file.path.rpartition("/")[0])
     sizes = {name: info.get("size") for name, info in entries if info.get("type") != "directory"}
     kind = index.type or next(
-        (_TELLING_FILES[name] for name in sizes if name in _TELLING_FILES), None
+        (_KIND_OF_FILE[name] for name in sizes if name in _KIND_OF_FILE), None
     )
-    found = [
-        IndexFile(name, size if isinstance(size, int) else None) for name, size in sizes.items()
+    listed = [
+        IndexFile(name, size if isinstance(size, int) else None)
+        for name, size in sorted(sizes.items())
     ]
-    return replace(index, files=tuple(sorted(found, key=lambda one: one.path)), type=kind)
+    return replace(index, files=tuple(listed), type=kind)
 
 
-def _named(
-    ids: Sequence[int], names: Mapping[int, str], without: Collection[int] = ()
+def _names(
+    ids: Sequence[int], paths: Mapping[int, str], without: Collection[int] = ()
 ) -> tuple[str, ...]:
-    return tuple(names.get(one, str(one)) for one in ids if one not in without)
+    return tuple(paths.get(id, str(id)) for id in ids if id not in without)
 
 
 def _paths(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[int, str]]:
-    for one in fields:
-        yield one.id, prefix + one.name
-        yield from _paths(one.children, f"{prefix}{one.name}.")
+    """Yield (id, path) of fields and of all fields below them."""
+    for field_ in fields:
+        yield field_.id, prefix + field_.name
+        yield from _paths(field_.children, f"{prefix}{field_.name}.")
 
 
-def _parse(message: Message, data: bytes) -> None:
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise CorruptFile(f"the message does not decode: {error}") from error
-
-
-def _at(milliseconds: int) -> datetime:
+def _timestamp(milliseconds: int) -> datetime:
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError as error:
-        raise CorruptFile(f"created {milliseconds} ms after 1970") from error
+        raise CorruptFile(
+            f"an index was created {milliseconds} ms after 1970, which is no date"
+        ) from error

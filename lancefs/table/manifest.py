@@ -1,10 +1,12 @@
-"""Manifests: the file that says everything about one version of a table but its values.
+"""Manifests: files that each describe one version of a table, without its values.
 
-A manifest file ends with the position of its message, two version numbers and `LANC`; at the
-position stand the message's length (u32) and the message. Sections that only some readers need (the
-indices, the transaction) lie before it, framed in the same way.
+A manifest file ends with a footer: the position of the message (u64), two version numbers (u16
+each) and `LANC`. The message's length (u32) and the message stand at that position. The sections of
+the indices, the transaction and auxiliary data lie before the message, each with its length (u32)
+in front.
 
-Format page: table format (`docs/src/format/table/index.md`).
+Format page: table format, section "Manifest" (`docs/src/format/table/index.md`); messages:
+`protos/table.proto`.
 """
 
 import struct
@@ -12,32 +14,31 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from google.protobuf.message import DecodeError
-
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
 from lancefs.storage import ByteRange, File
 from lancefs.table.flags import ReaderFlags, check_reader_flags
 from lancefs.table.fragments import Fragments
+from lancefs.table.messages import parse_message
 
 _FOOTER = struct.Struct("<QHH4s")
 _MAGIC = b"LANC"
 _LENGTH = struct.Struct("<I")
-# Read at once from the end of a manifest: all of it, unless the table has thousands of fragments.
+# Bytes of the first read, from the end: the whole file, unless there are thousands of fragments.
 _TAIL = 256 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BasePath(NamedTuple):
-    """A place outside of the table's directory where some of its files lie.
+    """A directory outside of the table's own that holds some of its files.
 
     Attributes:
-        id: What files refer to.
-        name: What the writer called it, for instance the tag that was cloned.
-        is_dataset_root: Whether the files lie below `data/`, `_deletions/` … there, as in a table,
-            or directly in it.
-        path: Absolute, or a URL.
+        id: Id by which files refer to the base path.
+        name: The writer's name for it, for instance the tag that was cloned.
+        is_dataset_root: Whether the directory is that of a table, with files below `data/`,
+            `_deletions/` and so on; if not, it holds the files directly.
+        path: Absolute path, or URL.
     """
 
     id: int
@@ -57,29 +58,29 @@ class Manifest(NamedTuple):
     """One version of a table.
 
     Attributes:
-        path: The manifest file, relative to the directory of the table or branch.
-        version: Its number.
-        timestamp: When it was committed, in UTC; 1970 where the writer did not say.
-        branch: The branch that it was committed to; None for the main one.
-        tag: A tag as the earliest releases wrote it; today's tags are files of their own.
-        fields: The columns.
-        schema_metadata: What the schema says besides.
-        fragments: The rows, in scan order.
-        reader_flags: Features that a reader must know.
-        writer_flags: Features that a writer must know.
-        writer: Who wrote it.
+        path: Path of the manifest file, relative to the directory of the table or branch.
+        version: Number of the version.
+        timestamp: Time of the commit, in UTC; 1970 if the writer recorded none.
+        branch: Branch of the commit; None for the main branch.
+        tag: Tag as the earliest releases wrote it; later tags are files of their own.
+        fields: The columns, as trees of fields.
+        schema_metadata: Metadata of the schema.
+        fragments: The fragments, in scan order.
+        reader_flags: Features that a reader must support.
+        writer_flags: Features that a writer must support.
+        writer: The library that wrote the version.
         config: Settings of the table.
-        table_metadata: Notes on the table.
-        base_paths: Where else its files lie.
-        max_fragment_id: The highest id that a fragment ever had; None before the first.
-        max_field_id: The highest id that a field ever had, where the table keeps track.
-        next_row_id: The next stable row id, where the table has them.
-        data_version: The format of data files written from now on, for instance `2.1`; None where
-            the writer (before 0.14 or so) did not say.
-        transaction_file: Below `_transactions/`.
-        index_section: Where the indices stand in the manifest file, for `read_section`.
-        transaction_section: Where the transaction stands in it.
-        auxiliary_section: Where auxiliary data stand in it, for `read_auxiliary_data`.
+        table_metadata: Free metadata of the table.
+        base_paths: Directories outside of the table's own that hold files of the version.
+        max_fragment_id: Highest fragment id ever used; None before the first fragment.
+        max_field_id: Highest field id ever used; None if the table does not record it.
+        next_row_id: Next stable row id; 0 in tables without stable ids.
+        data_version: Format version of new data files, for instance `2.1`; None if the writer
+            (before about 0.14) recorded none.
+        transaction_file: Name of the transaction file below `_transactions/`, if there is one.
+        index_section: Byte range of the indices in the manifest file, for `read_section`.
+        transaction_section: Byte range of the transaction in the manifest file.
+        auxiliary_section: Byte range of auxiliary data, for `read_auxiliary_data`.
     """
 
     path: str
@@ -107,12 +108,12 @@ class Manifest(NamedTuple):
 
     @property
     def physical_rows(self) -> int | None:
-        """Rows with the deleted ones; None where only the data files can tell."""
+        """Number of rows, deleted rows included; None if only the data files record it."""
         return self.fragments.physical_rows()
 
     @property
     def num_rows(self) -> int | None:
-        """Rows that a reader sees; None where only the data and deletion files can tell."""
+        """Number of live rows; None if only data files or deletion files record it."""
         return self.fragments.num_rows()
 
 
@@ -120,12 +121,13 @@ def read_manifest(file: File) -> Manifest:
     """Read a manifest, with one request unless it is large.
 
     Args:
-        file: The manifest file; with its size, no request goes for that.
+        file: The manifest file; if it has no size, another request asks for the size.
 
     Raises:
         MissingFile: The file is gone, for instance because the version was cleaned up.
         CorruptFile: The bytes are not a manifest.
-        UnsupportedFeature: The table needs a feature that this release does not read; it is named.
+        UnsupportedFeature: The table needs a feature that this release does not read; the message
+            names the feature.
     """
     with locating(file.url):
         message, position = _read_message(file)
@@ -138,7 +140,7 @@ def read_manifest(file: File) -> Manifest:
 
 
 def read_timestamp(file: File) -> datetime:
-    """Read only when a version was committed, also where the rest needs unknown features.
+    """Read the time of a version's commit, also if the version needs unknown features.
 
     Raises:
         MissingFile: The file is gone.
@@ -153,11 +155,11 @@ def read_section(file: File, section: ByteRange) -> bytes:
 
     Args:
         file: The manifest file.
-        section: One that the manifest names.
+        section: Byte range of a section, from the manifest.
 
     Raises:
         MissingFile: The file is gone.
-        CorruptFile: The section's length does not fit.
+        CorruptFile: The message is longer than the section.
     """
     with locating(file.url, f"section at byte {section[0]}"):
         data = file.read([section])[0].tobytes()
@@ -165,11 +167,11 @@ def read_section(file: File, section: ByteRange) -> bytes:
 
 
 def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
-    """Read the data that a version has beside its manifest, by key; most have none.
+    """Read the auxiliary data of a version, by key; most versions have none.
 
     Args:
         file: The manifest file.
-        manifest: What it says.
+        manifest: Its decoded message.
 
     Raises:
         MissingFile: The file is gone.
@@ -178,16 +180,12 @@ def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
     if manifest.auxiliary_section is None:
         return {}
     with locating(file.url, "auxiliary data"):
-        message = table_pb2.VersionAuxData()
-        try:
-            message.ParseFromString(read_section(file, manifest.auxiliary_section))
-        except DecodeError as error:
-            raise CorruptFile(f"the message does not decode: {error}") from error
-        return dict(message.metadata)
+        data = read_section(file, manifest.auxiliary_section)
+        return dict(parse_message(table_pb2.VersionAuxData(), data).metadata)
 
 
 def _read_message(file: File) -> tuple[table_pb2.Manifest, int]:
-    """Return the message of a manifest file, and the position that it stands at."""
+    """Return the message of a manifest file, and its position in the file."""
     start, tail = file.read_tail(_TAIL)
     if len(tail) < _FOOTER.size:
         raise CorruptFile(f"{len(tail)} bytes are too few for a manifest; it was cut short")
@@ -196,26 +194,25 @@ def _read_message(file: File) -> tuple[table_pb2.Manifest, int]:
     if magic != _MAGIC:
         raise CorruptFile(f"{_MAGIC!r} was expected at the end, not {magic!r}; it was cut short")
     if position > end:
-        raise CorruptFile(f"the message is said to be at byte {position}, the file ends at {end}")
+        raise CorruptFile(f"the footer at byte {end} places the message at byte {position}")
     head = file.read([(position, start)])[0].tobytes() if position < start else b""
     data = head + tail[max(0, position - start) : -_FOOTER.size].tobytes()
     if _length(data) != len(data) - _LENGTH.size:
-        raise CorruptFile(f"{_length(data)} bytes are announced, {len(data) - _LENGTH.size} there")
-    message = table_pb2.Manifest()
-    try:
-        message.ParseFromString(data[_LENGTH.size :])
-    except DecodeError as error:
-        raise CorruptFile(f"the message does not decode: {error}") from error
-    return message, position
+        raise CorruptFile(
+            f"the message announces {_length(data)} bytes, {len(data) - _LENGTH.size} are there"
+        )
+    return parse_message(table_pb2.Manifest(), data[_LENGTH.size :]), position
 
 
 def _length(data: bytes) -> int:
-    """The length that a framed message announces, checked to be there."""
+    """Return the length in front of a message; check that the data have that many bytes."""
     if len(data) < _LENGTH.size:
         raise CorruptFile(f"{len(data)} bytes are too few for a message")
     length = int(_LENGTH.unpack_from(data)[0])
     if length > len(data) - _LENGTH.size:
-        raise CorruptFile(f"{length} bytes are announced, {len(data) - _LENGTH.size} are there")
+        raise CorruptFile(
+            f"the message announces {length} bytes, {len(data) - _LENGTH.size} are there"
+        )
     return length
 
 
@@ -257,7 +254,10 @@ def _manifest(
 
 
 def _section_starts(message: table_pb2.Manifest) -> tuple[int | None, int | None]:
-    """Where the indices and the transaction stand; the latter has moved to another field once."""
+    """Return the positions of the indices and the transaction.
+
+    Earlier releases gave the position of the transaction in another field.
+    """
     index = message.index_section if message.HasField("index_section") else None
     if message.HasField("transaction_section"):
         return index, message.transaction_section
@@ -267,18 +267,23 @@ def _section_starts(message: table_pb2.Manifest) -> tuple[int | None, int | None
 
 
 def _section(start: int | None, ends: list[int]) -> ByteRange | None:
-    """A section reaches at most to whatever comes next in the file."""
+    """Return the byte range of a section, which ends where the next section or message begins."""
     if start is None:
         return None
-    after = [end for end in ends if end > start]
-    if not after:
-        raise CorruptFile(f"a section is said to be at byte {start}, after the manifest's message")
-    return start, min(after)
+    later = [end for end in ends if end > start]
+    if not later:
+        raise CorruptFile(f"a section is at byte {start}, after the manifest's message")
+    return start, min(later)
 
 
 def _timestamp(message: table_pb2.Manifest) -> datetime:
     stamp = message.timestamp
-    return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    try:
+        return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    except OverflowError as error:
+        raise CorruptFile(
+            f"committed {stamp.seconds} s after 1970, outside of the years 1 to 9999"
+        ) from error
 
 
 def _writer(message: table_pb2.Manifest) -> Writer:

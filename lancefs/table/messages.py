@@ -1,19 +1,41 @@
-"""Messages of the format as plain values, for documents and for people."""
+"""Protobuf messages of the format: decoding them, and showing them as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
+
+from lancefs.errors import CorruptFile
+
+_M = TypeVar("_M", bound=Message)
+
+
+def parse_message(message: _M, data: bytes, name: str = "message") -> _M:
+    """Fill a message from its bytes, and return it.
+
+    Args:
+        message: An empty message.
+        data: Its serialized form.
+        name: Name of the message in the error.
+
+    Raises:
+        CorruptFile: The bytes are not such a message.
+    """
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise CorruptFile(f"the {name} does not decode: {error}") from error
+    return message
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """Return what a message says, under the names of the format.
+    """Return the fields of a message that are set, by the names that the format gives them.
 
-    Enumerations are their names, UUIDs are text, and what is binary is left out.
+    Enumerations become their names and UUIDs text; binary fields are left out.
     """
     return {
         field.name: _plain_field(field, value)
@@ -23,16 +45,17 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def uuid_text(data: bytes) -> str:
-    """Return an id as text, also where it does not have the 16 bytes of a UUID."""
+    """Return an id as text; as hexadecimal digits if it does not have the 16 bytes of a UUID."""
     return str(UUID(bytes=data)) if len(data) == 16 else data.hex()
 
 
 def _plain_field(field: FieldDescriptor, value: Any) -> Any:
-    of_value = _map_value(field)
-    if of_value is not None:
-        return {str(key): _plain_value(of_value, one) for key, one in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, str):  # repeated, in any protobuf
-        return [_plain_value(field, one) for one in value]
+    map_value = _map_value(field)
+    if map_value is not None:
+        return {str(key): _plain_value(map_value, item) for key, item in value.items()}
+    # The classes of repeated values differ between releases of protobuf.
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain_value(field, item) for item in value]
     return _plain_value(field, value)
 
 
@@ -50,11 +73,11 @@ def _plain_value(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _map_value(field: FieldDescriptor) -> FieldDescriptor | None:
-    """The values of a map, None for any other field."""
-    below = field.message_type
-    if below is None or not below.GetOptions().map_entry:
+    """Return the field of the values of a map; None for a field that is no map."""
+    entry = field.message_type
+    if entry is None or not entry.GetOptions().map_entry:
         return None
-    return below.fields_by_name["value"]
+    return entry.fields_by_name["value"]
 
 
 def _is_binary(field: FieldDescriptor) -> bool:

@@ -1,4 +1,4 @@
-"""Whether rows of a fragment are known to have no nulls, found out without reading them."""
+"""Columns of a fragment without nulls, by the metadata of their pages."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from lancefs.table.fragment_reader import FragmentReader
 def all_valid(
     reader: FragmentReader, fields: Sequence[Field], ranges: Sequence[RowRange]
 ) -> list[bool]:
-    """Tell for each field whether all its rows, and what is below them, are known to be valid.
+    """Return for each field whether its values in some rows are all known to be valid.
 
-    The metadata of columns is read for it, no values. Where the answer is no, there may still be no
-    nulls.
+    The values of fields below it count too. Reads the metadata of columns, no values. False means
+    that there may be nulls.
 
     Args:
-        reader: Of the fragment.
+        reader: Reader of the fragment.
         fields: Columns of the table.
-        ranges: Offsets of rows, ascending and disjoint.
+        ranges: Ranges of offsets, ascending and disjoint.
 
     Raises:
         LanceError: The metadata cannot be read.
     """
-    found = [False] * len(fields)
-    asked = []
-    files = [(one, frozenset(one.columns)) for one in reader.fragment.files]
+    if reader.fragment.overlays:
+        return [False] * len(fields)
+    are_valid = [False] * len(fields)
+    files = [(file, frozenset(file.columns)) for file in reader.fragment.files]
+    positions, reads = [], []
     for position, field in enumerate(fields):
-        holding = [(one, held) for one, ids in files if (held := field.prune(ids)) is not None]
-        if len(holding) != 1 or holding[0][0].is_legacy or reader.fragment.overlays:
-            continue
-        if holding[0][1] == field:
-            asked.append((position, field, *reader.open_file(holding[0][0])))
-    steps = [(file, known_without_nulls(opened, field, ranges)) for _, field, file, opened in asked]
-    for (position, *_), answer in zip(asked, run(steps), strict=True):
-        found[position] = answer
-    return found
+        parts = [(file, part) for file, ids in files if (part := field.prune(ids)) is not None]
+        if len(parts) == 1 and parts[0][1] == field and not parts[0][0].is_legacy:
+            file, field_reader = reader.open_file(parts[0][0])
+            positions.append(position)
+            reads.append((file, known_without_nulls(field_reader, field, ranges)))
+    for position, is_valid in zip(positions, run(reads), strict=True):
+        are_valid[position] = is_valid
+    return are_valid

@@ -1,10 +1,10 @@
 """Data overlay files: newer values for some cells of a fragment.
 
 An overlay holds, for each of its fields, one value for each row that it covers, in row order. Of
-two overlays of a cell the one committed later wins, at the same version the one listed later. Rows
-that are deleted stay deleted.
+two overlays of a cell the one with the later commit wins; at the same version, the one that the
+manifest lists later. Overlays bring no deleted row back.
 
-Format page: table format, section "Data Overlay Files" (`docs/src/format/table/index.md`).
+Format page: data overlay files (`docs/src/format/table/data_overlay_file.md`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from lancefs.table.fragments import DataOverlay
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What one overlay changes of a field, among the rows that are read.
+    """The values of a field that an overlay replaces, among the rows of a read.
 
     Attributes:
         overlay: The overlay.
-        field: The field as far as the overlay holds it.
-        positions: Which of the rows that are read it covers.
-        items: Where the new values stand in the overlay's file.
+        field: The field, pruned to the parts that the overlay holds.
+        positions: Positions of the covered rows among those of the read.
+        items: Offsets of the new values in the overlay's file.
     """
 
     overlay: DataOverlay
@@ -44,62 +44,65 @@ class Patch:
 def patches(
     overlays: Sequence[DataOverlay], field: Field, ranges: Sequence[RowRange], limit: int
 ) -> Iterator[Patch]:
-    """Find what overlays change of a field, the oldest first.
+    """Yield the patches of a field, in the order in which to apply them.
 
     Args:
-        overlays: Those of the fragment, as the manifest lists them.
+        overlays: The overlays of the fragment, in the order of the manifest.
         field: The field.
-        ranges: Offsets of the rows that are read, ascending and disjoint.
-        limit: Rows of the fragment.
+        ranges: Ranges of offsets of the rows that are read, ascending and disjoint.
+        limit: Number of rows of the fragment.
 
     Raises:
-        CorruptFile: An overlay's coverage is damaged or leaves the fragment.
+        CorruptFile: The coverage of an overlay is damaged, or names rows beyond the fragment.
     """
     rows = rows_of(ranges)
     for overlay in sorted(overlays, key=lambda overlay: overlay.committed_version):
-        held = field.prune(overlay.file.columns)
-        if held is None:
+        part = field.prune(overlay.file.columns)
+        if part is None:
             continue
-        covered = _coverage(overlay, held, limit)
-        item = np.searchsorted(covered, rows)
-        inside = np.append(covered, -1)[item] == rows
-        if inside.any():
-            yield Patch(overlay, held, np.flatnonzero(inside), item[inside])
+        covered = _coverage(overlay, part, limit)
+        items = np.searchsorted(covered, rows)
+        is_covered = np.append(covered, -1)[items] == rows
+        if is_covered.any():
+            yield Patch(overlay, part, np.flatnonzero(is_covered), items[is_covered])
 
 
 def apply(field: Field, array: pa.Array, patch: Patch, values: pa.Array) -> pa.Array:
     """Put new values into an array.
 
     Args:
-        field: The field that the array is of.
-        array: Its values without the overlay.
-        patch: Where the new values go.
+        field: The field of the array.
+        array: Values of the field without the overlay.
+        patch: The patch.
         values: The new values, one for each of the patch's positions.
 
     Raises:
-        UnsupportedFeature: Only a part of the items of a list is overlaid.
+        CorruptFile: The number of values is not that of the rows.
+        UnsupportedFeature: The overlay holds only a part of the items of a list.
     """
     if len(values) != len(patch.positions):
-        raise CorruptFile(f"{field.name}: an overlay has {len(values)} values for its rows")
+        raise CorruptFile(
+            f"{field.name}: an overlay has {len(values)} values for {len(patch.positions)} rows"
+        )
     if patch.field == field:
         index = np.arange(len(array))
         index[patch.positions] = len(array) + np.arange(len(values))
         return pa.concat_arrays([array, values]).take(to_arrow_numbers(index))
     if field.logical_type != "struct":
         raise UnsupportedFeature(f"{field.name}: an overlay of a part of {field.logical_type}")
-    held = {child.id: position for position, child in enumerate(patch.field.children)}
+    overlaid = {child.id: position for position, child in enumerate(patch.field.children)}
     children = [array.field(position) for position in range(len(field.children))]
     for position, child in enumerate(field.children):
-        if child.id in held:
-            below = held[child.id]
-            part = replace(patch, field=patch.field.children[below])
-            children[position] = apply(child, children[position], part, values.field(below))
+        if child.id in overlaid:
+            own = overlaid[child.id]
+            part = replace(patch, field=patch.field.children[own])
+            children[position] = apply(child, children[position], part, values.field(own))
     validity = array.buffers()[0]
     return pa.Array.from_buffers(array.type, len(array), [validity], children=children)
 
 
 def _coverage(overlay: DataOverlay, field: Field, limit: int) -> Ints:
-    """Return the rows that an overlay covers in a field."""
+    """Return the offsets of the rows that an overlay covers in a field."""
     if overlay.shared_coverage is not None:
         return read_bitmap(overlay.shared_coverage, limit)
     if len(overlay.field_coverage) != len(overlay.file.fields):

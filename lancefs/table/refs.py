@@ -1,13 +1,14 @@
-"""Refs: which version of a table is meant.
+"""Refs: names of one version of a table.
 
-One grammar, everywhere a version can be named:
+All of lancefs uses one grammar:
 
     latest              the newest version of the main branch (the default)
     7, v7               a version of the main branch
-    prod, tags/12       what a tag points to; `tags/` where the tag reads like something else
-    exp:latest, exp:3   a version of a branch (its name may hold `/`)
+    prod, tags/12       the version of a tag; `tags/` if the tag looks like a version or `latest`
+    exp:latest, exp:3   a version of a branch, whose name may contain `/`
 
-and, as an argument of its own, a point in time: the newest version committed at or before it.
+A point in time is an argument of its own: it names the newest version committed at or before it.
+Tags and branches are JSON files below `_refs/`.
 
 Format page: branches and tags (`docs/src/format/table/branch_tag.md`).
 """
@@ -41,17 +42,19 @@ _VERSION = re.compile(r"v?([0-9]{1,19})")
 _TAG = re.compile(r"[A-Za-z0-9._-]+")
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _TAG_PREFIX = "tags/"
+_LAST_SECOND = int(datetime.max.replace(tzinfo=UTC).timestamp())
 _GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
 
 
 class Ref(NamedTuple):
-    """One version of one table, as it was asked for.
+    """A ref: the name of one version of a table.
 
     Attributes:
-        version: Its number; None for the newest, or what `tag` or `as_of` say.
-        branch: The branch that it is on; None for the main one.
-        tag: The tag that points to it; excludes all others.
-        as_of: The point in time whose newest version is meant; excludes `version`.
+        version: Number of the version; None for the newest version, or with `tag` or `as_of`.
+        branch: Branch of the version; None for the main branch.
+        tag: Tag of the version; excludes the other attributes.
+        as_of: Point in time, which names the newest version committed at or before it; excludes
+            `version`.
     """
 
     version: int | None = None
@@ -60,25 +63,25 @@ class Ref(NamedTuple):
     as_of: datetime | None = None
 
     def __str__(self) -> str:
-        """The ref in the grammar of this module; a point in time is shown after a `?`."""
+        """Return the ref in the grammar of this module; a point in time follows a `?`."""
         if self.tag is not None:
-            plain = self.tag != LATEST and not _VERSION.fullmatch(self.tag)
-            return self.tag if plain else _TAG_PREFIX + self.tag
+            is_plain = self.tag != LATEST and not _VERSION.fullmatch(self.tag)
+            return self.tag if is_plain else _TAG_PREFIX + self.tag
         version = LATEST if self.version is None else str(self.version)
         text = version if self.branch is None else f"{self.branch}:{version}"
         return text if self.as_of is None else f"{text}?as_of={self.as_of.isoformat()}"
 
 
 class Tag(NamedTuple):
-    """A name for one version.
+    """A tag: a name for one version.
 
     Attributes:
-        name: The tag.
-        version: The version that it points to.
-        branch: The branch that this is on; None for the main one.
-        manifest_size: Of the version's manifest, in bytes, where the writer said.
-        created_at: When the tag was made, as written; None where the writer did not say.
-        updated_at: When it was last moved, as written.
+        name: Name of the tag.
+        version: Version that the tag points to.
+        branch: Branch of the version; None for the main branch.
+        manifest_size: Size of the version's manifest in bytes, if the writer recorded it.
+        created_at: Time at which the tag was created, as written; None if the writer recorded none.
+        updated_at: Time at which the tag was last moved, as written.
     """
 
     name: str
@@ -90,14 +93,14 @@ class Tag(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A history of its own, that started from a version of another.
+    """A branch: a history of versions that starts from a version of another branch.
 
     Attributes:
-        name: The branch.
-        parent_branch: The branch that it started from; None for the main one.
-        parent_version: The version there.
-        created_at: When, in UTC.
-        manifest_size: Of its first manifest, in bytes, where the writer said.
+        name: Name of the branch.
+        parent_branch: Branch that it starts from; None for the main branch.
+        parent_version: Version of the parent branch that it starts from.
+        created_at: Time of creation, in UTC; None if the writer recorded none.
+        manifest_size: Size of the branch's first manifest in bytes, if the writer recorded it.
     """
 
     name: str
@@ -108,13 +111,13 @@ class Branch(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """Where the version that a ref names is found.
+    """The place of the version that a ref names.
 
     Attributes:
-        store: The directory of the table, or of the branch.
-        file: The manifest of the version.
-        branch: The branch that it is on; None for the main one.
-        root: The directory of the table.
+        store: Directory of the table, or of the branch.
+        file: Manifest file of the version.
+        branch: Branch of the version; None for the main branch.
+        root: Directory of the table.
     """
 
     store: Store
@@ -124,15 +127,15 @@ class Resolved(NamedTuple):
 
     @property
     def manifest(self) -> File:
-        """The manifest file, for `read_manifest`."""
+        """Manifest file, for `read_manifest`."""
         return self.store.file(self.file.path, self.file.size, self.file.stamp)
 
 
 def parse_ref(text: str) -> Ref:
-    """Read a ref.
+    """Parse a ref.
 
     Raises:
-        ValueError: It is not one; the message says what would be.
+        ValueError: The text is not a ref; the message gives the grammar.
     """
     text = text.strip()
     head, colon, tail = text.rpartition(":")
@@ -157,18 +160,18 @@ def make_ref(
     as_of: date | str | None = None,
     ref: Ref | str | int | None = None,
 ) -> Ref:
-    """Make a ref of the arguments by which functions let users name a version.
+    """Make a ref from the arguments with which users name a version.
 
     Args:
-        version: A number, on `branch` if that is given.
-        tag: A tag.
-        branch: A branch; its newest version, unless `version` or `as_of` say otherwise.
-        as_of: A point in time (a datetime, or ISO 8601; UTC where it names no zone), or a day's
-            first moment.
-        ref: A ref in the grammar of this module.
+        version: Number of a version, of `branch` if given.
+        tag: Name of a tag.
+        branch: Name of a branch; without `version` and `as_of`, its newest version is meant.
+        as_of: Point in time: a datetime, ISO 8601 text, or a date for the start of that day; UTC
+            if it names no time zone.
+        ref: A ref, or text in the grammar of this module.
 
     Raises:
-        ValueError: Arguments contradict each other, or one of them cannot be read.
+        ValueError: The arguments contradict each other, or one of them does not parse.
     """
     given = {"ref": ref, "version": version, "tag": tag, "branch": branch, "as_of": as_of}
     named = [name for name, value in given.items() if value is not None]
@@ -195,14 +198,14 @@ def list_tags(store: Store) -> dict[str, Tag]:
         store: The directory of the table.
 
     Raises:
-        CorruptFile: A tag's file does not say what it must.
+        CorruptFile: The file of a tag is damaged.
         ReadFailed: The store refused or failed.
     """
     return {name: _tag(name, data, file) for name, data, file in _read_refs(store, _TAGS)}
 
 
 def list_branches(store: Store) -> dict[str, Branch]:
-    """Read all branches of a table but the main one, by name; raises as `list_tags` does."""
+    """Read all branches of a table except the main one, by name; raises as `list_tags` does."""
     return {
         unquote(name): _branch(unquote(name), data, file)
         for name, data, file in _read_refs(store, _BRANCHES)
@@ -212,7 +215,7 @@ def list_branches(store: Store) -> dict[str, Branch]:
 def resolve(store: Store, ref: Ref | None = None) -> Resolved:
     """Find the version that a ref names.
 
-    One listing, for a tag one read before it, for a point in time a few reads after it.
+    Takes one listing. A tag needs one read more, a point in time a few.
 
     Args:
         store: The directory of the table.
@@ -220,8 +223,8 @@ def resolve(store: Store, ref: Ref | None = None) -> Resolved:
 
     Raises:
         NotALanceTable: The directory is not a table.
-        RefNotFound: There is no such version, tag or branch; the message lists those that are.
-        CorruptFile: What is read on the way is damaged.
+        RefNotFound: There is no such version, tag or branch; the message lists existing ones.
+        CorruptFile: The file of a tag or a manifest is damaged.
         ReadFailed: The store refused or failed.
     """
     ref = ref or Ref()
@@ -259,12 +262,15 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
 
 
 def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> VersionFile:
-    """The newest version committed at or before a time: later versions are never older."""
+    """Return the newest version committed at or before a time.
+
+    The times of commit ascend with the versions, so a binary search finds it.
+    """
 
     def committed(file: VersionFile) -> datetime:
         return read_timestamp(store.file(file.path, file.size))
 
-    if committed(versions[-1]) <= as_of:  # by far the most frequent answer
+    if committed(versions[-1]) <= as_of:  # by far the most frequent case
         return versions[-1]
     position = bisect_right(versions, as_of, hi=len(versions) - 1, key=committed)
     if position == 0:
@@ -278,8 +284,8 @@ def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> Ve
 
 def _parse_branch(text: str, branch: str, version: str) -> Ref:
     if not _is_name(branch, _BRANCH):
-        time = "; a point in time goes into as_of" if re.match(r"\d{4}-\d\d-\d\d", text) else ""
-        raise ValueError(f"{text!r} is not a ref: {_GRAMMAR}{time}")
+        hint = "; a point in time goes into as_of" if re.match(r"\d{4}-\d\d-\d\d", text) else ""
+        raise ValueError(f"{text!r} is not a ref: {_GRAMMAR}{hint}")
     return make_ref(branch=branch, version=version)
 
 
@@ -306,7 +312,7 @@ def _parse_time(time: date | str) -> datetime:
 
 
 def _is_name(name: str, grammar: re.Pattern[str]) -> bool:
-    """Whether a name is safe to look for: `..` would leave the directory of its kind."""
+    """Return whether a name fits a grammar and is safe: `..` would leave its directory."""
     return grammar.fullmatch(name) is not None and ".." not in name
 
 
@@ -317,7 +323,7 @@ def _checked(name: str, grammar: re.Pattern[str], kind: str) -> str:
 
 
 def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
-    """Read the JSON files of a directory together: (name without `.json`, bytes, file)."""
+    """Read the JSON files of a directory; return (name without `.json`, bytes, file), by name."""
     store.refresh(directory)
     entries = [entry for entry in store.entries(directory) if entry[0].endswith(".json")]
     files = [store.file(f"{directory}/{name}") for name, _ in entries]
@@ -329,7 +335,7 @@ def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
     else:
         data = [file.read_whole() for file in files]
     names = [name.removesuffix(".json") for name, _ in entries]
-    return sorted(zip(names, data, files, strict=True), key=lambda found: found[0])
+    return sorted(zip(names, data, files, strict=True), key=lambda entry: entry[0])
 
 
 def _read_tag(store: Store, name: str) -> Tag:
@@ -337,72 +343,79 @@ def _read_tag(store: Store, name: str) -> Tag:
     try:
         return _tag(name, file.read_whole(), file)
     except MissingFile:
-        list_versions(store)  # no table at all is another error
+        list_versions(store)  # raises another error if the directory is not a table
         raise _no_tag(store, name) from None
 
 
 def _tag(name: str, data: Bytes, file: File) -> Tag:
     with locating(file.url):
-        said = _read_json(data)
-        branch = _text(said, "branch")
+        content = _parse_json(data)
+        branch = _text(content, "branch")
         if branch is not None and not _is_name(branch, _BRANCH):
             raise CorruptFile(f"{branch!r} cannot be the name of a branch")
         return Tag(
             name=name,
-            version=_count(said, "version"),
+            version=_number(content, "version"),
             branch=branch,
-            manifest_size=_optional_count(said, "manifestSize"),
-            created_at=_text(said, "createdAt"),
-            updated_at=_text(said, "updatedAt"),
+            manifest_size=_optional_number(content, "manifestSize"),
+            created_at=_text(content, "createdAt"),
+            updated_at=_text(content, "updatedAt"),
         )
 
 
 def _branch(name: str, data: Bytes, file: File) -> Branch:
     with locating(file.url):
-        said = _read_json(data)
-        created = _optional_count(said, "createAt")
+        content = _parse_json(data)
+        created = _optional_number(content, "createAt")
         return Branch(
             name=name,
-            parent_branch=_text(said, "parentBranch"),
-            parent_version=_count(said, "parentVersion"),
-            created_at=None if created is None else datetime.fromtimestamp(created, UTC),
-            manifest_size=_optional_count(said, "manifestSize"),
+            parent_branch=_text(content, "parentBranch"),
+            parent_version=_number(content, "parentVersion"),
+            created_at=None if created is None else _time(created),
+            manifest_size=_optional_number(content, "manifestSize"),
         )
 
 
-def _read_json(data: Bytes) -> Mapping[str, Any]:
+def _time(seconds: int) -> datetime:
+    """Return the time that is a number of seconds after 1970."""
+    if seconds > _LAST_SECOND:
+        raise CorruptFile(f"created {seconds} s after 1970, beyond the year 9999")
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _parse_json(data: Bytes) -> Mapping[str, Any]:
     try:
-        said = json.loads(data.tobytes())
+        content = json.loads(data.tobytes())
     except (ValueError, RecursionError) as error:
         raise CorruptFile(f"not JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise CorruptFile("an object was expected")
-    return said
+    if not isinstance(content, dict):
+        raise CorruptFile("a JSON object was expected")
+    return content
 
 
-def _value(said: Mapping[str, Any], key: str) -> Any:
-    """Look a key up as it is written, or as the format page spells it (`parent_branch`)."""
-    if key in said:
-        return said[key]
-    return said.get(re.sub("[A-Z]", lambda capital: "_" + capital[0].lower(), key))
+def _value(content: Mapping[str, Any], key: str) -> Any:
+    """Look up a key as Lance writes it, or as the format page spells it (`parent_branch`)."""
+    if key in content:
+        return content[key]
+    return content.get(re.sub("[A-Z]", lambda capital: "_" + capital[0].lower(), key))
 
 
-def _optional_count(said: Mapping[str, Any], key: str) -> int | None:
-    value = _value(said, key)
+def _optional_number(content: Mapping[str, Any], key: str) -> int | None:
+    value = _value(content, key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise CorruptFile(f"{key} is {value!r}, a number was expected")
     return value
 
 
-def _count(said: Mapping[str, Any], key: str) -> int:
-    value = _optional_count(said, key)
+def _number(content: Mapping[str, Any], key: str) -> int:
+    value = _optional_number(content, key)
     if value is None:
         raise CorruptFile(f"{key} is missing")
     return value
 
 
-def _text(said: Mapping[str, Any], key: str) -> str | None:
-    value = _value(said, key)
+def _text(content: Mapping[str, Any], key: str) -> str | None:
+    value = _value(content, key)
     if value is not None and not isinstance(value, str):
         raise CorruptFile(f"{key} is {value!r}, a text was expected")
     return value
@@ -413,7 +426,7 @@ def _no_tag(store: Store, name: str) -> RefNotFound:
     branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
     hint = f"; for the branch say '{name}:latest'" if name in branches else ""
     return RefNotFound(
-        f"{store.url()}: there is no tag {name!r}; {_choose(name, tags, 'tags')}{hint}"
+        f"{store.url()}: there is no tag {name!r}; {_name_existing(name, tags, 'tags')}{hint}"
     )
 
 
@@ -424,12 +437,12 @@ def _no_branch(store: Store, name: str) -> RefNotFound | NotALanceTable:
         return error
     branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
     return RefNotFound(
-        f"{store.url()}: there is no branch {name!r}; {_choose(name, branches, 'branches')}"
+        f"{store.url()}: there is no branch {name!r}; {_name_existing(name, branches, 'branches')}"
     )
 
 
-def _choose(name: str, names: Sequence[str], kind: str) -> str:
-    """Say which names there are: all where they are few, else the nearest."""
+def _name_existing(name: str, names: Sequence[str], kind: str) -> str:
+    """List existing names for an error message: all of at most ten, else the most similar."""
     if not names:
         return f"the table has no {kind}"
     if len(names) > 10:

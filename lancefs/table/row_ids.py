@@ -1,11 +1,11 @@
-"""Sequences beside the rows of a fragment: their stable ids, and the versions that they are of.
+"""Row id sequences and version sequences: the stable ids and the versions of a fragment's rows.
 
-A row id sequence is a row of segments, each in the form that is smallest: a range, a range without
-some values, a list of values. A version sequence is a row of runs. Both count all rows of the data
-files, deleted ones included, and stand in the manifest, in a file beside it, or in a hidden column
-of a data file.
+A row id sequence is a list of segments, each in its smallest form: a range, a range with holes, or
+a list of values. A version sequence is run-length encoded. Both cover all rows of the data files,
+deleted rows included. The manifest, a file beside it, or a hidden column of a data file holds them.
 
-Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
+Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`); messages:
+`protos/rowids.proto`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from google.protobuf.message import DecodeError
 
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile
 from lancefs.proto import rowids_pb2
+from lancefs.table.messages import parse_message
 
 Ids: TypeAlias = npt.NDArray[np.uint64]
 
@@ -28,13 +28,13 @@ _EMPTY: Ids = np.empty(0, np.uint64)
 
 
 class Segment:
-    """Some ids, in the order of the rows.
+    """Ids of consecutive rows, in row order: a range with or without holes, or a list.
 
     Args:
-        start: The first value, where the ids are those of a range; None for any others.
-        ids: All of them, where they are no range.
-        count: How many.
-        holes: Values of the range that are no ids, ascending, each once.
+        start: First value of the range; None for a list.
+        ids: The ids of a list; empty for a range.
+        count: Number of ids.
+        holes: Values of the range that are not ids, ascending, each once.
     """
 
     __slots__ = ("_holes", "_ids", "_sorted", "count", "highest", "lowest", "start")
@@ -45,51 +45,53 @@ class Segment:
         self._ids = ids
         self._holes = holes
         self._sorted: tuple[Ids, Ints | None] | None = None
-        # Holes at the ends make no difference: these are bounds.
+        # Bounds of the ids, not exact where holes are at the ends of the range.
         self.lowest = int(ids.min()) if start is None else start
         self.highest = int(ids.max()) if start is None else start + count + len(holes) - 1
 
     def at(self, positions: Ints) -> Ids:
-        """Return the ids at some positions."""
+        """Return the ids at positions in the segment."""
         if self.start is None:
             return self._ids[positions]
         start = np.uint64(self.start)
         if len(self._holes):
             holes = (self._holes - start).astype(np.int64)
-            before = holes - np.arange(len(holes))  # ids before each hole
-            positions = positions + np.searchsorted(before, positions, side="right")
+            ids_before = holes - np.arange(len(holes))
+            positions = positions + np.searchsorted(ids_before, positions, side="right")
         return positions.astype(np.uint64) + start
 
-    def find(self, wanted: Ids) -> tuple[Ints, Ints]:
-        """Find ids.
+    def find(self, ids: Ids) -> tuple[Ints, Ints]:
+        """Look ids up in the segment.
 
         Args:
-            wanted: Ascending, each once.
+            ids: Ascending, each once.
 
         Returns:
-            Which of those wanted are here, and their positions.
+            Positions in `ids` of the ids that the segment has, and for each its position in the
+            segment.
         """
         if self.start is not None:
-            return self._find_in_range(wanted, self.start)
-        ids, order = self._in_order()
-        at = np.searchsorted(ids, wanted)
-        hits = np.flatnonzero((at < len(ids)) & (ids[np.minimum(at, len(ids) - 1)] == wanted))
-        found = at[hits]
-        return hits, found if order is None else order[found]
+            return self._find_in_range(ids, self.start)
+        own, order = self._sorted_ids()
+        at = np.searchsorted(own, ids)
+        hits = np.flatnonzero((at < len(own)) & (own[np.minimum(at, len(own) - 1)] == ids))
+        positions = at[hits]
+        return hits, positions if order is None else order[positions]
 
-    def _find_in_range(self, wanted: Ids, start: int) -> tuple[Ints, Ints]:
-        first, last = np.searchsorted(wanted, np.array([self.lowest, self.highest], np.uint64))
-        last += int(last < len(wanted) and int(wanted[last]) == self.highest)
-        hits, within = np.arange(first, last), wanted[first:last]
+    def _find_in_range(self, ids: Ids, start: int) -> tuple[Ints, Ints]:
+        first, last = np.searchsorted(ids, np.array([self.lowest, self.highest], np.uint64))
+        last += int(last < len(ids) and int(ids[last]) == self.highest)
+        hits, within = np.arange(first, last), ids[first:last]
         positions = (within - np.uint64(start)).astype(np.int64)
         if len(self._holes):
-            before = np.searchsorted(self._holes, within)  # holes before each
-            nearest = self._holes[np.minimum(before, len(self._holes) - 1)]
+            holes_before = np.searchsorted(self._holes, within)
+            nearest = self._holes[np.minimum(holes_before, len(self._holes) - 1)]
             is_id = nearest != within
-            hits, positions = hits[is_id], (positions - before)[is_id]
+            hits, positions = hits[is_id], (positions - holes_before)[is_id]
         return hits, positions
 
-    def _in_order(self) -> tuple[Ids, Ints | None]:
+    def _sorted_ids(self) -> tuple[Ids, Ints | None]:
+        """Return the ids of a list ascending, and the order that sorts them; None if sorted."""
         if self._sorted is None:
             if (self._ids[1:] > self._ids[:-1]).all():
                 self._sorted = self._ids, None
@@ -103,10 +105,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class RowIdSequence:
-    """The stable ids of the rows of a fragment, in their order.
+    """Stable ids of the rows of a fragment, in row order.
 
     Attributes:
-        segments: None of them is empty.
+        segments: The segments, none of them empty.
     """
 
     segments: tuple[Segment, ...]
@@ -122,7 +124,7 @@ class RowIdSequence:
         """Return the ids of rows.
 
         Args:
-            rows: Ascending, each within the sequence.
+            rows: Offsets of rows in the fragment, ascending, each within the sequence.
         """
         if len(self.segments) == 1:
             return self.segments[0].at(rows)
@@ -135,33 +137,33 @@ class RowIdSequence:
             start, first = end, first + 1
         return np.concatenate(parts)
 
-    def find(self, wanted: Ids) -> tuple[Ints, Ints]:
-        """Find ids.
+    def find(self, ids: Ids) -> tuple[Ints, Ints]:
+        """Look ids up in the sequence.
 
         Args:
-            wanted: Ascending, each once.
+            ids: Ascending, each once.
 
         Returns:
-            Which of those wanted are here, and their rows.
+            Positions in `ids` of the ids that the sequence has, and for each the offset of its row.
 
         Raises:
-            CorruptFile: An id belongs to two rows.
+            CorruptFile: Two rows of a segment have the same id.
         """
         hits, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for segment, end in zip(self.segments, self._ends.tolist(), strict=True):
-            which, positions = segment.find(wanted)
-            hits.append(which)
+            segment_hits, positions = segment.find(ids)
+            hits.append(segment_hits)
             rows.append(positions + (end - segment.count))
         return np.concatenate(hits), np.concatenate(rows)
 
 
 @dataclass(frozen=True)
 class VersionSequence:
-    """A version for each row of a fragment.
+    """Versions of the rows of a fragment, run-length encoded.
 
     Attributes:
-        ends: The row after the last one of each run, ascending.
-        versions: Of each run.
+        ends: Offset of the row after each run, ascending.
+        versions: Version of each run.
     """
 
     ends: Ints
@@ -174,7 +176,7 @@ class VersionSequence:
         """Return the versions of rows.
 
         Args:
-            rows: Each within the sequence.
+            rows: Offsets of rows in the fragment, each within the sequence.
         """
         return self.versions[np.searchsorted(self.ends, rows, side="right")]
 
@@ -183,38 +185,34 @@ def decode_row_ids(data: bytes, rows: int) -> RowIdSequence:
     """Decode a row id sequence.
 
     Args:
-        data: The message.
-        rows: How many rows the fragment has.
+        data: The serialized `RowIdSequence`.
+        rows: Physical rows of the fragment.
 
     Raises:
-        CorruptFile: It is no such sequence, or one of another length.
+        CorruptFile: The bytes are not a row id sequence of this length.
     """
-    message = rowids_pb2.RowIdSequence()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise CorruptFile(f"the row ids do not decode: {error}") from error
-    _check_length("row ids", sum(_count(segment) for segment in message.segments), rows)
-    segments = [_segment(segment) for segment in message.segments if _count(segment)]
+    message = parse_message(rowids_pb2.RowIdSequence(), data, "row id sequence")
+    _check_length("row ids", sum(_segment_length(segment) for segment in message.segments), rows)
+    segments = [
+        _decode_segment(segment) for segment in message.segments if _segment_length(segment)
+    ]
     return RowIdSequence(tuple(segments))
 
 
 def decode_versions(data: bytes, rows: int) -> VersionSequence:
-    """Decode a version sequence; of the spans of its runs only the lengths have a meaning.
+    """Decode a version sequence.
+
+    A run gives its rows as a segment, of which only the length has a meaning.
 
     Args:
-        data: The message.
-        rows: How many rows the fragment has.
+        data: The serialized `RowDatasetVersionSequence`.
+        rows: Physical rows of the fragment.
 
     Raises:
-        CorruptFile: It is no such sequence, or one of another length.
+        CorruptFile: The bytes are not a version sequence of this length.
     """
-    message = rowids_pb2.RowDatasetVersionSequence()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise CorruptFile(f"the versions of rows do not decode: {error}") from error
-    lengths = [_count(run.span) for run in message.runs]
+    message = parse_message(rowids_pb2.RowDatasetVersionSequence(), data, "version sequence")
+    lengths = [_segment_length(run.span) for run in message.runs]
     _check_length("versions", sum(lengths), rows)
     runs = [(run.version, length) for run, length in zip(message.runs, lengths, strict=True)]
     versions = np.array([version for version, length in runs if length], np.uint64)
@@ -222,80 +220,79 @@ def decode_versions(data: bytes, rows: int) -> VersionSequence:
     return VersionSequence(ends, versions)
 
 
-def _check_length(what: str, count: int, rows: int) -> None:
+def _check_length(noun: str, count: int, rows: int) -> None:
     if count != rows:
-        raise CorruptFile(f"{count} {what} are given, the fragment has {rows} rows")
+        raise CorruptFile(f"{count} {noun} are given, the fragment has {rows} rows")
 
 
-def _count(message: rowids_pb2.U64Segment) -> int:
-    """How many values a segment has, without decoding them."""
+def _segment_length(message: rowids_pb2.U64Segment) -> int:
+    """Return the number of values of a segment without decoding them."""
     match message.WhichOneof("segment"):
         case "range":
-            return _span(message.range)
+            return _range_length(message.range)
         case "range_with_holes":
-            held = message.range_with_holes
-            return _span(held) - _encoded_count(held.holes)
+            holed = message.range_with_holes
+            return _range_length(holed) - _array_length(holed.holes)
         case "range_with_bitmap":
-            return int(np.count_nonzero(_bits(message.range_with_bitmap)))
+            return int(np.count_nonzero(_unpack_bitmap(message.range_with_bitmap)))
         case "sorted_array":
-            return _encoded_count(message.sorted_array)
+            return _array_length(message.sorted_array)
         case "array":
-            return _encoded_count(message.array)
-    raise CorruptFile("a segment of an unknown form, or of none")
+            return _array_length(message.array)
+    raise CorruptFile("a segment of row ids or versions has an unknown form, or none")
 
 
-def _span(
+def _range_length(
     message: rowids_pb2.U64Segment.Range
     | rowids_pb2.U64Segment.RangeWithHoles
     | rowids_pb2.U64Segment.RangeWithBitmap,
 ) -> int:
     if message.end < message.start:
-        raise CorruptFile(f"a range from {message.start} to {message.end}")
+        raise CorruptFile(f"a segment has a range from {message.start} to {message.end}")
     return message.end - message.start
 
 
-def _bits(message: rowids_pb2.U64Segment.RangeWithBitmap) -> npt.NDArray[np.uint8]:
-    """One byte a value of the range, 1 where it is there; the lowest bit comes first."""
-    span, data = _span(message), np.frombuffer(message.bitmap, np.uint8)
+def _unpack_bitmap(message: rowids_pb2.U64Segment.RangeWithBitmap) -> npt.NDArray[np.uint8]:
+    """Return a byte for each value of the range: 1 where the bitmap has it, lowest bit first."""
+    span, data = _range_length(message), np.frombuffer(message.bitmap, np.uint8)
     if len(data) != (span + 7) // 8:
-        raise CorruptFile(f"a bitmap of {len(data)} bytes for a range of {span} values")
+        raise CorruptFile(f"a segment has a bitmap of {len(data)} bytes for {span} values")
     return np.unpackbits(data, count=span, bitorder="little")
 
 
-def _segment(message: rowids_pb2.U64Segment) -> Segment:
-    """Decode a segment that is not empty, and whose count was checked."""
+def _decode_segment(message: rowids_pb2.U64Segment) -> Segment:
+    """Decode a segment that is not empty and whose length is checked."""
     kind = message.WhichOneof("segment")
     if kind == "range":
-        return Segment(message.range.start, _EMPTY, _span(message.range))
+        return Segment(message.range.start, _EMPTY, _range_length(message.range))
     if kind == "range_with_holes":
-        held = message.range_with_holes
-        return _without(held.start, _span(held), _encoded(held.holes))
+        holed = message.range_with_holes
+        return _range_with_holes(holed.start, _range_length(holed), _decode_array(holed.holes))
     if kind == "range_with_bitmap":
-        set_bits = np.flatnonzero(_bits(message.range_with_bitmap)).astype(np.uint64)
-        return _no_range(set_bits + np.uint64(message.range_with_bitmap.start))
+        set_bits = np.flatnonzero(_unpack_bitmap(message.range_with_bitmap)).astype(np.uint64)
+        return _list_segment(set_bits + np.uint64(message.range_with_bitmap.start))
     is_sorted = kind == "sorted_array"
-    ids = _encoded(message.sorted_array if is_sorted else message.array)
+    ids = _decode_array(message.sorted_array if is_sorted else message.array)
     if is_sorted and (ids[1:] <= ids[:-1]).any():
         raise CorruptFile("row ids that are said to be sorted are not")
-    return _no_range(ids)
+    return _list_segment(ids)
 
 
-def _no_range(ids: Ids) -> Segment:
+def _list_segment(ids: Ids) -> Segment:
     return Segment(None, ids, len(ids))
 
 
-def _without(start: int, span: int, holes: Ids) -> Segment:
-    """The values of a range that are no holes."""
+def _range_with_holes(start: int, span: int, holes: Ids) -> Segment:
     if (holes[1:] < holes[:-1]).any():
         holes = np.sort(holes)
     if len(holes) and (int(holes[0]) < start or int(holes[-1]) >= start + span):
-        raise CorruptFile(f"holes outside of the range from {start} to {start + span}")
+        raise CorruptFile(f"a segment has holes outside of its range, {start} to {start + span}")
     if (holes[1:] == holes[:-1]).any():
-        raise CorruptFile("a hole of a range is named twice")
+        raise CorruptFile("a hole of a segment's range is named twice")
     return Segment(start, _EMPTY, span - len(holes), holes)
 
 
-def _encoded_count(message: rowids_pb2.EncodedU64Array) -> int:
+def _array_length(message: rowids_pb2.EncodedU64Array) -> int:
     match message.WhichOneof("array"):
         case "u16_array":
             data, width = message.u16_array.offsets, 2
@@ -304,13 +301,13 @@ def _encoded_count(message: rowids_pb2.EncodedU64Array) -> int:
         case "u64_array":
             data, width = message.u64_array.values, 8
         case _:
-            raise CorruptFile("an array of an unknown form, or of none")
+            raise CorruptFile("an array of a segment has an unknown form, or none")
     if len(data) % width:
-        raise CorruptFile(f"{len(data)} bytes for values of {width} bytes each")
+        raise CorruptFile(f"a segment has {len(data)} bytes for values of {width} bytes each")
     return len(data) // width
 
 
-def _encoded(message: rowids_pb2.EncodedU64Array) -> Ids:
+def _decode_array(message: rowids_pb2.EncodedU64Array) -> Ids:
     match message.WhichOneof("array"):
         case "u16_array":
             offsets, base = np.frombuffer(message.u16_array.offsets, "<u2"), message.u16_array.base
@@ -319,5 +316,5 @@ def _encoded(message: rowids_pb2.EncodedU64Array) -> Ids:
         case _:
             return np.frombuffer(message.u64_array.values, "<u8").astype(np.uint64, copy=False)
     if len(offsets) and base + int(offsets.max()) >= 2**64:
-        raise CorruptFile("an id beyond 64 bits")
+        raise CorruptFile("a row id is beyond 64 bits")
     return offsets.astype(np.uint64) + np.uint64(base)

@@ -1,8 +1,8 @@
 """Finding rows by their ids or addresses, without reading a column.
 
-An address says where a row is. A stable id is looked up in the row id sequences of the fragments
-whose ids come near it; a sequence still lists rows that were deleted or have moved on, so that what
-is found counts only where it is not deleted.
+An address names the fragment and the offset of a row. A stable id is looked up in the segments of
+the row id sequences whose bounds include it. Sequences keep the ids of rows that were deleted or
+moved to another fragment, so deleted rows are left out of the result.
 
 Format page: row ids and lineage, section "Row ID Index"
 (`docs/src/format/table/row_id_lineage.md`).
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.table.row_ids import Ids, Segment
 
-_MOST = 2**64 - 1
-_MOST_OFFSET = (1 << OFFSET_BITS) - 1
-# Values from one to another, both included.
+_MAX_ID = 2**64 - 1
+_MAX_OFFSET = (1 << OFFSET_BITS) - 1
+# (lowest value, highest value), both included.
 Interval = tuple[int, int]
 
 
 class Found(NamedTuple):
-    """Rows of one fragment that were looked for.
+    """Rows of one fragment that a search found.
 
     Attributes:
-        reader: Of the fragment.
-        which: Positions among what was looked for.
-        offsets: Of the rows in the fragment, for each of them.
+        reader: Reader of the fragment.
+        which: Position of each row's id or address among those searched for.
+        offsets: Offset of each row in the fragment, ascending.
     """
 
     reader: FragmentReader
@@ -49,12 +49,12 @@ class Found(NamedTuple):
 
 
 class RowIndex:
-    """Where the rows of one version are.
+    """Finds the rows of one version by id or address.
 
     Args:
-        metadata: Of the rows of the version.
-        readers: Of its fragments, in scan order.
-        fragments: Those fragments.
+        metadata: Row metadata of the version.
+        readers: Readers of the version's fragments, in scan order.
+        fragments: The fragments, in the same order.
     """
 
     def __init__(
@@ -67,53 +67,54 @@ class RowIndex:
         self._readers = readers
         self._fragments = fragments
 
-    def find_ids(self, wanted: Ids) -> list[Found]:
-        """Find rows by their ids; those that are deleted, or were never there, are not found.
+    def find_ids(self, ids: Ids) -> list[Found]:
+        """Find rows by their ids; the result lacks deleted rows and unknown ids.
 
         Args:
-            wanted: Row ids, ascending, each once.
+            ids: Row ids, ascending, each once.
 
         Raises:
-            MissingFile: A deletion file, or one with row ids, is gone.
-            CorruptFile: One of them is damaged, or two rows have the same id.
+            MissingFile: A deletion file or a file of row ids is gone.
+            CorruptFile: A deletion file or a row id sequence is damaged, or two rows have the same
+                id.
         """
         if not self.metadata.is_stable:
-            return self.find_addresses(wanted)
-        found: dict[int, list[tuple[Ints, Ints]]] = {}
-        for position, first, segment in self._overlapping(wanted):
-            which, offsets = segment.find(wanted)
+            return self.find_addresses(ids)
+        matches: dict[int, list[tuple[Ints, Ints]]] = {}
+        for position, first, segment in self._overlapping(ids):
+            which, offsets = segment.find(ids)
             if len(which):
-                found.setdefault(position, []).append((which, offsets + first))
+                matches.setdefault(position, []).append((which, offsets + first))
         rows = [
-            _live(self._readers[position], *map(np.concatenate, zip(*parts, strict=True)))
-            for position, parts in found.items()
+            _live_rows(self._readers[position], *map(np.concatenate, zip(*parts, strict=True)))
+            for position, parts in matches.items()
         ]
-        _check_unique(rows, wanted)
-        return [one for one in rows if len(one.which)]
+        _check_unique(rows, ids)
+        return [found for found in rows if len(found.which)]
 
-    def find_addresses(self, wanted: Ids) -> list[Found]:
-        """Find rows by their addresses; arguments and errors as for `find_ids`."""
-        fragment_ids = wanted >> np.uint64(OFFSET_BITS)
+    def find_addresses(self, addresses: Ids) -> list[Found]:
+        """Find rows by their addresses, ascending, each once; raises as `find_ids` does."""
+        fragment_ids = addresses >> np.uint64(OFFSET_BITS)
         edges = np.flatnonzero(np.diff(fragment_ids)) + 1
         rows = []
-        for start, end in pairwise([0, *edges.tolist(), len(wanted)] if len(wanted) else []):
+        for start, end in pairwise([0, *edges.tolist(), len(addresses)] if len(addresses) else []):
             position = self._positions.get(int(fragment_ids[start]))
             if position is not None:
                 reader = self._readers[position]
-                offsets = (wanted[start:end] & np.uint64(_MOST_OFFSET)).astype(np.int64)
-                there = np.flatnonzero(offsets < reader.physical_rows)
-                rows.append(_live(reader, there + start, offsets[there]))
-        return [one for one in rows if len(one.which)]
+                offsets = (addresses[start:end] & np.uint64(_MAX_OFFSET)).astype(np.int64)
+                known = np.flatnonzero(offsets < reader.physical_rows)
+                rows.append(_live_rows(reader, known + start, offsets[known]))
+        return [found for found in rows if len(found.which)]
 
     def ranges_of_ids(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
-        """Return where the rows lie whose ids are in intervals.
+        """Return the ranges of the rows whose ids are in intervals.
 
         Args:
-            intervals: In any order.
+            intervals: Intervals of ids, in any order.
 
         Returns:
-            For the ids of fragments, ranges of offsets, deleted rows included; fragments that hold
-            none of the rows are left out.
+            Ranges of offsets, deleted rows included, by fragment id; fragments without such rows
+            are left out.
         """
         if not self.metadata.is_stable:
             return self.ranges_of_addresses(intervals)
@@ -133,7 +134,7 @@ class RowIndex:
         return {key: list(as_ranges(rows)) for key, rows in joined.items() if len(rows)}
 
     def ranges_of_addresses(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
-        """Return where the rows lie whose addresses are in intervals; as for `ranges_of_ids`."""
+        """Return the ranges of the rows whose addresses are in intervals; see `ranges_of_ids`."""
         ranges: dict[int, list[RowRange]] = {}
         known = np.array(sorted(self._positions), np.int64)
         for low, high in sorted(_within_bounds(intervals)):
@@ -141,18 +142,18 @@ class RowIndex:
             for fragment_id in known[first:last].tolist():
                 base = fragment_id << OFFSET_BITS
                 start = max(low, base) - base
-                end = min(high, base + _MOST_OFFSET) - base + 1
-                _add(ranges.setdefault(fragment_id, []), start, end)
+                end = min(high, base + _MAX_OFFSET) - base + 1
+                _append_range(ranges.setdefault(fragment_id, []), start, end)
         return ranges
 
     @cached_property
     def _positions(self) -> dict[int, int]:
-        """The position of each fragment, by its id."""
+        """Position of each fragment in scan order, by its id."""
         return {fragment.id: position for position, fragment in enumerate(self._fragments)}
 
     @cached_property
     def _segments(self) -> tuple[list[tuple[int, int, Segment]], Ids, Ids]:
-        """(fragment's position, first row, segment) of all, and their lowest and highest ids."""
+        """All segments as (fragment's position, first row, segment), their lowest, highest ids."""
         segments = []
         for position in range(len(self._fragments)):
             first = 0
@@ -164,58 +165,63 @@ class RowIndex:
         return segments, lowest, highest
 
     def _overlapping(
-        self, wanted: Ids, is_interval: bool = False
+        self, ids: Ids, is_interval: bool = False
     ) -> Iterator[tuple[int, int, Segment]]:
-        """Yield the segments that may hold some of what is wanted."""
+        """Yield the segments that may hold ids.
+
+        Args:
+            ids: The ids, ascending; for an interval its lowest and highest id.
+            is_interval: Whether `ids` is an interval.
+        """
         segments, lowest, highest = self._segments
         if is_interval:
-            hits = (lowest <= wanted[1]) & (highest >= wanted[0])
+            hits = (lowest <= ids[1]) & (highest >= ids[0])
         else:
-            first = np.searchsorted(wanted, lowest)
-            hits = first < np.searchsorted(wanted, highest, side="right")
+            first = np.searchsorted(ids, lowest)
+            hits = first < np.searchsorted(ids, highest, side="right")
         for position in np.flatnonzero(hits):
             yield segments[position]
 
 
 def _within_bounds(intervals: Sequence[Interval]) -> list[Interval]:
-    """Cut intervals to what ids can be."""
+    """Clip intervals to 64-bit ids."""
     return [
-        (max(low, 0), min(high, _MOST)) for low, high in intervals if low <= _MOST and high >= 0
+        (max(low, 0), min(high, _MAX_ID)) for low, high in intervals if low <= _MAX_ID and high >= 0
     ]
 
 
 def among(offsets: Ints, ascending: Ints) -> Mask:
-    """Tell which offsets are among others, which are in order."""
+    """Return for each offset whether a list of ascending offsets has it."""
     if not len(ascending):
         return np.zeros(len(offsets), np.bool_)
     at = np.minimum(np.searchsorted(ascending, offsets), len(ascending) - 1)
-    found: Mask = ascending[at] == offsets
-    return found
+    is_member: Mask = ascending[at] == offsets
+    return is_member
 
 
-def _live(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
-    """Leave out the deleted ones of the rows found in a fragment, and sort the others."""
+def _live_rows(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
+    """Drop deleted rows from those found in a fragment, and sort the rest by offset."""
     deleted = reader.deleted
     if len(deleted):
-        kept = ~among(offsets, deleted)
-        which, offsets = which[kept], offsets[kept]
+        is_live = ~among(offsets, deleted)
+        which, offsets = which[is_live], offsets[is_live]
     order = np.argsort(offsets, kind="stable")
     return Found(reader, which[order], offsets[order])
 
 
-def _check_unique(rows: Sequence[Found], wanted: Ids) -> None:
-    which = np.concatenate([one.which for one in rows]) if rows else np.empty(0, np.int64)
+def _check_unique(rows: Sequence[Found], ids: Ids) -> None:
+    which = np.concatenate([found.which for found in rows]) if rows else np.empty(0, np.int64)
     values, counts = np.unique(which, return_counts=True)
     if (counts > 1).any():
-        row_id = int(wanted[values[counts > 1][0]])
-        where = [one.reader.fragment.id for one in rows if row_id in wanted[one.which]]
+        row_id = int(ids[values[counts > 1][0]])
+        holders = [found.reader.fragment.id for found in rows if row_id in ids[found.which]]
         raise CorruptFile(
-            f"two rows have the stable id {row_id}, in fragments {', '.join(map(str, where))}"
+            f"two rows have the stable id {row_id}, in fragments {', '.join(map(str, holders))}"
         )
 
 
-def _add(ranges: list[RowRange], start: int, end: int) -> None:
-    """Add a range to ranges in order, none of which starts after it."""
+def _append_range(ranges: list[RowRange], start: int, end: int) -> None:
+    """Append a range to ascending ranges, merged with the last one where they touch."""
     if ranges and start <= ranges[-1][1]:
         ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
     else:

@@ -1,13 +1,13 @@
-"""Columns that no data file holds, because they say which row a row is.
+"""Row metadata: columns that no data file holds, since they identify the rows.
 
-    _rowid                         its id: stable where the table has stable ids, else its address
-    _rowaddr                       its address: the fragment's id and the row's offset in it
-    _rowoffset                     its position among the rows that a reader sees
-    _row_created_at_version        the version that it appeared in
-    _row_last_updated_at_version   the version that it last changed in
+    _rowid                         stable row id; in tables without stable ids the row address
+    _rowaddr                       row address: the fragment's id and the offset in the fragment
+    _rowoffset                     position among the live rows of the version
+    _row_created_at_version        version that inserted the row
+    _row_last_updated_at_version   version that last changed the row
 
-They are fields like others, with ids below zero, and are worked out for rows of the data files,
-before deletions are applied: what then happens to columns happens to them too.
+Row metadata are fields with ids below zero. Their values are computed for physical rows, before
+deletions are applied, so deletions and filters treat them like any other column.
 
 Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
 """
@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.data_file import open_data_file
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import rows_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.table.row_ids import Ids, RowIdSequence, VersionSequence
 
-# The first, third and fourth have the ids by which the format knows them in data files.
+# Ids -3 to -5 are those of the format, for hidden columns of data files; -6 and -7 are ours.
 ROW_ID = Field(-3, "_rowid", "uint64")
 ROW_ADDRESS = Field(-6, "_rowaddr", "uint64")
 CREATED_AT = Field(-4, "_row_created_at_version", "uint64")
@@ -49,19 +49,19 @@ ROW_METADATA: Mapping[str, Field] = {
     field.name: field for field in (ROW_ID, ROW_ADDRESS, CREATED_AT, LAST_UPDATED_AT, ROW_OFFSET)
 }
 
-# The version of rows of fragments that do not say it.
+# Version of the rows of fragments that record none.
 DEFAULT_VERSION = 1
-# Bits of an address that are the offset in the fragment.
+# Low bits of an address, which are the offset in the fragment.
 OFFSET_BITS = 32
-# Sequences that are kept decoded.
-_KEPT = 1024
+# Most decoded sequences in the cache.
+_MAX_CACHED = 1024
 
 _Sequence: TypeAlias = "RowIdSequence | VersionSequence"
 _S = TypeVar("_S", "RowIdSequence", "VersionSequence")
 
 
 def is_row_metadata(field: Field) -> bool:
-    """Tell whether a field is one of those that no data file holds."""
+    """Return whether a field is row metadata."""
     return field.id < 0
 
 
@@ -71,12 +71,12 @@ def addresses(fragment_id: int, offsets: Ints) -> Ids:
 
 
 class RowMetadata:
-    """Works out which rows the rows of one version are.
+    """Computes the row metadata of one version.
 
     Args:
         files: Finds the files of the table.
-        readers: Of all fragments of the version, in scan order.
-        fragments: Those fragments.
+        readers: Readers of the version's fragments, in scan order.
+        fragments: The fragments, in the same order.
         is_stable: Whether the table has stable row ids.
     """
 
@@ -99,17 +99,17 @@ class RowMetadata:
 
         Args:
             field: One of `ROW_METADATA`.
-            reader: Of the fragment.
-            ranges: Offsets of rows, ascending and disjoint.
+            reader: Reader of the fragment.
+            ranges: Ranges of offsets, ascending and disjoint.
 
         Raises:
-            MissingFile: The file with a sequence is gone.
+            MissingFile: The file that holds a sequence is gone.
             CorruptFile: A sequence is damaged, or is not as long as the fragment.
         """
         return to_arrow_numbers(self.at(field, reader, rows_of(ranges)))
 
     def at(self, field: Field, reader: FragmentReader, offsets: Ints) -> Ids:
-        """Return the same as `read` for rows by their offsets, which are ascending."""
+        """Return a column of row metadata for rows by their offsets, ascending; see `read`."""
         if field.id == ROW_OFFSET.id:
             return self._positions(reader, offsets)
         if field.id == ROW_ID.id and self.is_stable:
@@ -132,14 +132,14 @@ class RowMetadata:
             raise error
         from lancefs.table.row_ids import decode_row_ids
 
-        return self._sequence(ROW_ID, reader, lineage, decode_row_ids, _listed_ids)
+        return self._cached_sequence(ROW_ID, reader, lineage, decode_row_ids, _row_id_sequence)
 
     def versions(self, field: Field, reader: FragmentReader) -> VersionSequence | None:
-        """Return the versions that the rows of a fragment are of, None where it does not say.
+        """Return the versions of the rows of a fragment; None if the fragment records none.
 
         Args:
             field: `CREATED_AT` or `LAST_UPDATED_AT`.
-            reader: Of the fragment.
+            reader: Reader of the fragment.
         """
         fragment = reader.fragment
         is_created = field.id == CREATED_AT.id
@@ -148,11 +148,11 @@ class RowMetadata:
             return None
         from lancefs.table.row_ids import decode_versions
 
-        return self._sequence(field, reader, lineage, decode_versions, _listed_versions)
+        return self._cached_sequence(field, reader, lineage, decode_versions, _version_sequence)
 
     @cached_property
     def _first_positions(self) -> dict[int, int]:
-        """The position of the first row of each fragment."""
+        """Number of live rows before each fragment, by the fragment's id."""
         first, total = {}, 0
         for position, fragment in enumerate(self._fragments):
             first[fragment.id] = total
@@ -161,38 +161,47 @@ class RowMetadata:
         return first
 
     def _positions(self, reader: FragmentReader, offsets: Ints) -> Ids:
-        before = np.searchsorted(reader.deleted, offsets)
+        deleted_before = np.searchsorted(reader.deleted, offsets)
         first = self._first_positions[reader.fragment.id]
-        return (offsets - before + first).astype(np.uint64)
+        return (offsets - deleted_before + first).astype(np.uint64)
 
-    def _sequence(
+    def _cached_sequence(
         self,
         field: Field,
         reader: FragmentReader,
         lineage: Lineage,
         decode: Callable[[bytes, int], _S],
-        listed: Callable[[Ids], _S],
+        from_values: Callable[[Ids], _S],
     ) -> _S:
+        """Return the sequence of a field for the rows of a fragment, from the cache if it is there.
+
+        Args:
+            field: The field of row metadata.
+            reader: Reader of the fragment.
+            lineage: Place of the sequence, from the manifest.
+            decode: Decodes a serialized sequence of a number of rows.
+            from_values: Makes a sequence of the values of a hidden column.
+        """
         key = (reader.fragment.id, field.id)
         with self._lock:
-            known = self._decoded.get(key)
-        if known is None:
+            sequence = self._decoded.get(key)
+        if sequence is None:
             place = f"fragment {reader.fragment.id}, {field.name}"
             rows = reader.physical_rows
             if isinstance(lineage, HiddenColumn):
-                known = listed(self._hidden(field, reader.fragment, rows))
+                sequence = from_values(self._read_hidden_column(field, reader.fragment, rows))
             elif isinstance(lineage, Inline):
                 with locating(self._files.store.url(), place):
-                    known = decode(lineage.data, rows)
+                    sequence = decode(lineage.data, rows)
             else:
-                known = self._external(lineage, place, rows, decode)
+                sequence = self._read_external(lineage, place, rows, decode)
             with self._lock:
-                self._decoded[key] = known
-                if len(self._decoded) > _KEPT:
+                self._decoded[key] = sequence
+                if len(self._decoded) > _MAX_CACHED:
                     self._decoded.popitem(last=False)
-        return known  # type: ignore[return-value]  # a key has sequences of one kind
+        return sequence  # type: ignore[return-value]  # the field of the key decides the kind
 
-    def _external(
+    def _read_external(
         self, lineage: External, place: str, rows: int, decode: Callable[[bytes, int], _S]
     ) -> _S:
         file = self._files.file("", lineage.path)
@@ -200,8 +209,8 @@ class RowMetadata:
             data = file.read([(lineage.offset, lineage.offset + lineage.size)])[0]
             return decode(data.tobytes(), rows)
 
-    def _hidden(self, field: Field, fragment: Fragment, rows: int) -> Ids:
-        """Read a sequence that is a column of a data file."""
+    def _read_hidden_column(self, field: Field, fragment: Fragment, rows: int) -> Ids:
+        """Read a sequence that a hidden column of a data file holds."""
         for data_file in fragment.files:
             columns = dict(zip(data_file.fields, data_file.column_indices, strict=False))
             if columns.get(field.id, -1) >= 0:
@@ -210,22 +219,24 @@ class RowMetadata:
                     reader = open_data_file(file, columns, data_file.is_legacy)
                     (values,) = run([(file, reader.read(field, [(0, rows)]))])
                     if values.null_count:
-                        raise CorruptFile("values without nulls were expected")
+                        raise CorruptFile(f"the column has {values.null_count} nulls, expected 0")
                     ids: Ids = values.to_numpy()
                     return ids
-        raise CorruptFile(
-            f"fragment {fragment.id}: {field.name} is said to be a column of one of its data "
-            f"files (field {field.id}), but is in none"
+        error = CorruptFile(
+            f"fragment {fragment.id}: {field.name} (field {field.id}) is in none of its data "
+            "files; the manifest says that one of them holds it"
         )
+        error.path = self._files.store.url()
+        raise error
 
 
-def _listed_ids(ids: Ids) -> RowIdSequence:
+def _row_id_sequence(ids: Ids) -> RowIdSequence:
     from lancefs.table.row_ids import RowIdSequence, Segment
 
     return RowIdSequence((Segment(None, ids, len(ids)),) if len(ids) else ())
 
 
-def _listed_versions(versions: Ids) -> VersionSequence:
+def _version_sequence(versions: Ids) -> VersionSequence:
     from lancefs.table.row_ids import VersionSequence
 
     changes = np.flatnonzero(np.diff(versions)) + 1

@@ -1,7 +1,7 @@
-"""Rows as bytes: equal bytes are equal rows, whatever the types of their columns.
+"""Rows encoded as bytes: rows are equal if and only if their bytes are.
 
-That makes rows of nested types comparable, which Arrow's own functions do not do. Floats are equal
-where their bits are.
+The encoding makes rows of nested types comparable, which Arrow's functions do not support. Floats
+are equal if their bits are.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _BINARY = pa.large_binary()
 
 
 def encode_rows(arrays: Sequence[pa.Array], rows: int) -> pa.LargeBinaryArray:
-    """Return for each row bytes that tell it from every row with other values.
+    """Encode rows as bytes; rows with different values have different bytes.
 
     Args:
         arrays: The columns, of storage types.
-        rows: How many.
+        rows: Number of rows.
 
     Raises:
-        UnsupportedFeature: A type cannot be compared; it is named.
+        UnsupportedFeature: A type cannot be compared; the message names the type.
     """
     if not arrays:
-        return _fixed(np.empty((rows, 0), np.uint8))
-    return _joined([_encoded(array) for array in arrays])
+        return _from_matrix(np.empty((rows, 0), np.uint8))
+    return _join([_encode(array) for array in arrays])
 
 
 def unmatched(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> tuple[Mask, Mask]:
-    """Compare two bags of rows.
+    """Compare two multisets of rows.
 
     Args:
-        old: Rows, as `encode_rows` gives them.
-        new: Others.
+        old: Rows, encoded by `encode_rows`.
+        new: Other rows, encoded by `encode_rows`.
 
     Returns:
-        Which of the old rows have no equal among the new ones, and the other way round. A row that
-        occurs twice needs two equals; of several the first ones are matched.
+        Two masks: the old rows without a match among the new rows, and the new rows without a match
+        among the old rows. Each row matches one equal row; of equal rows the first ones match.
     """
     both = pa.chunked_array([old, new], _BINARY).combine_chunks()
     if isinstance(both, pa.ChunkedArray):
@@ -60,7 +60,7 @@ def unmatched(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> tuple[Mask,
 
 
 def _rank(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """How many equal codes stand before each."""
+    """Return for each code the number of equal codes before it."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.searchsorted(ordered, ordered)
@@ -69,54 +69,54 @@ def _rank(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     return rank
 
 
-def _encoded(array: pa.Array) -> pa.LargeBinaryArray:
-    """Encode the values of one column; each says where it ends, so that they can be joined."""
+def _encode(array: pa.Array) -> pa.LargeBinaryArray:
+    """Encode the values of a column, self-delimiting, so that columns can be concatenated."""
     data_type = array.type
     if isinstance(array, pa.ExtensionArray):
-        return _encoded(array.storage)
+        return _encode(array.storage)
     if pa.types.is_null(data_type):
-        return _fixed(np.zeros((len(array), 1), np.uint8))
+        return _from_matrix(np.zeros((len(array), 1), np.uint8))
     if pa.types.is_dictionary(data_type):
-        return _encoded(array.dictionary_decode())
+        return _encode(array.dictionary_decode())
     if pa.types.is_boolean(data_type):
-        return _encoded(array.cast(pa.uint8()))
-    validity = _fixed(array.is_valid().cast(pa.uint8()).to_numpy().reshape(-1, 1))
+        return _encode(array.cast(pa.uint8()))
+    validity = _from_matrix(array.is_valid().cast(pa.uint8()).to_numpy().reshape(-1, 1))
     if pa.types.is_struct(data_type):
-        members = [_encoded(member) for member in array.flatten()]  # null where the struct is
-        return _joined([validity, *members])
+        members = [_encode(member) for member in array.flatten()]  # null where the struct is
+        return _join([validity, *members])
     if pa.types.is_nested(data_type):
-        return _joined([validity, *_lists(array)])
+        return _join([validity, *_encode_lists(array)])
     if is_variable_width(data_type):
-        return _joined([validity, *_texts(array)])
-    return _joined([validity, _fixed(_values(array))])
+        return _join([validity, *_encode_texts(array)])
+    return _join([validity, _from_matrix(_fixed_width_bytes(array))])
 
 
-def _lists(array: pa.Array) -> list[pa.LargeBinaryArray]:
-    """Encode lists of any kind as their lengths and their items."""
+def _encode_lists(array: pa.Array) -> list[pa.LargeBinaryArray]:
+    """Encode lists and maps as the lengths and the items."""
     if pa.types.is_map(array.type):
         item = pa.struct([array.type.key_field, array.type.item_field])
         array = array.cast(pa.list_(pa.field("entries", item, nullable=False)))
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
-    items = _encoded(array.flatten())  # leaves out what null lists hold
+    items = _encode(array.flatten())  # leaves out the items of null lists
     bounds = np.frombuffer(items.buffers()[1], np.int64, len(items) + 1, items.offset * 8)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
     if ends[-1] != len(items):
-        raise AssertionError("lists and their items differ in length")
+        raise AssertionError("the lengths of lists do not sum up to the number of items")
     joined = pa.LargeBinaryArray.from_buffers(
         _BINARY, len(array), [None, pa.py_buffer(bounds[ends]), items.buffers()[2]]
     )
-    return [_fixed(lengths.view(np.uint8).reshape(-1, 8)), joined]
+    return [_from_matrix(lengths.view(np.uint8).reshape(-1, 8)), joined]
 
 
-def _texts(array: pa.Array) -> list[pa.LargeBinaryArray]:
-    """Encode strings and binary as their lengths and their bytes."""
+def _encode_texts(array: pa.Array) -> list[pa.LargeBinaryArray]:
+    """Encode strings and binary as the lengths and the bytes."""
     data = pc.fill_null(array.cast(_BINARY), b"")
     lengths = pc.binary_length(data).to_numpy().astype(np.int64)
-    return [_fixed(lengths.view(np.uint8).reshape(-1, 8)), data]
+    return [_from_matrix(lengths.view(np.uint8).reshape(-1, 8)), data]
 
 
-def _values(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """Return the bytes of values of a fixed width, a row each, zero where there is none."""
+def _fixed_width_bytes(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes of fixed-width values as a matrix with a row for each; zeros for nulls."""
     try:
         width = array.type.bit_width // 8
     except ValueError as error:
@@ -132,8 +132,8 @@ def _values(array: pa.Array) -> npt.NDArray[np.uint8]:
     return values
 
 
-def _fixed(values: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
-    """Make of a matrix one value a row."""
+def _from_matrix(values: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
+    """Return a binary value for each row of a matrix of bytes."""
     rows, width = values.shape
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     data = np.ascontiguousarray(values).reshape(-1)
@@ -142,7 +142,7 @@ def _fixed(values: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
     )
 
 
-def _joined(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+def _join(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     if len(parts) == 1:
         return parts[0]
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", _BINARY))

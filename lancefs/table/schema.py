@@ -1,4 +1,4 @@
-"""Columns by name: which field a user means, and the schema as Arrow sees it.
+"""Columns: finding them by name, and their Arrow schema.
 
 Format page: table schema (`docs/src/format/table/schema.md`).
 """
@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 
-# Metadata of a column that cannot be read: why.
+# Key in the metadata of a column that this release does not read; the value is the reason.
 UNSUPPORTED = b"lancefs:unsupported"
 
 
@@ -25,27 +25,37 @@ def arrow_schema(
 
     Args:
         fields: The columns.
-        metadata: Of the schema as a whole.
-        blobs: Whether blob columns show where their bytes are, or the bytes.
+        metadata: Metadata of the schema.
+        blobs: Whether blob columns have the type of their descriptors, or of their bytes.
 
     Raises:
-        UnsupportedFeature: A column's type is not known; it is named.
-        CorruptFile: A column's type makes no sense.
+        UnsupportedFeature: The type of a column is unknown; the message names the type.
+        CorruptFile: The type of a column is not a valid one.
     """
     return pa.schema([field.to_arrow(blobs) for field in fields], metadata=dict(metadata or {}))
 
 
 def shown_field(field: Field) -> pa.Field:
-    """Return the Arrow field of a column, of type null where its type is not known.
+    """Return the Arrow field of a column; of type null if the type of the column is unknown.
 
-    Its metadata then says why. So one column from the future hides no other; a scan of it raises
-    `UnsupportedFeature`.
+    The metadata of such a field give the reason. The other columns of the table stay readable; a
+    scan of the unknown one raises `UnsupportedFeature`.
     """
     try:
         return field.to_arrow()
     except UnsupportedFeature as error:
         metadata = {UNSUPPORTED: str(error).encode()}
-        return pa.field(field.name, pa.null(), field.nullable, metadata)
+        return pa.field(field.name, pa.null(), metadata=metadata)  # never non-nullable
+
+
+def shown_schema(fields: Sequence[Field], metadata: Mapping[bytes, bytes]) -> pa.Schema:
+    """Return the schema that a dataset shows, in which a column of an unknown type is null.
+
+    Args:
+        fields: The columns.
+        metadata: Metadata of the schema.
+    """
+    return pa.schema([shown_field(field) for field in fields], metadata=dict(metadata) or None)
 
 
 def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
@@ -53,13 +63,13 @@ def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
 
     Args:
         fields: The columns of the table.
-        name: Of a column, which may hold dots, or the way to a member: `user.address.city`.
+        name: Name of a column, which may contain dots, or path of a member: `user.address.city`.
 
     Returns:
-        The way there: the column first, what is meant last.
+        The fields on the path: the column first, the column or member of the name last.
 
     Raises:
-        ColumnNotFound: There is none; the message names the nearest.
+        ColumnNotFound: There is no such column; the message names similar ones.
     """
     path = _find(fields, name)
     if path is None:
@@ -68,9 +78,10 @@ def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
 
 
 def primary_key(fields: Sequence[Field]) -> tuple[Field, ...]:
-    """Return the fields of the table's unenforced primary key, in its order; often there is none.
+    """Return the fields of the table's unenforced primary key, in the order of the key.
 
-    Fields with a position come first, by position, then the others by id.
+    Fields with a position come first, by position; fields without one follow, by id. Most tables
+    have no such key.
     """
     parts = [field for column in fields for field in column.walk() if field.primary_key is not None]
     return tuple(sorted(parts, key=lambda f: (not f.primary_key, f.primary_key, f.id)))
@@ -93,7 +104,7 @@ def _nearest(fields: Sequence[Field], name: str) -> str:
 
     names = [path for field in fields for path in _paths(field)]
     lower = {path.lower(): path for path in names}
-    near = [lower[found] for found in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
+    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
     if near:
         return f"did you mean {' or '.join(repr(path) for path in near)}?"
     shown = ", ".join(field.name for field in fields[:10])
@@ -101,7 +112,7 @@ def _nearest(fields: Sequence[Field], name: str) -> str:
 
 
 def _paths(field: Field) -> Iterator[str]:
-    """The names that `find_column` takes for a column and the members of structs below it."""
+    """Yield the names that `find_column` takes for a column and the members of its structs."""
     yield field.name
     if field.logical_type == "struct":
         for child in field.children:

@@ -1,4 +1,4 @@
-"""Which of the versions between two others brought a row, or took it away."""
+"""Dating changes: which of the versions between two others added, removed or changed rows."""
 
 from __future__ import annotations
 
@@ -24,30 +24,35 @@ Signature = tuple[tuple[tuple[object, ...] | None, ...], tuple[DataOverlay, ...]
 
 
 def is_same(old: Fragment, new: Fragment) -> bool:
-    """Whether two fragments of an id hold the same rows: early releases used ids again."""
+    """Return whether fragments with the same id hold the same rows: early releases reused ids."""
     if old.physical_rows != new.physical_rows:
         return False
-    return not {_file(one) for one in old.files}.isdisjoint(_file(one) for one in new.files)
+    return not {_file(file) for file in old.files}.isdisjoint(_file(file) for file in new.files)
 
 
 def signature(fragment: Fragment, field_ids: Sequence[int]) -> Signature:
-    """Return what tells whether two versions of a fragment have the same values in some fields."""
-    holders, wanted = fragment.holders(), set(field_ids)
+    """Return where the values of fields are stored, without deletions.
+
+    A fragment has the same values in two versions if its signatures are equal.
+    """
+    holders, ids = fragment.holders(), set(field_ids)
     places = []
     for field_id in field_ids:
-        held = holders.get(field_id)
-        column = None if held is None or held.is_legacy else held.columns.get(field_id)
-        places.append(None if held is None else (*_file(held), column))
-    overlays = tuple(one for one in fragment.overlays if not wanted.isdisjoint(one.file.fields))
+        file = holders.get(field_id)
+        column = None if file is None or file.is_legacy else file.columns.get(field_id)
+        places.append(None if file is None else (*_file(file), column))
+    overlays = tuple(
+        overlay for overlay in fragment.overlays if not ids.isdisjoint(overlay.file.fields)
+    )
     return tuple(places), overlays
 
 
 class Timeline:
-    """The versions after one, up to another.
+    """The versions after a first one, up to a last one.
 
     Args:
-        until: The last of them.
-        between: Those before it that can be read, oldest first.
+        until: The last version.
+        between: The readable versions before the last one, oldest first.
         files: Finds the files of a version.
     """
 
@@ -58,78 +63,84 @@ class Timeline:
         files: Callable[[Manifest], TableFiles],
     ) -> None:
         self._until = until
-        self._between = [one for one in between if one.version != until.version]
+        self._between = [earlier for earlier in between if earlier.version != until.version]
         self._files = files
         self._indices: dict[int, RowIndex] = {}
         self._deleted: dict[tuple[int, DeletionFile], Ints] = {}
 
     @cached_property
     def timestamps(self) -> dict[int, datetime]:
-        """When each version was committed."""
-        return {one.version: one.timestamp for one in [*self._between, self._until]}
+        """Time of commit of each version."""
+        return {version.version: version.timestamp for version in [*self._between, self._until]}
 
     def since_when(self, fragment: Fragment, offsets: Ints, is_there: bool) -> Ints:
-        """Return the version since which each row has been there, or gone, up to the last version.
+        """Return the version that added each row, or that removed it.
 
         Args:
-            fragment: The fragment, as a version has it that the rows are in.
-            offsets: Of the rows.
-            is_there: Whether they are there in the last version.
+            fragment: The fragment of the rows, in a version that has them.
+            offsets: Offsets of the rows.
+            is_there: Whether the last version has the rows. If so, the result is the version that
+                added each row; if not, the version that removed it.
         """
-        return self._since_when(
-            len(offsets), lambda at: self._are_there(at, fragment, offsets) == is_there
+        return self._first_versions(
+            len(offsets), lambda position: self._has(position, fragment, offsets) == is_there
         )
 
     def since_when_ids(self, ids: Ids, is_there: bool) -> Ints:
-        """Return the version since which each row has been there, or gone, by their stable ids.
+        """Return the version that added each row, or that removed it, by stable row ids.
 
         Args:
-            ids: Of the rows, each once.
-            is_there: Whether they are there in the last version.
+            ids: Ids of the rows, each once.
+            is_there: Whether the last version has the rows; see `since_when`.
         """
         order = np.argsort(ids)
-        wanted = ids[order]
+        ascending = ids[order]
 
         def test(position: int) -> Mask:
-            there = np.zeros(len(ids), np.bool_)
-            for found in self._index(position).find_ids(wanted):
-                there[order[found.which]] = True
-            return there if is_there else ~there
+            has_row = np.zeros(len(ids), np.bool_)
+            for rows in self._index(position).find_ids(ascending):
+                has_row[order[rows.which]] = True
+            return has_row if is_there else ~has_row
 
-        return self._since_when(len(ids), test)
+        return self._first_versions(len(ids), test)
 
     def since_when_alike(self, fragment: Fragment, field_ids: Sequence[int]) -> int:
-        """Return the version since which fields of a fragment have had their last values.
+        """Return the version that gave fields of a fragment the values of the last version.
 
         Args:
-            fragment: As the last version has it.
-            field_ids: The fields.
+            fragment: The fragment in the last version.
+            field_ids: Ids of the fields.
         """
-        wanted, version = signature(fragment, field_ids), self._until.version
+        last, version = signature(fragment, field_ids), self._until.version
         for position in range(len(self._between) - 1, -1, -1):
-            held = self._fragments[position].get(fragment.id)
-            if held is None or signature(held, field_ids) != wanted:
+            earlier = self._fragments[position].get(fragment.id)
+            if earlier is None or signature(earlier, field_ids) != last:
                 break
             version = self._between[position].version
         return version
 
-    def _since_when(self, rows: int, test: Callable[[int], Mask]) -> Ints:
-        """Go back from the last version for as long as a test holds for each row."""
+    def _first_versions(self, rows: int, test: Callable[[int], Mask]) -> Ints:
+        """Return for each row the first version from which on it passes a test.
+
+        Args:
+            rows: Number of rows. All of them pass in the last version.
+            test: Tests the rows in the version at a position of `_between`.
+        """
         versions = np.full(rows, self._until.version, np.int64)
-        going_on = np.ones(rows, np.bool_)
+        passes = np.ones(rows, np.bool_)
         for position in range(len(self._between) - 1, -1, -1):
-            going_on &= test(position)
-            if not going_on.any():
+            passes &= test(position)
+            if not passes.any():
                 break
-            versions[going_on] = self._between[position].version
+            versions[passes] = self._between[position].version
         return versions
 
     def _index(self, position: int) -> RowIndex:
-        """Return what finds rows of a version by their stable ids."""
+        """Return the row index of a version."""
         if position not in self._indices:
             manifest = self._between[position]
             files, fragments = self._files(manifest), manifest.fragments
-            readers = [FragmentReader(files, one, manifest.fields) for one in fragments]
+            readers = [FragmentReader(files, part, manifest.fields) for part in fragments]
             is_stable = ReaderFlags.STABLE_ROW_IDS in manifest.reader_flags
             metadata = RowMetadata(files, readers, fragments, is_stable)
             self._indices[position] = RowIndex(metadata, readers, fragments)
@@ -137,18 +148,19 @@ class Timeline:
 
     @cached_property
     def _fragments(self) -> list[dict[int, Fragment]]:
-        return [{one.id: one for one in manifest.fragments} for manifest in self._between]
+        return [{part.id: part for part in manifest.fragments} for manifest in self._between]
 
-    def _are_there(self, position: int, fragment: Fragment, offsets: Ints) -> Mask:
-        held = self._fragments[position].get(fragment.id)
-        if held is None or not is_same(fragment, held):
+    def _has(self, position: int, fragment: Fragment, offsets: Ints) -> Mask:
+        """Return whether a version has each row of a fragment."""
+        own = self._fragments[position].get(fragment.id)
+        if own is None or not is_same(fragment, own):
             return np.zeros(len(offsets), np.bool_)
-        if held.deletion_file is None:
+        if own.deletion_file is None:
             return np.ones(len(offsets), np.bool_)
-        key = (held.id, held.deletion_file)
+        key = (own.id, own.deletion_file)
         if key not in self._deleted:
             files = self._files(self._between[position])
-            self._deleted[key] = read_deletions(files, held, held.physical_rows)
+            self._deleted[key] = read_deletions(files, own, own.physical_rows)
         return ~among(offsets, self._deleted[key])
 
 

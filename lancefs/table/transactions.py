@@ -1,50 +1,53 @@
-"""Transactions: what a commit did, from which version, and in words.
+"""Transactions: the operation of a commit, the version it started from, and a summary in words.
 
-A transaction stands in a section of the manifest file, or in a file of its own below
-`_transactions/` that the manifest names. Writers may leave out either, and clean-ups remove the
-files; a version is complete without them.
+A transaction is stored in a section of the manifest file, or in a file below `_transactions/` that
+the manifest names. Writers may omit both, and clean-ups remove the files; a version is complete
+without its transaction.
 
-Format page: transactions (`docs/src/format/table/transaction.md`).
+Format page: transactions (`docs/src/format/table/transaction.md`); messages:
+`protos/transaction.proto`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from lancefs.errors import CorruptFile, locating
+from lancefs.errors import locating
 from lancefs.proto import table_pb2, transaction_pb2
 from lancefs.storage import File, Store
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.manifest import Manifest, read_section
-from lancefs.table.messages import plain
+from lancefs.table.messages import parse_message, plain
 
 TRANSACTIONS = "_transactions"
 
-# The property under which writers leave the message of a commit.
+# Property in which writers store the message of a commit.
 MESSAGE = "__lance_commit_message"
 UNKNOWN = "Unknown"
-_FIRST_OPERATION = 100  # fields of the message from here on are operations
-_SHOWN = 5  # names in a summary
+_FIRST_OPERATION = 100  # fields of the message with this number or a higher one are operations
+_MAX_NAMES = 5  # names in a summary
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a commit did.
+    """The transaction of a commit.
 
     Attributes:
-        operation: As the format names it (`Append`, `Delete`, `Rewrite`, …), or `Unknown`.
-        summary: In words, for instance `Append 2 fragments, 1,000 rows`.
-        read_version: The version that the writer saw.
-        uuid: Its own.
-        tag: As the earliest releases wrote it.
-        properties: What the writer noted.
-        message: The writer's message, where there is one.
-        content: The message of the operation.
+        operation: The format's name of the operation (`Append`, `Delete`, `Rewrite`, …), or
+            `Unknown`.
+        summary: The operation in words, for instance `Append 2 fragments, 1,000 rows`.
+        read_version: Version that the writer started from.
+        uuid: Id of the transaction.
+        tag: Tag as the earliest releases wrote it.
+        properties: Properties that the writer set.
+        message: The writer's message, if there is one.
+        content: Protobuf message of the operation.
     """
 
     operation: str
@@ -58,7 +61,7 @@ class Transaction:
 
     @property
     def details(self) -> dict[str, Any]:
-        """The operation as plain values, under the names of the format, without what is binary."""
+        """The operation as plain values, by the names of the format, without binary fields."""
         return {} if self.content is None else plain(self.content)
 
 
@@ -68,14 +71,14 @@ def read_transaction(store: Store, file: File, manifest: Manifest) -> Transactio
     Args:
         store: The directory of the table, or of the branch.
         file: The manifest file.
-        manifest: What it says.
+        manifest: The decoded manifest.
 
     Returns:
-        None where the version names none.
+        None if the manifest names no transaction.
 
     Raises:
-        MissingFile: Its file is gone, for instance because it was cleaned up.
-        CorruptFile: It does not decode.
+        MissingFile: The transaction file is gone, for instance because of a clean-up.
+        CorruptFile: The transaction does not decode.
     """
     if manifest.transaction_section is not None:
         with locating(file.url, "transaction"):
@@ -83,29 +86,27 @@ def read_transaction(store: Store, file: File, manifest: Manifest) -> Transactio
     if manifest.transaction_file is None:
         return None
     with locating(file.url):
-        own = TableFiles(store).file(TRANSACTIONS, manifest.transaction_file)
-    with locating(own.url):
-        return decode_transaction(own.read_whole().tobytes())
+        own_file = TableFiles(store).file(TRANSACTIONS, manifest.transaction_file)
+    with locating(own_file.url):
+        return decode_transaction(own_file.read_whole().tobytes())
 
 
 def decode_transaction(data: bytes) -> Transaction:
     """Decode the message of a transaction.
 
-    An operation that this release does not know is called `Unknown`, and the summary says so.
+    An operation that this release does not know has the name `Unknown`; the summary says so.
 
     Raises:
-        CorruptFile: The bytes are no such message.
+        CorruptFile: The bytes are not a transaction.
     """
-    message = transaction_pb2.Transaction()
-    try:
-        message.ParseFromString(data)
-    except DecodeError as error:
-        raise CorruptFile(f"the transaction does not decode: {error}") from error
+    message = parse_message(transaction_pb2.Transaction(), data, "transaction")
     name = message.WhichOneof("operation")
     properties = dict(message.transaction_properties)
     return Transaction(
         operation=UNKNOWN if name is None else _camel(name),
-        summary=_unknown(message) if name is None else _SUMMARIES[name](getattr(message, name)),
+        summary=_summarize_unknown(message)
+        if name is None
+        else _SUMMARIES[name](getattr(message, name)),
         read_version=message.read_version,
         uuid=message.uuid,
         tag=message.tag or None,
@@ -119,7 +120,7 @@ def _camel(name: str) -> str:
     return name.title().replace("_", "")
 
 
-def _unknown(message: transaction_pb2.Transaction) -> str:
+def _summarize_unknown(message: transaction_pb2.Transaction) -> str:
     fields = UnknownFieldSet(message)
     numbers = [fields[position].field_number for position in range(len(fields))]
     operations = sorted({number for number in numbers if number >= _FIRST_OPERATION})
@@ -128,7 +129,7 @@ def _unknown(message: transaction_pb2.Transaction) -> str:
     return f"An operation that this release of lancefs does not know (field {operations[0]})"
 
 
-# One function an operation, which puts it into words.
+# A function for each operation, which summarizes it in words.
 
 
 def _append(message: transaction_pb2.Transaction.Append) -> str:
@@ -137,13 +138,17 @@ def _append(message: transaction_pb2.Transaction.Append) -> str:
 
 def _delete(message: transaction_pb2.Transaction.Delete) -> str:
     where = f" where {message.predicate}" if message.predicate else ""
-    touched = [
-        _count(len(message.updated_fragments), "fragment") + " with deletions",
-        _count(len(message.deleted_fragment_ids), "fragment") + " dropped",
-    ]
-    counts = (len(message.updated_fragments), len(message.deleted_fragment_ids))
-    said = [text for text, count in zip(touched, counts, strict=True) if count]
-    return f"Delete{where}: {', '.join(said) or 'no rows'}"
+    effects = _deletions(message.updated_fragments, message.deleted_fragment_ids)
+    return f"Delete{where}: {', '.join(effects) or 'no rows'}"
+
+
+def _deletions(updated: Sized, dropped: Sized) -> list[str]:
+    effects = []
+    if len(updated):
+        effects.append(f"{_count(len(updated), 'fragment')} with deletions")
+    if len(dropped):
+        effects.append(f"{_count(len(dropped), 'fragment')} dropped")
+    return effects
 
 
 def _overwrite(message: transaction_pb2.Transaction.Overwrite) -> str:
@@ -152,18 +157,17 @@ def _overwrite(message: transaction_pb2.Transaction.Overwrite) -> str:
 
 
 def _create_index(message: transaction_pb2.Transaction.CreateIndex) -> str:
-    made, dropped = _names(message.new_indices), _names(message.removed_indices)
-    if not made:
-        return f"Drop index {dropped}" if dropped else "Create no index"
-    replaced = {index.name for index in message.removed_indices}
-    known = {index.name for index in message.new_indices} & replaced
-    return f"{'Update' if known else 'Create'} index {made}"
+    new, removed = _names(message.new_indices), _names(message.removed_indices)
+    if not new:
+        return f"Drop index {_enumerate(removed)}" if removed else "Create no index"
+    return f"{'Create' if set(new).isdisjoint(removed) else 'Update'} index {_enumerate(new)}"
 
 
 def _rewrite(message: transaction_pb2.Transaction.Rewrite) -> str:
-    groups = list(message.groups)
-    old = [one for group in groups for one in group.old_fragments] or list(message.old_fragments)
-    new = [one for group in groups for one in group.new_fragments] or list(message.new_fragments)
+    old = list(chain.from_iterable(group.old_fragments for group in message.groups))
+    new = list(chain.from_iterable(group.new_fragments for group in message.groups))
+    # Releases before groups listed the fragments in the operation itself.
+    old, new = old or list(message.old_fragments), new or list(message.new_fragments)
     return f"Rewrite {_count(len(old), 'fragment')} as {_fragments(new)}"
 
 
@@ -174,7 +178,7 @@ def _merge(message: transaction_pb2.Transaction.Merge) -> str:
 
 def _project(message: transaction_pb2.Transaction.Project) -> str:
     names = [field.name for field in message.schema if field.parent_id == -1]
-    return f"Project to {_count(len(names), 'column')}: {_listed(names)}"
+    return f"Project to {_count(len(names), 'column')}: {_enumerate(names)}"
 
 
 def _restore(message: transaction_pb2.Transaction.Restore) -> str:
@@ -190,13 +194,9 @@ def _update(message: transaction_pb2.Transaction.Update) -> str:
     if message.update_mode == rewritten and message.fields_modified:
         columns = _count(len(message.fields_modified), "field")
         return f"Update {columns} of {_count(len(message.updated_fragments), 'fragment')} in place"
-    said = []
-    if message.updated_fragments:
-        said.append(f"{_count(len(message.updated_fragments), 'fragment')} with deletions")
-    if message.removed_fragment_ids:
-        said.append(f"{_count(len(message.removed_fragment_ids), 'fragment')} dropped")
-    said.append(f"{_fragments(message.new_fragments)} written")
-    return f"Update: {', '.join(said)}"
+    effects = _deletions(message.updated_fragments, message.removed_fragment_ids)
+    effects.append(f"{_fragments(message.new_fragments)} written")
+    return f"Update: {', '.join(effects)}"
 
 
 def _update_config(message: transaction_pb2.Transaction.UpdateConfig) -> str:
@@ -207,9 +207,9 @@ def _update_config(message: transaction_pb2.Transaction.UpdateConfig) -> str:
     schema += [entry.key for entry in message.schema_metadata_updates.update_entries]
     fields = len(message.field_metadata) + len(message.field_metadata_updates)
     kinds = {"config": config, "table metadata": table, "schema metadata": schema}
-    said = [f"{kind} {_listed(sorted(keys))}" for kind, keys in kinds.items() if keys]
-    said += [f"metadata of {_count(fields, 'field')}"] if fields else []
-    return f"Update {', '.join(said) or 'no setting'}"
+    changes = [f"{kind} {_enumerate(sorted(keys))}" for kind, keys in kinds.items() if keys]
+    changes += [f"metadata of {_count(fields, 'field')}"] if fields else []
+    return f"Update {', '.join(changes) or 'no setting'}"
 
 
 def _data_replacement(message: transaction_pb2.Transaction.DataReplacement) -> str:
@@ -223,14 +223,14 @@ def _update_mem_wal_state(message: transaction_pb2.Transaction.UpdateMemWalState
 
 def _clone(message: transaction_pb2.Transaction.Clone) -> str:
     kind = "Shallow" if message.is_shallow else "Deep"
-    said = f"{kind} clone of version {message.ref_version}"
+    clone = f"{kind} clone of version {message.ref_version}"
     if message.HasField("branch_name"):
-        return f"{said}, as branch {message.branch_name}"
-    return f"{said} of {message.ref_path}" if message.ref_path else said
+        return f"{clone}, as branch {message.branch_name}"
+    return f"{clone} of {message.ref_path}" if message.ref_path else clone
 
 
 def _update_bases(message: transaction_pb2.Transaction.UpdateBases) -> str:
-    return f"Add base paths {_listed([base.name or base.path for base in message.new_bases])}"
+    return f"Add base paths {_enumerate([base.name or base.path for base in message.new_bases])}"
 
 
 def _data_overlay(message: transaction_pb2.Transaction.DataOverlay) -> str:
@@ -264,16 +264,16 @@ def _count(count: int, noun: str) -> str:
 
 
 def _fragments(fragments: Iterable[table_pb2.DataFragment]) -> str:
-    """Count fragments, and their rows where the writer said how many."""
-    counts = [fragment.physical_rows for fragment in fragments]
-    said = _count(len(counts), "fragment")
-    return f"{said}, {_count(sum(counts), 'row')}" if all(counts) else said
+    """Count fragments, and their rows if the writer recorded them."""
+    row_counts = [fragment.physical_rows for fragment in fragments]
+    count = _count(len(row_counts), "fragment")
+    return f"{count}, {_count(sum(row_counts), 'row')}" if all(row_counts) else count
 
 
-def _names(indices: Iterable[table_pb2.IndexMetadata]) -> str:
-    return _listed(list(dict.fromkeys(index.name for index in indices)))
+def _names(indices: Iterable[table_pb2.IndexMetadata]) -> list[str]:
+    return list(dict.fromkeys(index.name for index in indices))
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _enumerate(names: list[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Verifying a version: every page of every fragment decodes, and agrees with the manifest."""
+"""Verification: every page of a fragment decodes, and its counts agree with the manifest."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lancefs.table.deletions import read_deletions
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import DataFile, Fragment
 
-# Problems that are told of one fragment: a damaged one may have one in each column.
-_MOST = 50
+# Columns are decoded until a fragment has this many problems: damage may concern all columns.
+_MAX_PROBLEMS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong.
+    """A problem in a fragment.
 
     Attributes:
-        fragment: The id of the fragment.
-        place: The column, or what else.
-        kind: The class of the error.
-        message: What is wrong: file, offset, what was expected.
+        fragment: Id of the fragment.
+        place: Name of the column, data file, or part of the fragment.
+        kind: Name of the error's class.
+        message: Message of the error: file, offset, what was expected.
     """
 
     fragment: int
@@ -40,15 +40,15 @@ class Problem:
 
 @dataclass(slots=True)
 class Checked:
-    """What was verified of a fragment.
+    """The result of verifying a fragment.
 
     Attributes:
-        fragment: Its id.
-        rows: Deleted ones included.
-        deleted: Of them.
-        values: That were decoded, in all columns.
-        file_bytes: Of its data files.
-        problems: What is wrong; none where all is well.
+        fragment: Id of the fragment.
+        rows: Number of rows, deleted rows included.
+        deleted: Number of deleted rows.
+        values: Number of decoded values in all columns.
+        file_bytes: Size of the data files in bytes.
+        problems: The problems that were found.
     """
 
     fragment: int
@@ -60,7 +60,9 @@ class Checked:
 
 
 def verify_fragment(files: TableFiles, fragment: Fragment, fields: Sequence[Field]) -> Checked:
-    """Decode every value of a fragment, and compare counts and lengths with the manifest.
+    """Decode every value of a fragment, and compare sizes and row counts with the manifest.
+
+    Errors become problems of the result.
 
     Args:
         files: Finds the files of the version.
@@ -68,50 +70,51 @@ def verify_fragment(files: TableFiles, fragment: Fragment, fields: Sequence[Fiel
         fields: The columns of the table.
     """
     checked = Checked(fragment.id)
-    with _noting(checked, "fragment"):
+    with _recording(checked, "fragment"):
         reader = FragmentReader(files, fragment, fields)
         checked.rows = reader.physical_rows
         for data_file in fragment.files:
-            with _noting(checked, data_file.path):
+            with _recording(checked, data_file.path):
                 _check_file(checked, reader, data_file)
-        with _noting(checked, "deletions"):
+        with _recording(checked, "deletions"):
             checked.deleted = len(read_deletions(reader.files, fragment, checked.rows))
-        for one in fields:
-            if len(checked.problems) < _MOST:
-                with _noting(checked, one.name):
-                    _decode(checked, reader, one, batch_rows_for(fragment, [one.storage_type]))
+        for column in fields:
+            if len(checked.problems) < _MAX_PROBLEMS:
+                with _recording(checked, column.name):
+                    rows = batch_rows_for(fragment, [column.storage_type])
+                    _decode(checked, reader, column, rows)
     return checked
 
 
 def _check_file(checked: Checked, reader: FragmentReader, data_file: DataFile) -> None:
-    """See that a data file is as long as the manifest says, in bytes and in rows."""
-    file, held = reader.open_file(data_file)
-    actual = int(file.store.fs.size(file.store.full(file.path)))
-    checked.file_bytes += actual
-    said = data_file.size
-    if said not in (None, actual):
-        _note(checked, file.url, f"{file.url}: {actual} bytes, the manifest says {said}")
-    if held.num_rows != checked.rows:
-        message = f"{file.url}: {held.num_rows} rows, the manifest says {checked.rows}"
-        _note(checked, file.url, message)
+    """Compare the size and the rows of a data file with the manifest."""
+    file, field_reader = reader.open_file(data_file)
+    size = int(file.store.fs.size(file.store.full(file.path)))
+    checked.file_bytes += size
+    if data_file.size not in (None, size):
+        message = f"{file.url}: {size} bytes, the manifest says {data_file.size}"
+        _record(checked, file.url, message)
+    if field_reader.num_rows != checked.rows:
+        message = f"{file.url}: {field_reader.num_rows} rows, the manifest says {checked.rows}"
+        _record(checked, file.url, message)
 
 
-def _decode(checked: Checked, reader: FragmentReader, one: Field, step: int) -> None:
-    for start in range(0, checked.rows, step):
-        (array,) = reader.read([one], [(start, min(start + step, checked.rows))])
-        shown = present(array, one)
-        shown.validate(full=True)
-        checked.values += len(shown)
+def _decode(checked: Checked, reader: FragmentReader, column: Field, batch_rows: int) -> None:
+    for start in range(0, checked.rows, batch_rows):
+        (array,) = reader.read([column], [(start, min(start + batch_rows, checked.rows))])
+        values = present(array, column)
+        values.validate(full=True)
+        checked.values += len(values)
 
 
-def _note(checked: Checked, place: str, message: str, kind: str = "CorruptFile") -> None:
+def _record(checked: Checked, place: str, message: str, kind: str = "CorruptFile") -> None:
     checked.problems.append(Problem(checked.fragment, place, kind, message))
 
 
 @contextmanager
-def _noting(checked: Checked, place: str) -> Iterator[None]:
-    """Note an error that is raised inside as a problem, and go on."""
+def _recording(checked: Checked, place: str) -> Iterator[None]:
+    """Record an error that is raised inside as a problem, and go on."""
     try:
         yield
     except (LanceError, pa.ArrowException, OSError) as error:
-        _note(checked, place, str(error), type(error).__name__)
+        _record(checked, place, str(error), type(error).__name__)

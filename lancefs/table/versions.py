@@ -1,7 +1,7 @@
-"""The versions of a table: one manifest file each, found with one listing.
+"""The versions of a table: a manifest file for each version, found with one listing.
 
-The names alone tell the versions, so nothing else is read: `latest_version_hint.json` is never
-needed, and staged, detached and temporary files are passed over.
+The names of the manifest files give the versions, so no file is read, not even
+`latest_version_hint.json`. Staged, detached and temporary files are ignored.
 
 Format page: transactions, section "Manifest Naming Schemes"
 (`docs/src/format/table/transaction.md`).
@@ -19,27 +19,27 @@ VERSIONS = "_versions"
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,19}|[0-9]{20})\.manifest")
 _U64_MAX = 2**64 - 1
-# Versions from here on are detached: no part of the history, found only by those who know them.
+# Versions from here on are detached: they are not part of the history.
 _FIRST_DETACHED = 2**63
 
 
 class Scheme(StrEnum):
-    """How a table names its manifests."""
+    """Naming scheme of a table's manifest files."""
 
     V1 = "V1"  # the version
-    V2 = "V2"  # 2⁶⁴ − 1 − the version in twenty digits, so that the newest is listed first
+    V2 = "V2"  # 2⁶⁴ − 1 − the version, in twenty digits: listings begin with the newest
 
 
 class VersionFile(NamedTuple):
     """The manifest file of one version.
 
     Attributes:
-        version: Its number.
-        path: Relative to the table's directory.
-        scheme: How it is named.
-        size: In bytes, where the listing told it.
-        stamp: What tells its bytes from others that had the same name (a table may be deleted and
-            made anew), where the listing told it.
+        version: Number of the version.
+        path: Path relative to the directory of the table or branch.
+        scheme: Naming scheme of the file.
+        size: Size in bytes, if the listing gave it.
+        stamp: Digest of the bytes, if the listing gave one. It differs from that of an earlier
+            file of this name: a table may be deleted and created again.
     """
 
     version: int
@@ -56,18 +56,18 @@ def list_versions(store: Store) -> list[VersionFile]:
         store: The directory of the table, or of a branch.
 
     Raises:
-        NotALanceTable: There is no version at all.
-        CorruptFile: Both naming schemes occur; which version is the latest is then undefined.
+        NotALanceTable: The directory has no version.
+        CorruptFile: Both naming schemes occur, so that the latest version is undefined.
         ReadFailed: The store refused or failed.
     """
-    # What the filesystem remembers of an earlier listing may lack the newest version.
+    # An earlier listing in the filesystem's cache may lack the newest version.
     store.refresh(VERSIONS)
-    found: dict[int, VersionFile] = {}
+    files: dict[int, VersionFile] = {}
     schemes: dict[Scheme, str] = {}
     try:
         entries = store.entries(VERSIONS)
     except ReadFailed as error:
-        raise ReadFailed(f"{error}{_hint(store)}") from error
+        raise ReadFailed(f"{error}{_web_hint(store)}") from error
     for name, info in entries:
         parsed = parse_name(name)
         if parsed is None or info.get("type") == "directory":
@@ -75,7 +75,7 @@ def list_versions(store: Store) -> list[VersionFile]:
         version, scheme = parsed
         schemes.setdefault(scheme, name)
         size = info.get("size")
-        found[version] = VersionFile(
+        files[version] = VersionFile(
             version,
             f"{VERSIONS}/{name}",
             scheme,
@@ -83,16 +83,16 @@ def list_versions(store: Store) -> list[VersionFile]:
             _stamp(info),
         )
     if len(schemes) > 1:
-        raise _mixed(store, schemes)
-    if not found:
+        raise _mixed_schemes(store, schemes)
+    if not files:
         raise _not_a_table(store)
-    return sorted(found.values(), key=lambda file: file.version)
+    return sorted(files.values(), key=lambda file: file.version)
 
 
 def _stamp(info: Mapping[str, object]) -> str | None:
-    """Return the digest that object stores give of a file: times are too coarse."""
-    found = next((info[name] for name in ("ETag", "etag") if info.get(name)), None)
-    return found if isinstance(found, str) else None
+    """Return the digest of a file that object stores list; modification times are too coarse."""
+    digest = next((info[name] for name in ("ETag", "etag") if info.get(name)), None)
+    return digest if isinstance(digest, str) else None
 
 
 def latest(store: Store) -> VersionFile:
@@ -101,15 +101,15 @@ def latest(store: Store) -> VersionFile:
 
 
 def pick(store: Store, versions: Sequence[VersionFile], version: int) -> VersionFile:
-    """Return one of the versions that were listed.
+    """Return the file of a version from a listing.
 
     Args:
-        store: Where they were listed, for the message.
-        versions: Oldest first, at least one.
-        version: The number of the one that is wanted.
+        store: The directory that was listed, for the error message.
+        versions: The listed versions, oldest first, at least one.
+        version: Number of the version.
 
     Raises:
-        RefNotFound: It is not among them; the message lists those that are.
+        RefNotFound: The version is not listed; the message names the listed ones.
     """
     for file in reversed(versions):
         if file.version == version:
@@ -121,14 +121,14 @@ def pick(store: Store, versions: Sequence[VersionFile], version: int) -> Version
 
 
 def unlisted(store: Store, version: int) -> VersionFile | None:
-    """Look for a version by its number alone, on a store that cannot list, with a request or two.
+    """Look for a version by its number, on a store that cannot list; takes one or two requests.
 
     Args:
         store: The directory of the table, or of a branch.
-        version: The number.
+        version: Number of the version.
 
     Returns:
-        None where there is no such file, or the store does not say.
+        None if neither scheme has such a file, or the store refuses to answer.
     """
     for scheme in (Scheme.V2, Scheme.V1):
         number = f"{_U64_MAX - version:020}" if scheme is Scheme.V2 else str(version)
@@ -141,7 +141,7 @@ def unlisted(store: Store, version: int) -> VersionFile | None:
 
 
 def describe(versions: Sequence[VersionFile]) -> str:
-    """Name the versions in an error message: all where they are few, else the last ones."""
+    """List versions for an error message: at most the last ten."""
     shown = [str(file.version) for file in versions[-10:]]
     if len(versions) > 10:
         return f"the table has {versions[0].version} … {', '.join(shown)}"
@@ -149,7 +149,7 @@ def describe(versions: Sequence[VersionFile]) -> str:
 
 
 def parse_name(name: str) -> tuple[int, Scheme] | None:
-    """Read a version off the name of a manifest; None where it is the name of something else."""
+    """Return the version and the scheme of a manifest's name; None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -160,7 +160,7 @@ def parse_name(name: str) -> tuple[int, Scheme] | None:
     return (version, scheme) if 0 <= version < _FIRST_DETACHED else None
 
 
-def _mixed(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
+def _mixed_schemes(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
     error = CorruptFile(
         "manifests are named by two schemes, which leaves the latest version undefined: "
         + " and ".join(f"{name} ({scheme})" for scheme, name in sorted(schemes.items()))
@@ -170,8 +170,8 @@ def _mixed(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
     return error
 
 
-def _hint(store: Store) -> str:
-    """Say what helps with servers that cannot list."""
+def _web_hint(store: Store) -> str:
+    """Return the advice for web servers, which may be unable to list; empty for other stores."""
     is_web = store.url().startswith(("http://", "https://"))
     return "; where a server cannot list, name the version, as in version=7" if is_web else ""
 
@@ -180,7 +180,7 @@ def _not_a_table(store: Store) -> NotALanceTable:
     names = store.names()
     if not names:
         return NotALanceTable(
-            f"{store.url()}: there is no such directory, or it is empty{_hint(store)}"
+            f"{store.url()}: there is no such directory, or it is empty{_web_hint(store)}"
         )
     tables = sorted(name for name in names if name.endswith(".lance"))[:10]
     hint = f"; did you mean one of {', '.join(tables)} in it?" if tables else ""

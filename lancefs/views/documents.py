@@ -1,4 +1,4 @@
-"""JSON documents: what is known of a version besides its rows."""
+"""The JSON documents of a version: its schema, manifest, transaction and indices."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import MissingFile
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.indices import uncovered_rows
-from lancefs.views.open_tables import Version
+from lancefs.views.open_tables import ViewedVersion
 
 
-def document(name: str, version: Version) -> pa.Buffer:
-    """Return the bytes of a document.
+def document(name: str, version: ViewedVersion) -> pa.Buffer:
+    """Return the bytes of a document, as UTF-8.
 
     Args:
         name: One of `NAMES`.
-        version: What it is about.
+        version: The version that the document describes.
+
+    Raises:
+        LanceError: A file that the document needs cannot be read.
     """
-    text = json.dumps(_MAKERS[name](version), indent=2, ensure_ascii=False)
+    text = json.dumps(_BUILDERS[name](version), indent=2, ensure_ascii=False)
     return pa.py_buffer(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
-def _schema(version: Version) -> dict[str, Any]:
+def _schema(version: ViewedVersion) -> dict[str, Any]:
     manifest = version.manifest
     return {
         "fields": [_field(field) for field in manifest.fields],
@@ -51,38 +54,43 @@ def _field(field: Field) -> dict[str, Any]:
     }
 
 
-def _manifest(version: Version) -> dict[str, Any]:
-    """All that the typed manifest says, but the columns: those are in the schema's document."""
+def _manifest(version: ViewedVersion) -> dict[str, Any]:
+    """Return the manifest; of the columns only the names, since `schema.json` describes them."""
     manifest = version.manifest
-    said = {name: _plain(value) for name, value in manifest._asdict().items() if name != "fields"}
     counts = {"num_rows": manifest.num_rows, "physical_rows": manifest.physical_rows}
-    said["fields"] = [field.name for field in manifest.fields]
-    return counts | said
+    values = {name: _plain(value) for name, value in manifest._asdict().items() if name != "fields"}
+    return counts | values | {"fields": [field.name for field in manifest.fields]}
 
 
-def _transaction(version: Version) -> dict[str, Any] | None:
-    """What made the version; nothing where it does not say, a note where that was cleaned up."""
+def _transaction(version: ViewedVersion) -> dict[str, Any] | None:
+    """Return the transaction that made the version.
+
+    Returns:
+        The transaction; None if the version names none; a note if its file was cleaned up.
+    """
     try:
-        done = version.dataset.transaction()
+        transaction = version.dataset.transaction()
     except MissingFile as error:
         return {"note": str(error)}
-    if done is None:
+    if transaction is None:
         return None
     names = ("operation", "summary", "message", "read_version", "uuid", "tag")
-    said = {name: getattr(done, name) for name in names}
-    return said | {"properties": _plain(done.properties), "details": _plain(done.details)}
+    values = {name: getattr(transaction, name) for name in names}
+    properties, details = _plain(transaction.properties), _plain(transaction.details)
+    return values | {"properties": properties, "details": details}
 
 
-def _indices(version: Version) -> list[dict[str, Any]]:
-    found = version.dataset.indices()
-    uncovered = uncovered_rows(found, version.manifest)
+def _indices(version: ViewedVersion) -> list[dict[str, Any]]:
+    indices = version.dataset.indices()
+    uncovered = uncovered_rows(indices, version.manifest)
     return [
-        _plain(one) | {"size": one.size, "uncovered_rows": uncovered.get(one.name)} for one in found
+        _plain(index) | {"size": index.size, "uncovered_rows": uncovered.get(index.name)}
+        for index in indices
     ]
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the manifest as JSON can say it."""
+    """Convert a value of the manifest to types that JSON has; bytes become Base64."""
     if isinstance(value, ReaderFlags):
         return [flag.name for flag in value]
     if isinstance(value, Enum):
@@ -95,7 +103,7 @@ def _plain(value: Any) -> Any:
         fields = dataclasses.fields(value)
         return {field.name: _plain(getattr(value, field.name)) for field in fields}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(one) for name, one in value._asdict().items()}
+        return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, Mapping):
         return {_text(key): _item(item) for key, item in sorted(value.items())}
     if isinstance(value, Set):
@@ -110,15 +118,15 @@ def _item(value: Any) -> Any:
 
 
 def _text(data: str | bytes) -> str:
-    """Metadata is text; the odd byte that is not shows as an escape."""
+    """Decode metadata, which is mostly UTF-8; escape the bytes that are not."""
     return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
 
 
-_MAKERS: Mapping[str, Callable[[Version], Any]] = {
+_BUILDERS: Mapping[str, Callable[[ViewedVersion], Any]] = {
     "schema.json": _schema,
     "manifest.json": _manifest,
     "transaction.json": _transaction,
     "indices.json": _indices,
 }
 
-NAMES = tuple(_MAKERS)
+NAMES = tuple(_BUILDERS)

@@ -1,4 +1,4 @@
-"""The files of the tree: which version each shows, and which part of it."""
+"""The files of the tree: which version each file shows, which part of it, and in which format."""
 
 from __future__ import annotations
 
@@ -16,63 +16,65 @@ from lancefs.views.arrow.arrow_stream import encode_stream
 from lancefs.views.arrow.lazy_file import LazyFile
 from lancefs.views.documents import document
 from lancefs.views.file_objects import ForwardFile
-from lancefs.views.open_tables import Selection, Table, Version
+from lancefs.views.open_tables import Selection, TableSession, ViewedVersion
 from lancefs.views.view import Key, View, WholeView, known_size
 from lancefs.views.view_batches import BATCH_ROWS
 
-# What the bytes of a view depend on besides the version. The number is raised by whoever changes
-# what is written: batches, options, documents, or values that were wrong before.
+# Everything that the bytes of a view depend on besides the version. Raise the number with any
+# change to the bytes that are written: batches, IPC options, documents, corrected values.
 LAYOUT = f"3, lancefs {__version__}, pyarrow {pa.__version__}"
 
 FILE: Final = ".arrow"
 STREAM: Final = ".arrows"
 
+# The formats of files: Arrow IPC file, Arrow IPC stream, JSON document.
 Form: TypeAlias = Literal[".arrow", ".arrows", ".json"]
 
 
 class Handle:
-    """A version, by the name that it has in the tree.
+    """A version of a table, named by a ref, that is opened at the first use.
 
     Args:
         table: The table.
-        ref: Which version.
+        ref: The version.
     """
 
-    def __init__(self, table: Table, ref: Ref) -> None:
+    def __init__(self, table: TableSession, ref: Ref) -> None:
         self.table = table
         self.ref = ref
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the name will always mean this version."""
+        """Whether the ref always means the same version: it has a version number."""
         return self.ref.version is not None
 
     @cached_property
-    def version(self) -> Version:
-        """The version, opened; raises as `Table.open` does."""
+    def version(self) -> ViewedVersion:
+        """The opened version; the first access raises as `TableSession.open` does."""
         return self.table.open(self.ref)
 
     @property
-    def known_version(self) -> Version | None:
-        """The version, where it is open already."""
+    def known_version(self) -> ViewedVersion | None:
+        """The opened version, or None before the first access to `version`."""
         return self.__dict__.get("version")
 
     @property
     def fixed_name(self) -> str:
-        """The path in the tree, without an ending, that will always mean this version."""
+        """Path in the tree, without a suffix, that always means this version: `versions/7`."""
         branch = self.version.resolved.branch
         where = "" if branch is None else f"branches/{branch}/"
         return f"{where}versions/{self.version.manifest.version}"
 
 
-class Leaf:
+class FileNode:
     """A file of the tree.
 
     Args:
-        handle: The version that it shows.
-        name: The rest of its path, as it is written in listings: `.arrow`, `/columns/a.arrow`, …
-        form: What it is.
-        selection: What part of the version it shows.
+        handle: The version that the file shows.
+        name: The path after the version's name, in canonical spelling: `.arrow`,
+            `/columns/a.arrow`, …
+        form: The format of the file.
+        selection: The part of the version that the file shows; everything by default.
     """
 
     def __init__(
@@ -85,28 +87,31 @@ class Leaf:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it can only be read from the beginning to the end."""
+        """Whether the file can only be read once, from the beginning to the end."""
         return self.form == STREAM
 
     @property
     def fixed_path(self) -> str:
-        """The path in the tree that will always mean these bytes."""
+        """Path in the tree that always means these bytes."""
         return self.handle.fixed_name + self.name
 
     @property
     def digest(self) -> str:
-        """What tells these bytes from all others, also from those of another release."""
+        """Identity of the bytes: a SHA-256 over the version, the path, and the releases.
+
+        Other releases of lancefs or pyarrow may write other bytes.
+        """
         parts = (LAYOUT, self.handle.version.identity, self.name)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def known_size(self) -> int | None:
-        """The size in bytes where that is known without reading anything."""
+        """Return the size in bytes if it is cached, else None. Nothing is read."""
         if self.is_stream or self.handle.known_version is None:
             return None
         return known_size(self._key())
 
     def view(self) -> View:
-        """Return the bytes, for a file that is not a stream."""
+        """Return the bytes of a file that is not a stream. Values are read on demand."""
         if self.form == ".json":
             return WholeView(self._key(), partial(document, self.name[1:], self.handle.version))
         version, selection = self.handle.version, self.selection
@@ -125,32 +130,31 @@ class Leaf:
         """Open a stream.
 
         Args:
-            path: What it is called.
+            path: Path of the file object, for its users.
         """
         return ForwardFile(encode_stream(*self.handle.version.rows(self.selection)), path)
 
     def _key(self) -> Key:
-
         table = self.handle.table
         return table.sharer, table.url, self.digest
 
 
-class WholeLeaf(Leaf, ABC):
-    """A file of rows that are made all at once, in memory."""
+class MaterializedFile(FileNode, ABC):
+    """A file whose rows are computed all at once, in memory."""
 
     @abstractmethod
     def rows(self) -> pa.Table:
-        """Make the rows."""
+        """Compute the rows."""
 
     def view(self) -> View:
-        """Return the bytes, for a file that is not a stream."""
+        """Return the bytes of a file that is not a stream. Rows are computed on demand."""
         return WholeView(self._key(), lambda: encode(*self._batches()))
 
     def stream(self, path: str) -> ForwardFile:
-        """Open a stream.
+        """Compute the rows, and open a stream.
 
         Args:
-            path: What it is called.
+            path: Path of the file object, for its users.
         """
         return ForwardFile(encode_stream(*self._batches()), path)
 

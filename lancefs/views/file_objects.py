@@ -1,4 +1,4 @@
-"""The file objects that users read views with."""
+"""The file objects that `LanceFileSystem.open` returns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from lancefs.views.view import View
 
 
 class ViewFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
-    """A file that is open on a view: seekable, and always of the version that it was opened on.
+    """A seekable file object of a view. It shows one version for its whole life.
+
+    A pickled file is opened again on the same version and at the same position.
 
     Args:
-        fs: The filesystem that it was opened through.
-        path: What it was opened as.
-        fixed_path: The path that always means the same version, for when it is opened again.
-        view: Its bytes.
-        details: What `info` says of it.
-        block_size: Has no meaning here, but for caches above.
+        fs: The filesystem that opened it.
+        path: The path that it was opened with.
+        fixed_path: The path that always means the same version.
+        view: The bytes.
+        details: The `info` of the path.
+        block_size: Ignored; fsspec passes it for caching filesystems.
     """
 
     def __init__(
@@ -43,10 +45,14 @@ class ViewFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no typ
         return _reopen, (self.fs, self._fixed_path, self.tell())
 
     def read_buffer(self, size: int | None = -1) -> pa.Buffer:
-        """Return the next bytes as `read` does, without a copy; pyarrow asks for them so.
+        """Return the next bytes as `read` does, without a copy. pyarrow calls this method.
 
         Args:
-            size: How many; all that are left where it is negative or None.
+            size: Number of bytes; None or a negative number to read to the end.
+
+        Raises:
+            ValueError: The file is closed.
+            LanceError: Something that the bytes depend on cannot be read.
         """
         if self.closed:
             raise ValueError("the file is closed")
@@ -67,13 +73,14 @@ def _reopen(fs: fsspec.AbstractFileSystem, path: str, position: int) -> Any:
 
 
 class ForwardFile(io.RawIOBase):
-    """A file that is read once, from its beginning to its end; it cannot seek, and has no size.
+    """A file object of a stream: read once from the beginning; it cannot seek and has no size.
 
-    Closing it early stops whatever makes its bytes.
+    Closing it closes the generator, which stops the threads that read ahead. After an error every
+    further read raises the same error, so that a truncated stream never looks complete.
 
     Args:
         chunks: The bytes.
-        path: Its name.
+        path: The path that it was opened with.
     """
 
     size = None
@@ -83,7 +90,7 @@ class ForwardFile(io.RawIOBase):
         super().__init__()
         self.path = path
         self._chunks = chunks
-        self._left = memoryview(b"")  # of the chunk that is being read
+        self._left = memoryview(b"")  # unread bytes of the current chunk
         self._position = 0
         self._error: Exception | None = None
 
@@ -91,58 +98,62 @@ class ForwardFile(io.RawIOBase):
         return f"<ForwardFile {self.path!r} at {self._position}>"
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Whether it can seek: never."""
+        """Return False."""
         return False
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read so far."""
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next bytes: as many as are asked for, unless the file ends before.
+        """Return the next bytes: `size` bytes, or fewer at the end of the stream.
 
         Args:
-            size: How many; all that are left where it is negative or None.
+            size: Number of bytes; None or a negative number to read to the end.
+
+        Raises:
+            ValueError: The file is closed.
+            LanceError: A batch cannot be read.
         """
         if self.closed:
             raise ValueError("the file is closed")
-        wanted = None if size is None or size < 0 else size
+        left = None if size is None or size < 0 else size
         parts: list[memoryview] = []
-        while wanted is None or wanted > 0:
-            part = self._next(wanted)
+        while left is None or left > 0:
+            part = self._next_part(left)
             if part is None:
                 break
             parts.append(part)
-            wanted = None if wanted is None else wanted - len(part)
+            left = None if left is None else left - len(part)
         data = b"".join(parts)
         self._position += len(data)
         return data
 
     def readall(self) -> bytes:
-        """Return all bytes that are left."""
+        """Return all remaining bytes; raises as `read` does."""
         return self.read()
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
-        """Fill a buffer with the next bytes; return how many there were."""
+        """Fill a buffer with the next bytes; return their number. Raises as `read` does."""
         target = memoryview(buffer).cast("B")
         data = self.read(len(target))
         target[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Stop reading."""
+        """Close the file, and stop the threads that read ahead."""
         if not self.closed:
             self._chunks.close()
             self._left = memoryview(b"")
         super().close()
 
-    def _next(self, wanted: int | None) -> memoryview | None:
-        """Return some of the next bytes, at most as many as wanted; None at the end."""
-        if self._error is not None:  # what came before it must never pass for the whole
+    def _next_part(self, most: int | None) -> memoryview | None:
+        """Return some of the next bytes, at most `most`; None at the end of the stream."""
+        if self._error is not None:
             raise self._error
         while not self._left:
             try:
@@ -153,22 +164,22 @@ class ForwardFile(io.RawIOBase):
             if chunk is None:
                 return None
             self._left = chunk
-        part = self._left[:wanted]
+        part = self._left[:most]
         self._left = self._left[len(part) :]
         return part
 
 
 def cut(file: ViewFile | ForwardFile, start: int | None, end: int | None) -> bytes:
-    """Read a range of a file.
+    """Read a byte range of a file, with the meaning of a Python slice.
 
     Args:
-        file: The file; one that cannot seek stands at its beginning.
-        start: The first byte; negative: counted from the end.
-        end: The byte to stop before, in the same way.
+        file: The file; a stream must be at its beginning.
+        start: First byte; a negative number counts from the end; None for the beginning.
+        end: Byte after the last one; a negative number counts from the end; None for the end.
     """
     if isinstance(file, ViewFile):
         first, last, _ = slice(start, end).indices(file.size)
         file.seek(first)
         return bytes(file.read(max(0, last - first)))
-    ahead = None if end is None or end < 0 or (start is not None and start < 0) else end
-    return bytes(file.read(ahead)[start : end if ahead is None else None])
+    needed = None if end is None or end < 0 or (start is not None and start < 0) else end
+    return bytes(file.read(needed)[start : end if needed is None else None])

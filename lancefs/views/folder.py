@@ -1,4 +1,4 @@
-"""The directories above tables, as far as they lead to tables."""
+"""Directories that are not tables: those above tables, so that a user can walk to the tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lancefs.views.tree import Directory, Node
 
 
 class Folder(Directory):
-    """A directory that is no table: it shows the directories in it, whether tables or not.
+    """A directory that is not a table. It shows its subdirectories, tables or not, and no files.
 
     Args:
-        fs: The filesystem that it is on.
-        path: Its path there.
+        fs: The filesystem that contains the directory.
+        path: Path of the directory in the spelling of `fs`.
     """
 
     def __init__(self, fs: fsspec.AbstractFileSystem, path: str) -> None:
@@ -24,11 +24,11 @@ class Folder(Directory):
 
     @property
     def url(self) -> str:
-        """Its address, as a user would write it."""
+        """URL of the directory; for a local directory its absolute path."""
         return str(self._fs.unstrip_protocol(self.path)).removeprefix("file://")
 
     def exists(self) -> bool:
-        """Whether there is such a directory."""
+        """Return whether the directory exists."""
         return bool(self._fs.isdir(self.path))
 
     def children(self) -> dict[str, Node]:
@@ -38,13 +38,13 @@ class Folder(Directory):
             raise
         except OSError as error:
             raise ReadFailed(f"{self.url}: cannot be listed: {error}") from error
-        paths = [one["name"].rstrip("/") for one in entries if one["type"] == "directory"]
+        paths = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
         return {path.rpartition("/")[2]: Folder(self._fs, path) for path in sorted(paths)}
 
     def child(self, name: str) -> Node | None:
         return self.children().get(name)
 
     def modified(self) -> datetime:
-        """Return when something was last put into it, where the store says so."""
+        """Return when the directory was last modified; raises as `modified` of `fs` does."""
         modified: datetime = self._fs.modified(self.path)
         return modified

@@ -1,4 +1,4 @@
-"""What every version of a branch did, as a file: a row a version."""
+"""`history.arrow`: one row for each version of a branch, with what it did."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import hashlib
 
 import pyarrow as pa
 
-from lancefs.views.file_node import LAYOUT, Form, Handle, WholeLeaf
+from lancefs.views.file_node import LAYOUT, Form, Handle, MaterializedFile
 
 NAME = "history"
 
 
-class HistoryLeaf(WholeLeaf):
-    """The history of a branch, as it is when somebody looks.
+class HistoryFile(MaterializedFile):
+    """The history of a branch at the time of the call: it grows, and tags move.
 
     Args:
         handle: The newest version of the branch.
-        form: What it is.
+        form: The format of the file.
     """
 
     def __init__(self, handle: Handle, form: Form) -> None:
@@ -24,13 +24,13 @@ class HistoryLeaf(WholeLeaf):
 
     @property
     def fixed_path(self) -> str:
-        """Its only path: no other one will always mean the same history."""
+        """Path in the tree. No path always means the same history."""
         branch = self.handle.ref.branch
         return self.name if branch is None else f"branches/{branch}/{self.name}"
 
     @property
     def digest(self) -> str:
-        """What tells these bytes from all others: versions come and go, and tags move."""
+        """Identity of the bytes: a SHA-256 over the versions, the tags, and the releases."""
         table, branch = self.handle.table, self.handle.ref.branch
         versions = [(file.version, file.size) for file in table.versions(branch)]
         parts = (
@@ -43,5 +43,5 @@ class HistoryLeaf(WholeLeaf):
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def rows(self) -> pa.Table:
-        """Read what the versions say."""
+        """Read the history; see `LanceDataset.history`."""
         return self.handle.version.dataset.history()

@@ -1,10 +1,8 @@
-"""A table as the filesystem sees it: which versions there are, and each of them opened once."""
+"""Tables as the filesystem sees them: which versions there are, and each version opened once."""
 
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +14,10 @@ from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
-from lancefs.table.base_paths import BaseRules, TableFiles
-from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.base_paths import BaseRules
 from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import read_manifest
+from lancefs.table.manifest import Manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Resolved, Tag, list_branches, list_tags, resolve
 from lancefs.table.versions import VersionFile, list_versions, pick, unlisted
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -28,18 +26,15 @@ from lancefs.views.arrow.shapes import Shape, shape_of
 from lancefs.views.read_ahead import read_batches
 from lancefs.views.view_batches import BATCH_ROWS, Batch, batches_of
 
-# What is kept of versions that were opened, in bytes of their manifests, and what one counts as at
-# least: it may also hold files open.
+# Budget of open versions, in bytes of their manifests. A version counts as at least `_LEAST` bytes,
+# since it also holds files open.
 OPEN_BUDGET = 64 * 1024 * 1024
 _LEAST = 256 * 1024
-
-# Readers of fragments that a version keeps open.
-_OPEN_FRAGMENTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which part of a version is wanted.
+    """Which part of a version a view shows.
 
     Attributes:
         fragment: The id of one fragment; None for all.
@@ -50,8 +45,8 @@ class Selection:
     columns: tuple[str, ...] | None = None
 
 
-class Version:
-    """One version of a table, open.
+class ViewedVersion:
+    """One version of a table, open, as its views see it.
 
     Args:
         resolved: Where it was found.
@@ -64,16 +59,22 @@ class Version:
     """
 
     def __init__(self, resolved: Resolved, rules: BaseRules | None) -> None:
-        self.resolved = resolved
-        self.manifest = read_manifest(resolved.manifest)
-        self.dataset = LanceDataset(resolved, self.manifest, rules)
-        self._rules = rules
-        self._readers: OrderedDict[int, FragmentReader] = OrderedDict()
-        self._lock = threading.Lock()
+        self.opened = OpenVersion(resolved, rules)
+        self.dataset = LanceDataset(self.opened)
+
+    @property
+    def resolved(self) -> Resolved:
+        """Where the version was found."""
+        return self.opened.resolved
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of the version."""
+        return self.opened.manifest
 
     @cached_property
     def identity(self) -> str:
-        """A digest that tells this version from all others, and is the same for copies of it.
+        """A digest that differs between versions and is the same for copies of one version.
 
         A number alone does not do: a table may be deleted and another one made in its place.
         """
@@ -95,14 +96,14 @@ class Version:
         return {fragment.id: fragment for fragment in self.manifest.fragments}
 
     def measures(self, sharer: tuple[str, str], selection: Selection) -> Measures:
-        """Return what a file of a part of the version is laid out by; nothing is known of it yet.
+        """Return the measures that a file of a part of the version is laid out by, none known yet.
 
         Args:
-            sharer: Who may share what is found out.
+            sharer: Identifies the readers that may share the measures.
             selection: Which part; `can_be_laid_out` says whether this can be had.
 
         Raises:
-            LanceError: What is deleted could not be found out.
+            LanceError: A deletion file cannot be read.
         """
         batches = list(self._batches(selection))
         fields = self._fields(selection)
@@ -110,7 +111,7 @@ class Version:
         return Measures(sharer, batches, fields, [shape for shape in shapes if shape is not None])
 
     def can_be_laid_out(self, selection: Selection) -> bool:
-        """Whether the types of all columns have a shape."""
+        """Tell whether the types of all columns have a shape."""
         if self._has_row_metadata(selection):
             return False
         return all(self._shapes[field.id] is not None for field in self._fields(selection))
@@ -135,25 +136,14 @@ class Version:
         return schema, read_batches(self._batches(selection), self._fields(selection), schema)
 
     def _batches(self, selection: Selection) -> Iterator[Batch]:
-        ids = self.fragments if selection.fragment is None else [selection.fragment]
-        return batches_of(self._reader(self.fragments[one]) for one in ids)
+        readers = self.opened.readers
+        if selection.fragment is None:
+            return batches_of(readers)
+        return batches_of([readers[self.opened.positions[selection.fragment]]])
 
     def _has_row_metadata(self, selection: Selection) -> bool:
-        """Whether there are columns that say which row a row is."""
+        """Tell whether the part has columns of row metadata."""
         return any(name not in self._by_name for name in selection.columns or ())
-
-    def _reader(self, fragment: Fragment) -> FragmentReader:
-        """Return the reader of a fragment, kept open for the next one who asks."""
-        with self._lock:
-            reader = self._readers.pop(fragment.id, None)
-            if reader is None:
-                manifest, where = self.manifest, self.resolved
-                files = TableFiles(where.store, manifest.base_paths, self._rules, root=where.root)
-                reader = FragmentReader(files, fragment, manifest.fields)
-            self._readers[fragment.id] = reader
-            if len(self._readers) > _OPEN_FRAGMENTS:
-                self._readers.popitem(last=False)
-            return reader
 
     @cached_property
     def _by_name(self) -> dict[str, Field]:
@@ -172,13 +162,12 @@ class Version:
         return [self._by_name[name] for name in selection.columns]
 
 
-class Opened:
-    """What a filesystem remembers of the tables that were read through it.
+class OpenTables:
+    """The tables and versions that a filesystem keeps open.
 
     Args:
-        sharer: Tells those who may share bytes: the same store, with the same credentials and the
-            same rules.
-        layouts: Where layouts are kept for other processes.
+        sharer: Identifies the readers that may share bytes: same store, credentials and rules.
+        layouts: The directory that keeps layouts for other processes.
     """
 
     def __init__(self, sharer: str, layouts: LayoutCache | None = None) -> None:
@@ -186,7 +175,7 @@ class Opened:
         self.layouts = layouts
         self.tables: set[str] = set()  # directories that are tables
         self.found: dict[tuple[str, str | None, int], Resolved] = {}
-        self.versions: BudgetCache[tuple[str, str | None, int, str], Version] = BudgetCache(
+        self.versions: BudgetCache[tuple[str, str | None, int, str], ViewedVersion] = BudgetCache(
             OPEN_BUDGET
         )
 
@@ -197,16 +186,16 @@ class Opened:
         self.versions.clear()
 
 
-class Table:
-    """A table during one call of the filesystem: what it lists, it lists once.
+class TableSession:
+    """A table during one call of the filesystem, in which each listing is made once.
 
     Args:
         store: The directory of the table.
         rules: How far base paths are followed.
-        opened: What is remembered from call to call.
+        opened: What is kept from call to call.
     """
 
-    def __init__(self, store: Store, rules: BaseRules | None, opened: Opened) -> None:
+    def __init__(self, store: Store, rules: BaseRules | None, opened: OpenTables) -> None:
         self.store = store
         self._rules = rules
         self._opened = opened
@@ -219,12 +208,12 @@ class Table:
 
     @property
     def sharer(self) -> str:
-        """Tells those who may share the bytes of the table."""
+        """Identifies the readers that may share the bytes of the table."""
         return self._opened.sharer
 
     @property
     def layouts(self) -> LayoutCache | None:
-        """Where layouts of the table's files are kept for other processes."""
+        """The directory that keeps layouts of the table's files for other processes."""
         return self._opened.layouts
 
     def versions(self, branch: str | None = None) -> list[VersionFile]:
@@ -259,14 +248,14 @@ class Table:
         return list_branches(self.store)
 
     def has_unlisted(self, version: int) -> bool:
-        """Whether there is a version of the main branch, on a store that cannot list."""
+        """Tell whether a version of the main branch exists, on a store that cannot list."""
         file = unlisted(self.store, version)
         if file is not None:
             self._remember(Resolved(self.store, file, None, self.store))
         return file is not None
 
     def require(self, ref: Ref) -> None:
-        """Make sure that a version is there, its manifest unread; raises as `open` does."""
+        """Check that a version exists, without reading its manifest; raises as `open` does."""
         known = self._known(ref)
         if known is not None:
             try:
@@ -276,12 +265,12 @@ class Table:
                 self._forget(known)
         self._find(ref)
 
-    def open(self, ref: Ref) -> Version:
-        """Open a version; what was opened before is used again while its manifest is the same.
+    def open(self, ref: Ref) -> ViewedVersion:
+        """Open a version, or return it where it is open and its manifest is unchanged.
 
         Args:
-            ref: Which one. A number is looked up among what is known; a name that may come to mean
-                another version is always looked up in the store.
+            ref: The version. A number is looked up among known versions first; a tag, `latest` or
+                a time, which may come to mean another version, is always resolved in the store.
 
         Raises:
             NotALanceTable: There is no table.
@@ -295,7 +284,7 @@ class Table:
             try:
                 return self._read(known)
             except (MissingFile, CorruptFile):
-                # Cleaned up, or made anew, since it was listed: what is there now?
+                # The version was cleaned up or rewritten since it was listed.
                 self._forget(known)
         return self._read(self._find(ref))
 
@@ -316,15 +305,15 @@ class Table:
             return Resolved(self.store, file, None, self.store)
         return self._remember(resolve(self.store, ref))
 
-    def _read(self, resolved: Resolved) -> Version:
+    def _read(self, resolved: Resolved) -> ViewedVersion:
         size = max(_LEAST, resolved.file.size or 0)
         key = (*self._key(resolved), self._stamp(resolved))
         return self._opened.versions.get(
-            key, lambda: Version(resolved, self._rules), lambda _: size
+            key, lambda: ViewedVersion(resolved, self._rules), lambda _: size
         )
 
     def _stamp(self, resolved: Resolved) -> str:
-        """What the store says of the manifest file; on most it costs nothing after a listing."""
+        """Return the store's identity (`ukey`) of the manifest file, mostly from a listing."""
         store, path = resolved.store, resolved.file.path
         try:
             return str(store.fs.ukey(store.full(path)))

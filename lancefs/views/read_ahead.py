@@ -1,8 +1,7 @@
-"""The rows of a view in order, read ahead as far as a budget of memory allows."""
+"""Decoding the batches of a view in order, prefetched within a memory budget."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,26 +9,27 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Field
-from lancefs.scan.mapped_memory import STREAM_BYTES, Mapped
-from lancefs.threads import THREADS, handed_to
+from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.settings import STREAM_MAPPED_BYTES
+from lancefs.threads import THREADS, prefetch, submit
 from lancefs.views.view_batches import Batch, joins, read_together
 
-# What batches that wait for a slow reader may take together. One that is larger waits alone.
+# Bytes of decoded batches that may wait for a slow consumer. A larger batch waits alone.
 AHEAD = 256 * 1024 * 1024
 
 
 def read_batches(
     batches: Iterable[Batch], fields: Sequence[Field], schema: pa.Schema
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield batches; closing the generator stops the readers.
+    """Yield decoded batches; closing the generator stops the threads.
 
     Args:
-        batches: Which ones.
-        fields: Their columns.
-        schema: Of the rows.
+        batches: The batches.
+        fields: The columns.
+        schema: The schema of the view.
 
     Raises:
-        LanceError: One cannot be read.
+        LanceError: A batch cannot be read.
     """
 
     def read(group: Sequence[Batch]) -> list[pa.RecordBatch]:
@@ -42,30 +42,27 @@ def read_batches(
         ]
 
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-stream")
-    pending: deque[tuple[Batch, Callable[[], list[pa.RecordBatch]]]] = deque()
-    mapped = Mapped(STREAM_BYTES)
-    left = _groups(batches, len(fields))
-    ahead = 0  # the first group, of which the size is not known, is read alone
+    mapped = Mapped(STREAM_MAPPED_BYTES)
+    most = 1  # the size of the first group is not known, so that nothing is read beside it
+
+    def is_full(under_way: Sequence[Sequence[Batch]]) -> bool:
+        return len(under_way) >= most
+
+    def start(group: Sequence[Batch]) -> Callable[[], tuple[Batch, list[pa.RecordBatch]]]:
+        return submit(pool, lambda batches: (batches[0], read(batches)), group)
+
     try:
-        while True:
-            for group in left:
-                pending.append((group[0], handed_to(pool, read, group)))
-                if len(pending) > ahead:
-                    break
-            if not pending:
-                return
-            first, result = pending.popleft()
-            found = result()
-            ahead = min(THREADS, AHEAD // max(1, sum(one.nbytes for one in found)))
-            yield from found
-            del found, result
+        for first, decoded in prefetch(_groups(batches, len(fields)), start, is_full):
+            most = 1 + min(THREADS, AHEAD // max(1, sum(batch.nbytes for batch in decoded)))
+            yield from decoded
+            del decoded
             mapped.watch(first.fragment)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _groups(batches: Iterable[Batch], columns: int) -> Iterator[list[Batch]]:
-    """Group batches that are read together; the first one, for which somebody waits, is alone."""
+    """Group batches that are read together; the first batch, which a reader waits for, is alone."""
     group: list[Batch] = []
     is_first = True
     for batch in batches:

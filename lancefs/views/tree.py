@@ -1,7 +1,7 @@
-"""The tree of files that a table is shown as.
+"""The tree of directories and files that shows a table.
 
-    latest.arrow  latest.arrows        the newest version, as an Arrow file and as a stream
-    latest/…
+    latest.arrow  latest.arrows        the newest version, as an Arrow IPC file and stream
+    latest/…                           as versions/7/
     versions/7.arrow  versions/7.arrows
     versions/7/fragments/0.arrow       one fragment
     versions/7/columns/a.arrow         one column; columns/a,b.arrow several, in that order
@@ -10,14 +10,15 @@
     tags/prod.arrow  tags/prod/…       as versions/7
     branches/exp/latest.arrow, branches/exp/versions/3.arrow, …
                                        a '/' in the name of a branch is a directory
-    history.arrow                      one row a version
+    history.arrow                      one row for each version
     changes/3..7.arrow                 the rows that differ between two versions
 
-In the name of a column ',' '/' and '%' are percent-encoded. All fragments and columns can be read
-as streams too; only their `.arrow` files are listed, so that a directory of them is a dataset. Of
-changes, those from each version to the next one are listed.
+The characters ',' '/' and '%' in the name of a column are percent-encoded. Some files can be opened
+but are not listed: the streams (`.arrows`) of fragments, columns, history and changes, so that a
+listed directory of `.arrow` files is a dataset; files of several columns; and changes between
+versions that do not follow each other.
 
-A directory makes its children when they are asked for, by name. Nothing is read before it must be.
+Nodes are created by name when they are asked for, and nothing is read before it is needed.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from urllib.parse import unquote
 
 from lancefs.errors import ColumnNotFound, NoSuchPath
 from lancefs.table.refs import Ref, make_ref
-from lancefs.views.changes_file import ChangesLeaf
+from lancefs.views.changes_file import ChangesFile
 from lancefs.views.changes_file import parse_name as parse_changes
 from lancefs.views.documents import NAMES as DOCUMENTS
-from lancefs.views.file_node import FILE, STREAM, Form, Handle, Leaf
+from lancefs.views.file_node import FILE, STREAM, FileNode, Form, Handle
 from lancefs.views.history_file import NAME as HISTORY
-from lancefs.views.history_file import HistoryLeaf
-from lancefs.views.open_tables import Selection, Table
+from lancefs.views.history_file import HistoryFile
+from lancefs.views.open_tables import Selection, TableSession
 
-# What is listed of a branch, the main one too.
-_OF_BRANCH = (
+# Names in the directory of a branch; the root is the directory of the main branch.
+_BRANCH_NAMES = (
     "latest.arrow",
     "latest.arrows",
     "latest",
@@ -56,12 +57,14 @@ class Directory(ABC):
     """A directory of the tree.
 
     Args:
-        path: Below the table, for messages.
+        path: Path of the directory in the tree, for messages.
+
+    Attributes:
+        handle: The version that the directory belongs to, or None.
+        branch: The branch that the directory belongs to; None for the main branch, or no branch.
     """
 
-    # A directory that shows one version, or lies in one that does.
     handle: Handle | None = None
-    # The branch that the directory belongs to.
     branch: str | None = None
 
     def __init__(self, path: str) -> None:
@@ -69,19 +72,24 @@ class Directory(ABC):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether its listing will always be the same."""
+        """Whether the listing never changes: the directory belongs to a version by number."""
         return self.handle is not None and self.handle.is_fixed
 
     @abstractmethod
     def children(self) -> dict[str, Node]:
-        """Return what it lists, by name."""
+        """Return the listed nodes, by name.
+
+        Raises:
+            LanceError: Something that the listing depends on cannot be read.
+        """
 
     @abstractmethod
     def child(self, name: str) -> Node | None:
-        """Return what has a name, listed or not; None where there is nothing.
+        """Return the node with a name, listed or not; None if there is no such node.
 
         Raises:
-            FileNotFoundError: There is nothing, and more can be said of it.
+            FileNotFoundError: There is no such node; the message says more than `missing` could.
+            LanceError: Something that the answer depends on cannot be read.
         """
 
     def below(self, name: str) -> str:
@@ -89,22 +97,22 @@ class Directory(ABC):
         return f"{self.path}/{name}" if self.path else name
 
 
-Node: TypeAlias = Directory | Leaf
+Node: TypeAlias = Directory | FileNode
 
 
 class Root(Directory):
     """The directory of a table."""
 
-    NAMES = (*_OF_BRANCH, "tags", "branches")
+    NAMES = (*_BRANCH_NAMES, "tags", "branches")
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: TableSession) -> None:
         super().__init__("")
         self._table = table
 
     def children(self) -> dict[str, Node]:
         self._table.require(Ref())
-        found = {name: self.child(name) for name in self.NAMES}
-        return {name: node for name, node in found.items() if node is not None}
+        nodes = {name: self.child(name) for name in self.NAMES}
+        return {name: node for name, node in nodes.items() if node is not None}
 
     def child(self, name: str) -> Node | None:
         match name:
@@ -112,37 +120,37 @@ class Root(Directory):
                 return Tags(self._table)
             case "branches":
                 return Branches(self._table, name, "")
-        return _of_branch(name, self._table, None, "")
+        return _branch_node(name, self._table, None, "")
 
 
 class Versions(Directory):
     """The versions of a branch."""
 
-    def __init__(self, table: Table, path: str, branch: str | None) -> None:
+    def __init__(self, table: TableSession, path: str, branch: str | None) -> None:
         super().__init__(path)
         self._table = table
         self.branch = branch
 
     def children(self) -> dict[str, Node]:
-        found: dict[str, Node] = {}
+        nodes: dict[str, Node] = {}
         for file in self._table.versions(self.branch):
-            found |= _all_of_version(self._handle(file.version), self.below(str(file.version)))
-        return found
+            nodes |= _version_nodes(self._handle(file.version), self.below(str(file.version)))
+        return nodes
 
     def child(self, name: str) -> Node | None:
         stem = _stem(name)
         if _VERSION.fullmatch(stem) is None:
             return None
-        return _of_version(name, self._handle(int(stem)), self.below(stem))
+        return _version_node(name, self._handle(int(stem)), self.below(stem))
 
     def _handle(self, version: int) -> Handle:
         return Handle(self._table, Ref(version=version, branch=self.branch))
 
 
 class Changes(Directory):
-    """What changed between versions of a branch."""
+    """The changes between versions of a branch."""
 
-    def __init__(self, table: Table, path: str, branch: str | None) -> None:
+    def __init__(self, table: TableSession, path: str, branch: str | None) -> None:
         super().__init__(path)
         self._table = table
         self.branch = branch
@@ -152,48 +160,54 @@ class Changes(Directory):
             Ref(version=file.version, branch=self.branch)
             for file in self._table.versions(self.branch)
         ]
-        leaves = [self._leaf(since, until, FILE) for since, until in pairwise(refs)]
-        return {leaf.name: leaf for leaf in leaves}
+        files = [self._file(since, until, FILE) for since, until in pairwise(refs)]
+        return {file.name: file for file in files}
 
     def child(self, name: str) -> Node | None:
         form = _form(name)
         refs = parse_changes(_stem(name), self.branch)
-        return None if form is None or refs is None else self._leaf(*refs, form)
+        return None if form is None or refs is None else self._file(*refs, form)
 
-    def _leaf(self, since: Ref, until: Ref, form: Form) -> Leaf:
-        return ChangesLeaf(Handle(self._table, since), Handle(self._table, until), form)
+    def _file(self, since: Ref, until: Ref, form: Form) -> FileNode:
+        return ChangesFile(Handle(self._table, since), Handle(self._table, until), form)
 
 
 class Tags(Directory):
     """The tags of a table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: TableSession) -> None:
         super().__init__("tags")
         self._table = table
 
     def children(self) -> dict[str, Node]:
         self._table.require(Ref())
-        found: dict[str, Node] = {}
+        nodes: dict[str, Node] = {}
         for tag in self._table.tags:
-            views = _all_of_version(Handle(self._table, Ref(tag=tag)), self.below(tag))
+            of_tag = _version_nodes(Handle(self._table, Ref(tag=tag)), self.below(tag))
             if tag != _stem(tag):
-                del views[tag]  # the name of a directory that reads as a file of another tag
-            found |= views
-        return found
+                del of_tag[tag]  # a directory `a.arrow` would read as the file of a tag `a`
+            nodes |= of_tag
+        return nodes
 
     def child(self, name: str) -> Node | None:
         tag = _stem(name)
         try:
             ref = make_ref(tag=tag)
-        except ValueError:  # no tag can be called so
+        except ValueError:  # not a valid name of a tag
             return None
-        return _of_version(name, Handle(self._table, ref), self.below(tag))
+        return _version_node(name, Handle(self._table, ref), self.below(tag))
 
 
 class Branches(Directory):
-    """The branches whose names start with a prefix, and what belongs to the branch of that name."""
+    """The directory of all branches whose names start with `name/`, and of the branch `name`.
 
-    def __init__(self, table: Table, path: str, name: str) -> None:
+    Args:
+        table: The table.
+        path: Path of the directory in the tree, for messages.
+        name: A branch, or the first parts of the name of one; "" for the directory `branches`.
+    """
+
+    def __init__(self, table: TableSession, path: str, name: str) -> None:
         super().__init__(path)
         self._table = table
         self._name = name
@@ -206,20 +220,22 @@ class Branches(Directory):
         longer = [branch for branch in self._table.branches if self._is_below(branch)]
         names = {branch[start:].split("/")[0] for branch in longer}
         if self.branch is not None:
-            names.update(_OF_BRANCH)
-        found = {name: self.child(name) for name in sorted(names)}
-        return {name: node for name, node in found.items() if node is not None}
+            names.update(_BRANCH_NAMES)
+        nodes = {name: self.child(name) for name in sorted(names)}
+        return {name: node for name, node in nodes.items() if node is not None}
 
     def child(self, name: str) -> Node | None:
-        own = None if self.branch is None else _of_branch(name, self._table, self.branch, self.path)
-        nodes = [own, self._longer(name)]
-        found = [node for node in nodes if node is not None]
-        directories = [node for node in found if isinstance(node, Directory)]
-        if len(directories) == 2:  # there is a branch `exp`, and one `exp/versions`
-            return Both(*directories)
-        return found[0] if found else None
+        own = None
+        if self.branch is not None:
+            own = _branch_node(name, self._table, self.branch, self.path)
+        nodes = [node for node in (own, self._deeper(name)) if node is not None]
+        directories = [node for node in nodes if isinstance(node, Directory)]
+        if len(directories) == 2:  # branches `exp` and `exp/versions`, for instance
+            return MergedDirectory(*directories)
+        return nodes[0] if nodes else None
 
-    def _longer(self, name: str) -> Directory | None:
+    def _deeper(self, name: str) -> Directory | None:
+        """Return the directory of the branches below `name`; None if there are none."""
         prefix = f"{self._name}/{name}" if self._name else name
         longer = Branches(self._table, self.below(name), prefix)
         if longer.branch is None and not any(map(longer._is_below, self._table.branches)):
@@ -230,8 +246,8 @@ class Branches(Directory):
         return not self._name or branch.startswith(self._name + "/")
 
 
-class Both(Directory):
-    """Two directories that have one path."""
+class MergedDirectory(Directory):
+    """Two directories with the same path; nodes of the first hide nodes of the second."""
 
     def __init__(self, first: Directory, second: Directory) -> None:
         super().__init__(first.path)
@@ -246,7 +262,7 @@ class Both(Directory):
 
 
 class VersionDirectory(Directory):
-    """What there is of one version besides all its rows."""
+    """The directory of one version: its columns, fragments and documents."""
 
     NAMES = ("columns", "fragments", *DOCUMENTS)
 
@@ -263,20 +279,21 @@ class VersionDirectory(Directory):
 
     def _child(self, name: str) -> Node:
         if name in DOCUMENTS:
-            return Leaf(self.handle, f"/{name}", ".json")
+            return FileNode(self.handle, f"/{name}", ".json")
         below = Columns if name == "columns" else FragmentDirectory
         return below(self.handle, self.below(name))
 
 
 class FragmentDirectory(Directory):
-    """The fragments of a version."""
+    """The fragments of a version, by id."""
 
     def __init__(self, handle: Handle, path: str) -> None:
         super().__init__(path)
         self.handle: Handle = handle
 
     def children(self) -> dict[str, Node]:
-        return {f"{one}{FILE}": self._leaf(one, FILE) for one in self.handle.version.fragments}
+        ids = self.handle.version.fragments
+        return {f"{fragment}{FILE}": self._file(fragment, FILE) for fragment in ids}
 
     def child(self, name: str) -> Node | None:
         form = _form(name)
@@ -285,14 +302,16 @@ class FragmentDirectory(Directory):
             return None
         if int(stem) not in self.handle.version.fragments:
             return None
-        return self._leaf(int(stem), form)
+        return self._file(int(stem), form)
 
-    def _leaf(self, fragment: int, form: Form) -> Leaf:
-        return Leaf(self.handle, f"/fragments/{fragment}{form}", form, Selection(fragment=fragment))
+    def _file(self, fragment: int, form: Form) -> FileNode:
+        return FileNode(
+            self.handle, f"/fragments/{fragment}{form}", form, Selection(fragment=fragment)
+        )
 
 
 class Columns(Directory):
-    """The columns of a version."""
+    """The columns of a version, by name."""
 
     def __init__(self, handle: Handle, path: str) -> None:
         super().__init__(path)
@@ -300,7 +319,7 @@ class Columns(Directory):
 
     def children(self) -> dict[str, Node]:
         names = [field.name for field in self.handle.version.manifest.fields]
-        return {quote_column(name) + FILE: self._leaf((name,), FILE) for name in names}
+        return {quote_column(name) + FILE: self._file((name,), FILE) for name in names}
 
     def child(self, name: str) -> Node | None:
         form = _form(name)
@@ -311,44 +330,56 @@ class Columns(Directory):
             self.handle.version.rows(Selection(columns=columns))
         except ColumnNotFound as error:
             raise NoSuchPath(f"{self.below(name)}: {error}") from error
-        return self._leaf(columns, form)
+        return self._file(columns, form)
 
-    def _leaf(self, columns: tuple[str, ...], form: Form) -> Leaf:
+    def _file(self, columns: tuple[str, ...], form: Form) -> FileNode:
         name = ",".join(map(quote_column, columns))
-        return Leaf(self.handle, f"/columns/{name}{form}", form, Selection(columns=columns))
+        return FileNode(self.handle, f"/columns/{name}{form}", form, Selection(columns=columns))
 
 
-def find(table: Table, parts: Sequence[str]) -> Node:
-    """Return what is at a path below a table.
+def find(table: TableSession, parts: Sequence[str]) -> Node:
+    """Return the node at a path in the tree of a table.
+
+    Only names on the way are checked: the node may belong to a version that does not exist, see
+    `require`.
 
     Args:
         table: The table.
-        parts: The names on the way.
+        parts: The components of the path.
 
     Raises:
-        NoSuchPath: There is nothing; the message says what there is instead.
+        NoSuchPath: There is no such node; the message names similar or existing nodes.
         NotALanceTable: There is no table.
-        RefNotFound: There is no such version, tag or branch. What reading needs is found out when
-            it is read, so that a node may be returned of a version that is not there.
-        LanceError: What had to be read on the way could not be.
+        RefNotFound: There is no such branch.
+        LanceError: Something that the path depends on cannot be read.
     """
     node: Node = Root(table)
     for position, part in enumerate(parts):
-        if isinstance(node, Leaf):
+        if isinstance(node, FileNode):
             raise NoSuchPath(
                 f"{table.url}: {'/'.join(parts[:position])} is a file, not a directory"
             )
-        below = node.child(part)
-        if below is None:
+        child = node.child(part)
+        if child is None:
             where = " in ".join(part for part in (node.path, table.url) if part)
             raise NoSuchPath(missing(where, node, part))
-        node = below
+        node = child
     return node
 
 
-def require(node: Node, table: Table) -> None:
-    """Make sure that a node which `find` returned is there; raises as `find` does."""
-    if isinstance(node, ChangesLeaf):
+def require(node: Node, table: TableSession) -> None:
+    """Check that the versions of a node exist, without opening them.
+
+    Args:
+        node: A node that `find` returned.
+        table: Its table.
+
+    Raises:
+        NotALanceTable: There is no table.
+        RefNotFound: There is no such version, tag or branch.
+        LanceError: Something that the answer depends on cannot be read.
+    """
+    if isinstance(node, ChangesFile):
         table.require(node.since.ref)
     if node.handle is not None:
         table.require(node.handle.ref)
@@ -357,77 +388,77 @@ def require(node: Node, table: Table) -> None:
 
 
 def version_of(parts: Sequence[str]) -> int | None:
-    """Return the version of the main branch that a path below a table leads to, if it names one."""
+    """Return the version of the main branch that a path in the tree names by number, or None."""
     if len(parts) < 2 or parts[0] != "versions" or _VERSION.fullmatch(_stem(parts[1])) is None:
         return None
     return int(_stem(parts[1]))
 
 
 def quote_column(name: str) -> str:
-    """Return the name of a column as it is written in a path."""
+    """Return the spelling of a column's name in paths: ',', '/' and '%' are percent-encoded."""
     return name.replace("%", "%25").replace(",", "%2C").replace("/", "%2F")
 
 
 def missing(where: str, directory: Directory, name: str) -> str:
-    """Say what a directory holds instead of a name.
+    """Return an error message: a name is not in a directory; it names what is.
 
     Args:
-        where: The directory, as a user would write it.
-        directory: The same.
-        name: What is not there.
+        where: URL or path of the directory, for the message.
+        directory: The directory.
+        name: The missing name.
     """
     children = directory.children()
     stems = list(dict.fromkeys(map(_stem, children)))
-    near = difflib.get_close_matches(_stem(name), stems, 3, 0.6)
-    if near:
-        said = f"did you mean {' or '.join(_like(name, one, children) for one in near)}?"
+    similar = difflib.get_close_matches(_stem(name), stems, 3, 0.6)
+    if similar:
+        hint = f"did you mean {' or '.join(_suggest(name, stem, children) for stem in similar)}?"
     elif stems:
-        said = f"it has {', '.join(stems[:10])}{', …' if len(stems) > 10 else ''}"
+        hint = f"it has {', '.join(stems[:10])}{', …' if len(stems) > 10 else ''}"
     else:
-        said = "it is empty"
-    return f"{where}: there is no {name!r} in it; {said}"
+        hint = "it is empty"
+    return f"{where}: there is no {name!r} in it; {hint}"
 
 
-def _like(name: str, stem: str, children: Iterable[str]) -> str:
-    """Return a child by its stem, with the ending of another name where it may have that."""
-    alike = [one for one in children if _stem(one) == stem]
+def _suggest(name: str, stem: str, children: Iterable[str]) -> str:
+    """Return the child with a stem; if it is a file, with the suffix of the missing name."""
+    names = [child for child in children if _stem(child) == stem]
     form = _form(name)
-    if form is not None and _form(alike[0]) is not None:
+    if form is not None and _form(names[0]) is not None:
         return stem + form
-    return stem if stem in alike else alike[0]
+    return stem if stem in names else names[0]
 
 
-def _all_of_version(handle: Handle, path: str) -> dict[str, Node]:
-    name = path.rpartition("/")[2]
-    names: Iterable[str] = (name + FILE, name + STREAM, name)
-    return {name: _of_version(name, handle, path) for name in names}
+def _version_nodes(handle: Handle, path: str) -> dict[str, Node]:
+    """Return the file, the stream and the directory of a version, by name."""
+    stem = path.rpartition("/")[2]
+    names: Iterable[str] = (stem + FILE, stem + STREAM, stem)
+    return {name: _version_node(name, handle, path) for name in names}
 
 
-def _of_version(name: str, handle: Handle, path: str) -> Node:
-    """The file, the stream or the directory of a version.
+def _version_node(name: str, handle: Handle, path: str) -> Node:
+    """Return the file, the stream or the directory of a version.
 
     Args:
-        name: What was asked for.
+        name: Name of the node.
         handle: The version.
-        path: The path of its directory.
+        path: Path in the tree of the version's directory.
     """
-    rest = name.removeprefix(path.rpartition("/")[2])
-    form = _form(rest)
-    return VersionDirectory(handle, path) if form is None else Leaf(handle, form, form)
+    form = _form(name.removeprefix(path.rpartition("/")[2]))
+    return VersionDirectory(handle, path) if form is None else FileNode(handle, form, form)
 
 
-def _of_branch(name: str, table: Table, branch: str | None, path: str) -> Node | None:
-    """What there is of a branch under a name; None where it is none of `_OF_BRANCH`.
+def _branch_node(name: str, table: TableSession, branch: str | None, path: str) -> Node | None:
+    """Return a node of the directory of a branch; None if no node has the name.
 
     Args:
-        name: What was asked for.
+        name: Name of the node.
         table: The table.
-        branch: None for the main one.
-        path: The path of its directory.
+        branch: The branch; None for the main branch.
+        path: Path in the tree of the branch's directory.
     """
 
-    def below(one: str) -> str:
-        return f"{path}/{one}" if path else one
+    def below(child: str) -> str:
+        return f"{path}/{child}" if path else child
 
     if name == "versions":
         return Versions(table, below(name), branch)
@@ -436,16 +467,18 @@ def _of_branch(name: str, table: Table, branch: str | None, path: str) -> Node |
     newest = Handle(table, Ref(branch=branch))
     form = _form(name)
     if _stem(name) == HISTORY and form is not None:
-        return HistoryLeaf(newest, form)
-    return _of_version(name, newest, below("latest")) if name in _OF_BRANCH else None
+        return HistoryFile(newest, form)
+    return _version_node(name, newest, below("latest")) if name in _BRANCH_NAMES else None
 
 
 def _form(name: str) -> Form | None:
+    """Return the format of an Arrow file by its suffix; None for any other name."""
     if name.endswith(FILE):
         return ".arrow"
     return ".arrows" if name.endswith(STREAM) else None
 
 
 def _stem(name: str) -> str:
+    """Return a name without the suffix of an Arrow file or stream."""
     form = _form(name)
     return name if form is None else name.removesuffix(form)

@@ -1,4 +1,4 @@
-"""What the bytes of a file in the tree look like to its readers."""
+"""`View`: the bytes of one file of the tree, as file objects read them."""
 
 from __future__ import annotations
 
@@ -10,48 +10,56 @@ import pyarrow as pa
 
 from lancefs.storage.budget_cache import BudgetCache
 
-# Which bytes: who may share them, the table's address, and `Leaf.digest`.
+# Identity of the bytes of a file: who may share them (an identity of store, credentials and rules),
+# the URL of the table, and `FileNode.digest`.
 Key: TypeAlias = tuple[str, str, str]
 
-# Bytes of views that are kept for the next reader. A view larger than this lives as long as a file
-# that is open on it.
+# Bytes of whole views that a process caches. The bytes of a larger view live as long as a file that
+# is open on it.
 BUDGET = 256 * 1024 * 1024
 
-_MADE: BudgetCache[Key, pa.Buffer] = BudgetCache(BUDGET)
-# Sizes are worth more than they weigh: they are asked for again and again, by `info`.
+_BYTES: BudgetCache[Key, pa.Buffer] = BudgetCache(BUDGET)
+# Sizes have a cache of their own, a number of entries: `info` asks for them again and again.
 _SIZES: BudgetCache[Key, int] = BudgetCache(100_000)
 
 
 class View(ABC):
-    """The bytes of one file, which never change; any number of readers may share it."""
+    """The bytes of one file. They never change, and any number of readers may share them."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """The exact length in bytes."""
+        """Exact length in bytes.
+
+        Raises:
+            LanceError: Something that the length depends on cannot be read.
+        """
 
     @abstractmethod
     def read(self, start: int, end: int) -> pa.Buffer:
-        """Return the bytes from `start` up to `end`, fewer where the view ends before.
+        """Return a byte range; the range is cut at the end of the file.
 
         Args:
-            start: Not negative.
-            end: Exclusive.
+            start: First byte, not negative.
+            end: Byte after the last one.
+
+        Raises:
+            LanceError: Something that the bytes depend on cannot be read.
         """
 
 
 class WholeView(View):
-    """A view that is made whole when its size, or any of its bytes, are first asked for.
+    """A view whose bytes are made all at once, when its size or any byte is first asked for.
 
     Args:
-        key: Which bytes these are; two views of the same key share them.
+        key: Identity of the bytes. Views with the same key share cached bytes.
         make: Makes the bytes.
     """
 
     def __init__(self, key: Key, make: Callable[[], pa.Buffer]) -> None:
         self._key = key
         self._make = make
-        self._made: pa.Buffer | None = None
+        self._data: pa.Buffer | None = None
 
     @property
     def size(self) -> int:
@@ -59,22 +67,27 @@ class WholeView(View):
         return self._bytes().size if size is None else size
 
     def read(self, start: int, end: int) -> pa.Buffer:
-        made = self._bytes()
-        start, end = min(start, made.size), min(end, made.size)
-        return made.slice(start, max(0, end - start))
+        data = self._bytes()
+        start, end = min(start, data.size), min(end, data.size)
+        return data.slice(start, max(0, end - start))
 
     def _bytes(self) -> pa.Buffer:
-        if self._made is None:
-            made = self._made = _MADE.get(self._key, self._make, lambda buffer: buffer.size)
-            note_size(self._key, made.size)
-        return self._made
+        if self._data is None:
+            data = self._data = _BYTES.get(self._key, self._make, lambda buffer: buffer.size)
+            note_size(self._key, data.size)
+        return self._data
 
 
 def known_size(key: Key) -> int | None:
-    """Return the size of a view where it was worked out before."""
+    """Return the cached size of a view in bytes, or None."""
     return _SIZES.peek(key)
 
 
 def note_size(key: Key, size: int) -> None:
-    """Remember the size of a view."""
+    """Cache the size of a view.
+
+    Args:
+        key: Identity of the bytes.
+        size: Length in bytes.
+    """
     _SIZES.put(key, size, 1)

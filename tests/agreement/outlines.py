@@ -30,7 +30,7 @@ def assert_outlines_tell(uri: str, version: int, rng: np.random.Generator) -> in
     compared = 0
     for field in dataset.manifest.fields:
         outline = outline_of(field)
-        for reader in dataset._fragment_readers if outline is not None else ():
+        for reader in dataset.opened.readers if outline is not None else ():
             for told, values in _read(reader, outline, field, rng):
                 assert_tells(told, values)
                 compared += 1

@@ -24,12 +24,15 @@ class Region:
 
 
 def regions_of(table: Path) -> list[Region]:
-    """Return the regions of all files that reading the newest version may need."""
+    """Return the regions of all files that are read of the newest version and of the history."""
     found = [region for path in sorted((table / "data").glob("*.lance")) for region in _data(path)]
     for path in sorted((table / "_versions").glob("*.manifest")):
         found += _manifest(path)
     for path in sorted((table / "_deletions").glob("*")):
         found.append(Region(path, f"deletions {path.suffix}", 0, path.stat().st_size))
+    for directory in ("_refs", "_transactions"):
+        for path in sorted(table.glob(f"{directory}/**/*.*")):
+            found.append(Region(path, f"metadata {path.suffix}", 0, path.stat().st_size))
     return [region for region in found if region.start < region.end]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from damage.mutations import draw
 from damage.reading import Unacceptable, judge, judge_memory, read_sound
 from damage.regions import regions_of
+from lancefs.datafile.v2_1 import assembly
 
 _ADDRESS_SPACE = 8 << 30  # what the process may map at most, so that no mutation takes the machine
 
@@ -23,6 +24,7 @@ _ADDRESS_SPACE = 8 << 30  # what the process may map at most, so that no mutatio
 def main() -> None:
     """Work through what standard input says: tables, mutations of each, a seed."""
     what = json.load(sys.stdin)
+    assembly.FAILS_WHERE_DECODERS_DISAGREE = True
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
     for number, table in enumerate(what["tables"]):
         rng = np.random.default_rng([what["seed"], number])
@@ -33,13 +35,15 @@ def damage_table(table: Path, mutations: int, rng: np.random.Generator, memory: 
     """Damage a table so many times, each time one region of one file, and read it."""
     uri = str(table)
     sound = read_sound(uri)
+    for known in (sound, None):  # which also imports what reading takes
+        assert judge(uri, known, rng) == "rows"
     regions = regions_of(table)
     for _ in range(mutations):
         mutation = draw(regions, rng)
         _say(table=table.parent.name, mutation=str(mutation), kind=mutation.region.kind)
         before = mutation.path.read_bytes()
         # What a manifest says of its rows is what they are.
-        known = None if mutation.region.kind.startswith("manifest") else sound
+        known = None if mutation.region.kind.startswith(("manifest", "metadata")) else sound
         mutation.path.write_bytes(mutation.data)
         try:
             if memory:
@@ -48,7 +52,7 @@ def damage_table(table: Path, mutations: int, rng: np.random.Generator, memory: 
                 outcome = judge(uri, known, rng)
             _say(outcome=outcome)
         except Unacceptable as error:
-            _say(outcome="unacceptable", error=str(error))
+            _say(outcome=error.outcome, error=str(error))
         finally:
             mutation.path.write_bytes(before)
 

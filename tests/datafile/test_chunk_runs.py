@@ -22,7 +22,7 @@ from lancefs.datafile.v2_1 import leaf_columns
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode, request_whole
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.datafile.v2_1.levels import Leaf, Unravelled
+from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
 
@@ -52,7 +52,7 @@ def pages_of(path: Path, column: str) -> list[ChunkRun]:
     field = next(field for field in dataset.manifest.fields if field.name == column)
     while field.children:
         field = field.children[0]
-    for reader in dataset._fragment_readers:
+    for reader in dataset.opened.readers:
         file, opened = reader.open_file(reader.fragment.files[0])
         assert isinstance(opened, StructuralReader)
         (page,) = opened.container.column(opened.columns[field.id]).pages
@@ -60,7 +60,7 @@ def pages_of(path: Path, column: str) -> list[ChunkRun]:
         assert isinstance(layout, MiniBlock)
         request = request_whole(page, layout, [(0, page.rows)])
         assert request is not None
-        found.append(request.opened(file.read(request.ranges)))
+        found.append(request.open(file.read(request.ranges)))
     return found
 
 
@@ -114,7 +114,7 @@ def _valid(layer: Unravelled) -> Mask:
     return np.ones(layer.length, np.bool_) if layer.validity is None else layer.validity
 
 
-def _numbers(leaf: Leaf) -> Array:
+def _numbers(leaf: DecodedPage) -> Array:
     assert isinstance(leaf.values, FixedWidth)
     return leaf.values.values
 
@@ -144,10 +144,10 @@ def test_rows_of_a_page_are_not_those_of_its_neighbour(table: Path, column: str)
 
 def test_indices_stay_within_the_dictionary_of_their_page(table: Path) -> None:
     first, last = pages_of(table, "word")
-    layout = type(first.described.layout)()
-    layout.CopyFrom(first.described.layout)
+    layout = type(first.description.layout)()
+    layout.CopyFrom(first.description.layout)
     layout.num_dictionary_items = 2
-    damaged = first._replace(described=MiniBlock(layout))
+    damaged = first._replace(description=MiniBlock(layout))
     with pytest.raises(CorruptFile, match="index 2 into a dictionary of 2 items"):
         decode([[damaged, last]])
 
@@ -212,7 +212,7 @@ def test_rows_of_many_columns_are_those_that_were_written(
     wide: Path, start: int, length: int, kinds: set[str]
 ) -> None:
     dataset = lancefs.open(wide)
-    (reader,) = dataset._fragment_readers
+    (reader,) = dataset.opened.readers
     fields = [one for one in dataset.manifest.fields if one.name.split()[0] in kinds]
     end = min(start + length, WIDE_ROWS)
     for array, field in zip(reader.read(fields, [(start, end)]), fields, strict=True):
@@ -227,7 +227,7 @@ def test_columns_that_are_alike_are_decoded_in_one_call(
 ) -> None:
     calls: list[int] = []
 
-    def counted(pieces: Sequence[Sequence[ChunkRun]]) -> list[Leaf]:
+    def counted(pieces: Sequence[Sequence[ChunkRun]]) -> list[DecodedPage]:
         calls.append(len(pieces))
         return decode(pieces)
 
@@ -242,7 +242,7 @@ def test_columns_that_are_alike_are_decoded_in_one_call(
 
 
 def test_an_array_keeps_no_bytes_of_the_columns_that_were_decoded_with_it(wide: Path) -> None:
-    (reader,) = (dataset := lancefs.open(wide))._fragment_readers
+    (reader,) = (dataset := lancefs.open(wide)).opened.readers
     fields = [one for one in dataset.manifest.fields if one.name.startswith("text")]
     for array in reader.read(fields, [(100, 4000)]):
         assert array.buffers()[2].size == sum(len(text) for text in array.to_pylist())
@@ -253,7 +253,7 @@ def test_the_column_that_is_damaged_is_named(wide: Path, tmp_path: Path, damaged
     path = tmp_path / "t.lance"
     shutil.copytree(wide, path)
     dataset = lancefs.open(path)
-    (reader,) = dataset._fragment_readers
+    (reader,) = dataset.opened.readers
     fields = [one for one in dataset.manifest.fields if one.name.startswith("integer")]
     file, opened = reader.open_file(reader.fragment.files[0])
     assert isinstance(opened, StructuralReader)
@@ -263,6 +263,6 @@ def test_the_column_that_is_damaged_is_named(wide: Path, tmp_path: Path, damaged
     start = page.buffers[1][0]
     content[start + 2 : start + 4] = b"\xff\xff"  # the size of the first chunk's only buffer
     data.write_bytes(content)
-    (reader,) = lancefs.open(path)._fragment_readers
+    (reader,) = lancefs.open(path).opened.readers
     with pytest.raises(CorruptFile, match=rf"integer {damaged}, column .*page 0"):
         reader.read(fields, [(0, 100)])

@@ -25,8 +25,8 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.v2_1.layouts import chunk_runs
 from lancefs.lance_dataset import LanceDataset
-from lancefs.storage import File, Steps, Store
-from lancefs.table.manifest import read_manifest
+from lancefs.storage import File, Reads, Store
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
 
 RNG = np.random.default_rng(3)
@@ -190,12 +190,12 @@ class Counted:
 
     def __init__(self, dataset: LanceDataset) -> None:
         (data_file,) = dataset.fragments[0].files
-        self.file: File = dataset._files.data_file(data_file)
+        self.file: File = dataset.opened.files.data_file(data_file)
         self.field = dataset.manifest.fields[0]
         self.reader: FieldReader = open_data_file(self.file, data_file.columns, data_file.is_legacy)
 
     def read(self, ranges: list[RowRange]) -> tuple[pa.Array, int]:
-        steps: Steps[pa.Array] = self.reader.read(self.field, ranges)
+        steps: Reads[pa.Array] = self.reader.read(self.field, ranges)
         asked, data = 0, None
         while True:
             try:
@@ -215,7 +215,7 @@ def test_layouts_that_the_corpus_lacks_are_among_these(
     ):
         dataset = tables(name, "2.3")
         (data_file,) = dataset.fragments[0].files
-        assert ("2.3", "layout", layout) in of_data_file(dataset._files.data_file(data_file))
+        assert ("2.3", "layout", layout) in of_data_file(dataset.opened.files.data_file(data_file))
 
 
 @pytest.mark.parametrize(("name", "version"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
@@ -259,8 +259,8 @@ def test_scattered_rows_are_those_of_a_whole_read(
     Small pages are read whole, whatever is wanted of them.
     """
     limit = 0 if pages == "large" else 1 << 40
-    monkeypatch.setattr(chunk_runs, "_LITTLE", limit)
-    monkeypatch.setattr(chunk_runs, "_FEW_VALUES", limit)
+    monkeypatch.setattr(chunk_runs, "_MOST_WHOLE_BYTES", limit)
+    monkeypatch.setattr(chunk_runs, "_MOST_WHOLE_VALUES", limit)
     dataset = tables(name, version)
     total = dataset.count_rows()
     whole, _ = Counted(dataset).read([(0, total)])
@@ -291,7 +291,7 @@ def wide(tmp_path: Path) -> tuple[CountingFileSystem, LanceDataset, pa.Table]:
     fs = CountingFileSystem()
     fs.put_tree(path, "/t.lance")
     resolved = resolve(Store(fs, "/t.lance"), Ref())
-    dataset = LanceDataset(resolved, read_manifest(resolved.manifest))
+    dataset = LanceDataset(OpenVersion(resolved))
     return fs, dataset, lance.dataset(path).to_table()
 
 

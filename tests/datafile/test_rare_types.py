@@ -15,7 +15,7 @@ from files_v2 import ColumnOf, PageOf, write_file
 
 import lancefs
 from lancefs.datafile.blocks import Constant
-from lancefs.datafile.container import Encoding, Page
+from lancefs.datafile.container import Page, PageEncoding
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
@@ -149,7 +149,7 @@ def test_wide_values_that_are_all_null_have_no_bytes_in_the_pages_of_pylance_2()
     layout = FullZipLayout(bits_def=1, num_items=5, num_visible_items=5, bits_per_value=0)
     layout.value_compression.constant.SetInParent()
     layout.layers.append(REPDEF_NULLABLE_ITEM)
-    steps = FullZipPage(Page(5, ((0, 5),), Encoding("", b"")), layout).read([(1, 4)])
+    steps = FullZipPage(Page(5, ((0, 5),), PageEncoding("", b"")), layout).read([(1, 4)])
     assert next(steps) == [(1, 4)]
     with pytest.raises(StopIteration) as stopped:
         steps.send([np.ones(3, np.uint8)])
@@ -169,7 +169,7 @@ def test_maps_without_keys_are_corrupt(holes: list[tuple[str | None, int]], tmp_
     members = replace(entries.children[0], nullable=False), entries.children[1]
     entries = replace(entries, nullable=False, children=members)
     maps = replace(lists, logical_type="map", children=(entries,))
-    (reader,) = dataset._fragment_readers
+    (reader,) = dataset.opened.readers
     for field in (maps, outline_of(maps)):
         assert field is not None
         with pytest.raises(CorruptFile, match="entries or keys that are null"):

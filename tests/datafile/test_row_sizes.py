@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancefs.datafile.row_sizes import FieldSizes, PageSizes, RowSizes, estimated, looked_up
+from lancefs.datafile.row_sizes import FieldSizes, PageSizes, RowSizes, estimated, lookup_bytes
 
 
 def test_bytes_of_a_page_are_spread_over_its_rows() -> None:
@@ -71,10 +71,10 @@ def test_a_sample_tells_of_more_rows() -> None:
 
 
 def test_a_damaged_dictionary_does_not_make_rows_as_long_as_the_file() -> None:
-    assert looked_up(values=100, items=20, size=4000) == 100 * 200
-    assert looked_up(values=100, items=0, size=1 << 40) == 100 * 256 * 1024
+    assert lookup_bytes(values=100, items=20, size=4000) == 100 * 200
+    assert lookup_bytes(values=100, items=0, size=1 << 40) == 100 * 256 * 1024
 
 
 def test_compressed_texts_of_a_dictionary_are_longer_than_they_are_stored() -> None:
-    assert looked_up(values=10, items=2, size=400, is_compressed=True) == 4 * 10 * 200
-    assert looked_up(values=10, items=2, size=40, is_compressed=True) == 10 * 20
+    assert lookup_bytes(values=10, items=2, size=400, is_compressed=True) == 4 * 10 * 200
+    assert lookup_bytes(values=10, items=2, size=40, is_compressed=True) == 10 * 20

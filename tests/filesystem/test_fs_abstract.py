@@ -1,4 +1,4 @@
-"""The read side of fsspec's own tests of filesystems, on ours.
+"""The read side of fsspec's own tests of filesystems, on `LanceFileSystem`.
 
 Those tests make files called `file1` or `subdir/subfile1`, which a tree of fixed names cannot hold:
 here the functions that join names put ours in their place, for source and target alike. What needs
@@ -81,12 +81,12 @@ for name in dir(AbstractGetTests):
         setattr(TestGet, name, None)
 
 
-def test_all_that_can_run_does() -> None:
+def test_all_applicable_tests_of_fsspec_run() -> None:
     assert {name for name in dir(TestGet) if callable(getattr(TestGet, name))} >= POSSIBLE
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_directories_are_got_with_all_below_them(
+def test_directories_are_downloaded_recursively(
     slash: str, fs: LanceFileSystem, tmp_path: Path
 ) -> None:
     target = str(tmp_path / "target")
@@ -99,7 +99,9 @@ def test_directories_are_got_with_all_below_them(
     assert local.exists(f"{target}/2") == (slash == "")
 
 
-def test_globs_are_got_with_and_without_what_is_below(fs: LanceFileSystem, tmp_path: Path) -> None:
+def test_globs_are_downloaded_with_and_without_subdirectories(
+    fs: LanceFileSystem, tmp_path: Path
+) -> None:
     fs.get("versions/2/*", str(tmp_path / "flat") + "/")
     assert sorted(os.listdir(tmp_path / "flat")) == sorted(
         name.rpartition("/")[2] for name in fs.ls("versions/2", detail=False) if fs.isfile(name)

@@ -1,4 +1,4 @@
-"""Where a table is: chained and direct URLs, folders of tables, and any store below."""
+"""Addresses of tables: chained and direct URLs, directories of tables, any filesystem."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_chained_url(shared_table: str, in_memory: str) -> None:
             assert len(ids(file.read())) == 900
 
 
-def test_a_direct_path_below_any_store(in_memory: str) -> None:
+def test_a_direct_path_on_any_filesystem(in_memory: str) -> None:
     fs = LanceFileSystem(target_protocol="memory")
     # The store is shared by the process: other tests may keep tables in it.
     assert "/lake" in fs.ls("/", detail=False)
@@ -50,7 +50,7 @@ def test_an_url_names_the_table(in_memory: str) -> None:
     assert LanceFileSystem(fo=f"memory:/{in_memory}").exists("latest.arrow")
 
 
-def test_options_go_to_the_store_below(tmp_path: Path, in_memory: str) -> None:
+def test_options_are_passed_to_the_target_filesystem(tmp_path: Path, in_memory: str) -> None:
     url = f"lance://latest.arrow::simplecache::memory:/{in_memory}"
     with fsspec.open(url, simplecache={"cache_storage": str(tmp_path / "by protocol")}) as file:
         assert len(ids(file.read())) == 1000
@@ -83,7 +83,7 @@ def test_a_cache_above_the_files(cache: str, shared_table: str, tmp_path: Path) 
             assert len(ids(file.read())) == 900
 
 
-def test_names_have_the_form_of_the_path(
+def test_listed_names_are_spelled_like_the_path(
     shared_table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chained = LanceFileSystem(fo=shared_table)
@@ -130,7 +130,7 @@ def test_the_root_of_the_machine_can_be_listed() -> None:
     assert f"/{Path(__file__).parts[1]}" in LanceFileSystem().ls("/", detail=False)
 
 
-def test_how_far_base_paths_are_followed_is_an_option() -> None:
+def test_base_rules_are_an_option() -> None:
     path = corpus_case("feat_shallow_clone-f2.2-w14.0.2").table()
     assert LanceFileSystem(fo=path).cat("latest.arrow").startswith(b"ARROW1")
     for rules in (BaseRules(follow="table"), {"follow": "table"}):
@@ -138,7 +138,7 @@ def test_how_far_base_paths_are_followed_is_an_option() -> None:
             LanceFileSystem(fo=path, base_rules=rules).cat("latest.arrow")
 
 
-def test_above_a_table_nothing_needs_to_be_readable(in_memory: str) -> None:
+def test_directories_above_a_table_need_not_be_readable(in_memory: str) -> None:
     class Guarded(MemoryFileSystem):  # type: ignore[misc]
         cachable = False
 
@@ -153,7 +153,7 @@ def test_above_a_table_nothing_needs_to_be_readable(in_memory: str) -> None:
         fs.cat("/lake/latest.arrow")
 
 
-def test_once_installed_nothing_needs_to_be_imported(shared_table: str, tmp_path: Path) -> None:
+def test_the_protocol_needs_no_import(shared_table: str, tmp_path: Path) -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     installed = tmp_path / "lancefs-0.dist-info"
     installed.mkdir()

@@ -1,4 +1,4 @@
-"""Async consumers: ours is no async filesystem, but must not get in the way of those that are."""
+"""Async consumers: `LanceFileSystem` is not an async filesystem, but works beside those."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def any_fs(request: pytest.FixtureRequest, shared_table: str) -> LanceFileSystem
     return LanceFileSystem(fo=shared_table, fs=store)
 
 
-def test_it_reads_where_an_event_loop_runs(any_fs: LanceFileSystem) -> None:
+def test_it_reads_while_an_event_loop_runs(any_fs: LanceFileSystem) -> None:
     async def main() -> list[int]:  # as in a notebook
         assert any_fs.info("versions/1.arrow")["size"] > 0
         return ids(any_fs.cat("versions/1.arrow"))

@@ -1,4 +1,4 @@
-"""What fsspec promises of a filesystem, on ours; and that it never writes."""
+"""The contract of fsspec filesystems on `LanceFileSystem`; and that it never writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "versions/2.arrow"
 RANGES = [(0, 6), (None, 6), (100, 200), (-6, None), (-20, -6), (5, 5), (9, 3), (1, None)]
 
 
-def test_info_tells_the_exact_size_and_the_version(fs: LanceFileSystem, shared_table: str) -> None:
+def test_info_has_the_exact_size_and_the_version(fs: LanceFileSystem, shared_table: str) -> None:
     info = fs.info("tags/prod.arrow")
     committed = lancefs.open(shared_table, version=2).manifest.timestamp
     assert info == {
@@ -61,7 +61,7 @@ def test_created_and_modified_are_when_the_version_was_committed(
         assert fs.created(path).timestamp() == pytest.approx(stamps[version].timestamp(), abs=1e-3)
 
 
-def test_listings_name_sizes_that_are_known(fs: LanceFileSystem) -> None:
+def test_listings_give_sizes_that_are_known(fs: LanceFileSystem) -> None:
     fs.invalidate_cache()
     size = fs.info("versions/2/columns/id.arrow")["size"]
     listed = {one["name"]: one for one in fs.ls("versions/2/columns", detail=True)}
@@ -75,7 +75,7 @@ def test_a_file_lists_itself(fs: LanceFileSystem) -> None:
     assert fs.find(PATH) == [PATH]
 
 
-def test_what_is_there(fs: LanceFileSystem) -> None:
+def test_exists_isfile_and_isdir(fs: LanceFileSystem) -> None:
     for path in (PATH, "latest.arrows", "versions/1/schema.json", "latest/columns/id,price.arrow"):
         assert (fs.exists(path), fs.isfile(path), fs.isdir(path)) == (True, True, False)
     for path in ("", "/", "versions", "versions/1", "latest/columns", "branches/team", "tags/prod"):
@@ -132,7 +132,7 @@ def test_text_can_be_read_as_text(fs: LanceFileSystem) -> None:
     assert fs.read_text("latest/schema.json").startswith("{\n")
 
 
-def test_files_are_copied_out(fs: LanceFileSystem, tmp_path: Path) -> None:
+def test_files_are_downloaded(fs: LanceFileSystem, tmp_path: Path) -> None:
     fs.get("latest.arrow", str(tmp_path / "one.arrow"))
     with pa.memory_map(str(tmp_path / "one.arrow")) as mapped:
         assert pa.ipc.open_file(mapped).read_all().num_rows == 1000
@@ -156,14 +156,14 @@ def test_a_mapping_of_files(fs: LanceFileSystem) -> None:
     assert read(mapper["id.arrow"]).num_rows == 1000
 
 
-def test_space_used(fs: LanceFileSystem) -> None:
+def test_du(fs: LanceFileSystem) -> None:
     sizes = fs.du("versions/1", total=False)
     assert sizes["versions/1/columns/id.arrow"] == len(fs.cat("versions/1/columns/id.arrow"))
     assert fs.du("versions/1") == sum(sizes.values())
     assert fs.du("tags", maxdepth=1) == fs.size("tags/prod.arrow")
 
 
-def test_keys_tell_versions_and_views_apart(fs: LanceFileSystem) -> None:
+def test_keys_of_versions_and_views_differ(fs: LanceFileSystem) -> None:
     paths = ["latest.arrow", "versions/2.arrow", "versions/2.arrows", "versions/2/columns/id.arrow"]
     assert len({fs.ukey(path) for path in paths}) == len(paths)
     assert fs.ukey("latest.arrow") == fs.ukey("versions/3.arrow")

@@ -1,4 +1,4 @@
-"""What is not there, or is damaged: which error, and that it helps."""
+"""Paths that do not exist and files that are damaged: the type of the error, and its message."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("path", MISSING)
-def test_what_is_not_there(path: str, fs: LanceFileSystem) -> None:
+def test_a_path_that_does_not_exist(path: str, fs: LanceFileSystem) -> None:
     kind, message = MISSING[path]
     for ask in (fs.info, fs.open, fs.cat_file, fs.ls, fs.ukey, fs.created):
         with pytest.raises(kind, match=message) as error:

@@ -1,4 +1,4 @@
-"""What is remembered, what is asked for again, and how often a store is asked."""
+"""Caching: what is looked up again, what is cached, and how many requests that takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lancefs.filesystem import LanceFileSystem
 
 @pytest.fixture
 def counting(shared_table: str) -> Iterator[CountingFileSystem]:
-    """The shared table as `/t.lance`, in a store that counts its requests."""
+    """A store with the shared table as `/t.lance` that counts its requests."""
     store = CountingFileSystem()
     store.put(shared_table, "/t.lance", recursive=True)
     store.invalidate_cache()
@@ -63,7 +63,7 @@ def test_an_open_file_stays_on_its_version(table: str) -> None:
         assert start[1] + flowing.read() == stream
 
 
-def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+def test_a_recreated_table_is_read_again(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     url = f"lance://{path}/versions/1.arrow"
     for first in (0, 500):
@@ -84,7 +84,7 @@ def test_a_version_that_was_cleaned_up_is_gone(table: str) -> None:
     assert not fs.exists("versions/1.arrow")
 
 
-def test_what_never_changes_is_listed_once(table: str) -> None:
+def test_immutable_directories_are_listed_once(table: str) -> None:
     fs = LanceFileSystem(fo=table)
     fs.ls("versions/1/columns")
     fs.ls("latest/columns")
@@ -101,7 +101,7 @@ def test_what_never_changes_is_listed_once(table: str) -> None:
     assert not fs.dircache
 
 
-def test_listings_are_remembered_for_a_time_where_that_is_asked_for(table: str) -> None:
+def test_listings_are_cached_for_listings_expiry_time(table: str) -> None:
     fs = LanceFileSystem(fo=table, listings_expiry_time=1000)
     before = fs.ls("versions")
     lance.dataset(table).delete("id >= 10")
@@ -123,7 +123,7 @@ def test_the_newest_version_takes_one_listing_and_one_read(counting: CountingFil
     assert counting.requests == Counter(list=2, get=1)
 
 
-def test_a_version_that_is_known_takes_no_request(counting: CountingFileSystem) -> None:
+def test_a_known_version_takes_no_request(counting: CountingFileSystem) -> None:
     fs = LanceFileSystem(fs=counting, fo="/t.lance")
     fs.cat("versions/2.arrow")
     counting.requests.clear()
@@ -134,7 +134,7 @@ def test_a_version_that_is_known_takes_no_request(counting: CountingFileSystem) 
     assert counting.requests == Counter()
 
 
-def test_all_ranges_of_a_name_are_of_one_version(counting: CountingFileSystem) -> None:
+def test_all_ranges_of_a_path_come_from_one_version(counting: CountingFileSystem) -> None:
     fs = LanceFileSystem(fs=counting, fo="/t.lance")
     fs.cat("latest.arrow")
     counting.requests.clear()

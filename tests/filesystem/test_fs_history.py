@@ -35,7 +35,7 @@ def test_a_branch_has_a_history_of_its_own(fs: LanceFileSystem) -> None:
     assert shown["version"].to_pylist() == [3, 4]
 
 
-def test_a_history_grows_and_names_the_tags_of_the_moment(table: str) -> None:
+def test_a_history_grows_and_names_the_current_tags(table: str) -> None:
     fs = LanceFileSystem(fo=table)
     before, key = fs.cat("history.arrow"), fs.ukey("history.arrow")
     assert fs.cat("history.arrow") == before
@@ -70,7 +70,7 @@ def test_changes_never_change(fs: LanceFileSystem) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "error", "said"),
+    ("path", "error", "message"),
     [
         ("changes/1..9.arrow", RefNotFound, "no version 9; the table has 1, 2, 3"),
         ("changes/0..2.arrow", RefNotFound, "no version 0"),
@@ -82,15 +82,15 @@ def test_changes_never_change(fs: LanceFileSystem) -> None:
         ("branches/exp/histroy.arrow", NoSuchPath, r"did you mean history.arrow\?"),
     ],
 )
-def test_changes_that_are_not_there(
-    path: str, error: type[Exception], said: str, fs: LanceFileSystem
+def test_changes_that_do_not_exist(
+    path: str, error: type[Exception], message: str, fs: LanceFileSystem
 ) -> None:
     assert not fs.exists(path)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         fs.cat(path)
 
 
-def test_documents_tell_what_made_a_version(fs: LanceFileSystem) -> None:
+def test_the_transaction_document_describes_what_made_a_version(fs: LanceFileSystem) -> None:
     done = json.loads(fs.cat("versions/2/transaction.json"))
     assert (done["operation"], done["read_version"]) == ("Delete", 1)
     assert done["details"]["predicate"] == "id % 10 = 3"
@@ -109,8 +109,8 @@ def test_a_version_whose_transaction_was_cleaned_up_says_so(table: str) -> None:
     fs = LanceFileSystem(fo=table)
     manifest = json.loads(fs.cat("versions/1/manifest.json"))
     (Path(table) / "_transactions" / manifest["transaction_file"]).unlink()
-    said = json.loads(fs.cat("versions/1/transaction.json"))
+    document = json.loads(fs.cat("versions/1/transaction.json"))
     if manifest["transaction_section"] is None:
-        assert "the file is gone" in said["note"]
-    else:  # it stands in the manifest too
-        assert said["operation"] == "Overwrite"
+        assert "the file is gone" in document["note"]
+    else:  # the manifest holds the transaction, too
+        assert document["operation"] == "Overwrite"

@@ -1,4 +1,4 @@
-"""Whatever was done with views, no thread runs and no file is open once nobody holds them."""
+"""No thread runs and no file is open after the last reference to a view is gone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ for work in (whole, stream, stream_closed_early, stream_dropped, file_dropped, c
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be seen")
-def test_nothing_is_left_behind(shared_table: str) -> None:
+def test_no_thread_and_no_open_file_is_left_behind(shared_table: str) -> None:
     arguments = [str(REPOSITORY), str(REPOSITORY / "tests"), shared_table]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],

@@ -1,4 +1,4 @@
-"""Files that are made once for many readers, threads, and processes that fork."""
+"""Files whose bytes are made once for many readers and threads; and forked processes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_values_are_read_once_for_all_readers(table: str, decoded: list[str]) ->
     assert Counter(decoded) == dict.fromkeys(("id", "name", "price", "a,b/c%"), 3)
 
 
-def test_values_above_the_budget_are_not_kept(
+def test_values_above_the_budget_are_not_cached(
     table: str, decoded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measures._READ, "budget", 1000)
+    monkeypatch.setattr(measures._ARRAYS, "budget", 1000)
     fs = LanceFileSystem(fo=table)
     one = fs.cat("versions/1/columns/id.arrow")
     assert decoded == ["id"] * 3
@@ -64,7 +64,7 @@ def test_a_file_is_the_same_in_every_process(table: str) -> None:
     assert len(one.splitlines()) == 13
 
 
-def test_a_forked_child_reads_on_its_own(table: str) -> None:
+def test_a_forked_child_reads_a_local_table(table: str) -> None:
     # In a process of its own, where no other thread runs.
     program = """
 import os, sys, threading
@@ -73,12 +73,12 @@ from lancefs.filesystem import LanceFileSystem
 from lancefs.views.arrow import measures
 fs = LanceFileSystem(fo=sys.argv[2])
 expected = fs.cat("latest.arrow")
-measures._READ._lock.acquire()  # as if another thread were inside when the process forks
+measures._ARRAYS._lock.acquire()  # as if another thread were inside when the process forks
 child = os.fork()
 if child == 0:
     right = fs.cat("latest.arrow") == expected and len(fs.ls("versions")) == 9
     os._exit(0 if right else 1)
-measures._READ._lock.release()
+measures._ARRAYS._lock.release()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     arguments = [sys.executable, "-W", "ignore", "-c", program, str(REPOSITORY), table]
@@ -86,7 +86,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert done.returncode == 0, done.stderr
 
 
-def test_a_forked_child_reads_on_its_own_from_afar(table: str) -> None:
+def test_a_forked_child_reads_a_remote_table(table: str) -> None:
     program = """
 import os, sys
 sys.path[:0] = sys.argv[1:3]
@@ -122,7 +122,7 @@ def test_views_that_share_fragments_are_laid_out_at_the_same_time(table: str) ->
             assert list(pool.map(fs.cat_file, paths)) == expected
 
 
-def test_what_was_used_last_is_kept() -> None:
+def test_the_most_recently_used_values_stay_cached() -> None:
     cache: BudgetCache[str, str] = BudgetCache(3)
     made: list[str] = []
 
@@ -137,7 +137,7 @@ def test_what_was_used_last_is_kept() -> None:
     assert cache.peek("a") is None
 
 
-def test_what_could_not_be_made_is_tried_again() -> None:
+def test_a_cache_retries_a_value_that_could_not_be_made() -> None:
     cache: BudgetCache[str, int] = BudgetCache(10)
     with pytest.raises(ZeroDivisionError):
         cache.get("x", lambda: 1 // 0, lambda _: 1)

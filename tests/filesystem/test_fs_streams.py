@@ -90,7 +90,7 @@ def test_a_stream_is_read_forward_only(fs: LanceFileSystem) -> None:
         assert len(file.read(10)) == file.tell() == 10
 
 
-def test_pieces_of_any_size_make_the_whole(fs: LanceFileSystem) -> None:
+def test_reads_of_any_size_give_the_same_bytes(fs: LanceFileSystem) -> None:
     whole = fs.cat("latest.arrows")
     for size in (1, 7, 4096, 10**9):
         with fs.open("latest.arrows") as file:

@@ -1,4 +1,4 @@
-"""The tree that a table is shown as, and what its files hold."""
+"""The tree that shows a table, and the content of its files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_branch_that_is_named_like_a_part_of_the_tree(table: str) -> None:
     assert {"3.arrow", "latest.arrow", "versions"} <= set(names(fs, "branches/exp/versions"))
 
 
-def test_documents_tell_what_the_manifest_says(fs: LanceFileSystem) -> None:
+def test_documents_contain_the_manifest(fs: LanceFileSystem) -> None:
     schema = json.loads(fs.cat("latest/schema.json"))
     assert [field["name"] for field in schema["fields"]] == ["id", "name", "price", "a,b/c%"]
     assert schema["fields"][0] | {"type": "int64", "nullable": True} == schema["fields"][0]
@@ -147,7 +147,7 @@ def test_batches_are_cut_within_fragments_at_fixed_rows(tmp_path: Path) -> None:
     assert sizes == [65_526, 65_536, 18_928, 50_000]
 
 
-def test_dictionaries_that_differ_between_fragments_become_one(tmp_path: Path) -> None:
+def test_different_dictionaries_of_fragments_are_unified(tmp_path: Path) -> None:
     path = str(tmp_path / "d.lance")
     for values in (["a", "b", "a"], ["c", None, "a"]):
         table = pa.table({"d": pa.array(values).dictionary_encode()})

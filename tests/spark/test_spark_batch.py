@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 
 import lancefs
 import lancefs.spark
-from lancefs.errors import ColumnNotFound, NotALanceTable, ReadFailed, RefNotFound
+from lancefs.errors import ColumnNotFound, InvalidFilter, NotALanceTable, ReadFailed, RefNotFound
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +143,23 @@ def test_the_helper_reads_only_what_is_asked_for(spark: Any, table: str) -> None
     assert frame.columns == ["id"]
     expected = lancefs.open(table, version=2).to_table(columns=["id"], filter=keep)
     assert ids(frame) == expected["id"].to_pylist()
-    by_sql = lancefs.spark.read(spark, table, filter="city = 'Graz' AND price < 10", version=2)
+    by_sql = lancefs.spark.read(
+        spark, table, columns=["id"], filter="city = 'Graz' AND price < 10", version=2
+    )
     assert ids(by_sql) == expected["id"].to_pylist()
+
+
+def test_a_filter_in_sql_is_an_option(spark: Any, table: str) -> None:
+    frame = load(spark, table, version=2, columns="id", filter="City in ('Graz') and _rowid < 1500")
+    keep = (pc.field("city") == "Graz") & (pc.field("_rowid") < 1500)
+    expected = lancefs.open(table, version=2).to_table(columns=["id"], filter=keep)
+    assert ids(frame) == expected["id"].to_pylist()
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW cheap USING lancefs "
+        f"OPTIONS (path '{table}', filter 'price % 1 = 0.5')"
+    )
+    cheap = spark.sql("SELECT DISTINCT price % 1 FROM cheap").collect()
+    assert [row[0] for row in cheap] == [0.5]
 
 
 def test_a_point_in_time_may_be_a_datetime(spark: Any, table: str) -> None:
@@ -180,6 +197,9 @@ def test_what_travels_with_a_task_is_small(table: str) -> None:
         ({"columns": ["prise"]}, ColumnNotFound, "price"),
         ({"version": 1, "tag": "prod"}, ValueError, "each name a version"),
         ({"filter": pc.field("prize") > 1}, ValueError, r"prize.* does not fit .*id, city"),
+        ({"filter": "prize > 1"}, ColumnNotFound, "did you mean 'price'"),
+        ({"filter": "price >> 1"}, InvalidFilter, "at character 8 of the filter: '> 1'"),
+        ({"filter": "_rowoffset > 1"}, InvalidFilter, "_rowoffset cannot be filtered by in Spark"),
         ({"columns": ["_rowoffset"]}, ValueError, "_rowoffset cannot be read in Spark"),
     ],
     ids=str,
@@ -202,6 +222,8 @@ def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -
         ({"version": "99"}, "RefNotFound: .* the table has 1, 2, 3, 4"),
         ({"verison": "1"}, "did you mean 'version'"),
         ({"columns": "prise"}, "has no column 'prise'; did you mean price"),
+        ({"filter": "price >> 1"}, "InvalidFilter: a column or a literal was expected"),
+        ({"filter": "prize > 1"}, "ColumnNotFound: .* did you mean 'price'"),
         ({"batchSize": "0"}, "batchSize is '0'; a positive number"),
         ({"nanoseconds": "maybe"}, "one of error, long, truncate"),
         ({"storage": "{"}, "the option storage is not JSON"),
@@ -261,3 +283,18 @@ def test_credentials_do_not_get_into_the_catalogue(spark: Any, table: str) -> No
         spark.sql(
             f"CREATE TABLE secret USING lancefs OPTIONS (path '{table}', `storage.auto_mkdir` 'x')"
         )
+
+
+def test_a_clone_whose_parent_has_moved(spark: Any, tmp_path: Path) -> None:
+    parent, clone, moved = (str(tmp_path / name) for name in ("p.lance", "c.lance", "m.lance"))
+    lance.write_dataset(pa.table({"id": range(100)}), parent).shallow_clone(clone, 1)
+    shutil.move(parent, moved)
+    base_paths = {parent: moved}
+    read = spark.read.format("lancefs").option("basePaths", json.dumps(base_paths))
+    assert ids(read.load(clone)) == list(range(100))
+    out = tmp_path / "out"
+    written = lancefs.spark.materialize(spark, clone, str(out), base_paths=base_paths)
+    assert written.rows == 100
+    assert lancefs.spark.verify(spark, clone, base_paths=base_paths).is_good
+    with pytest.raises(ValueError, match="basePaths must be an object"):
+        spark.read.format("lancefs").option("basePaths", "[1]").load(clone)

@@ -14,7 +14,7 @@ from roads import ROADS, connect, needs_install
 from support import ORDERS
 
 from lancefs.lance_dataset import LanceDataset, LanceScanner
-from lancefs.scan.execution import BATCH_ROWS
+from lancefs.scan.settings import BATCH_ROWS
 
 _INF = math.inf
 _TIMES = [datetime(2026, 1, day, 12, 30, 1, 250_000) for day in (1, 2, 3, 4)]

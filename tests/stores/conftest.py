@@ -1,4 +1,4 @@
-"""A table in stores of every kind."""
+"""Fixtures: one table in stores of every kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leaks import no_thread_is_left
 from protocol import registered
 from store_servers import BUCKET, Counts, s3_server
 
-from lancefs.storage import store
+from lancefs.storage import store as storage
 
 __all__ = ["no_thread_is_left", "registered"]  # pytest finds them here
 
@@ -25,8 +25,8 @@ ROWS = 30_000
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> None:
-    """Nothing is kept of earlier tests."""
-    store._KEPT.clear()
+    """Clear the cache of remote bytes before each test."""
+    storage._CACHE.clear()
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +77,7 @@ def s3_options(_moto: tuple[str, Counts], home: Path) -> Iterator[dict[str, Any]
 
 @pytest.fixture
 def s3_counts(_moto: tuple[str, Counts], s3_options: dict[str, Any]) -> Counts:
-    """What the S3 server is asked from now on."""
+    """Counts of the requests to the S3 server during the test."""
     fsspec.filesystem("s3", **s3_options).invalidate_cache()
     _moto[1].clear()
     return _moto[1]

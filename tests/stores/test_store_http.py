@@ -38,7 +38,7 @@ def test_a_server_that_lists_nothing_needs_a_version(home: Path, expected: pa.Ta
         assert fs.isdir("versions/2")
 
 
-def test_a_server_without_ranges_is_told_from_damage(home: Path) -> None:
+def test_a_server_without_range_requests_is_not_reported_as_damage(home: Path) -> None:
     with (
         web_server(WebServer(home, ranges=False)) as url,
         pytest.raises(ReadFailed, match="does not answer requests for parts"),
@@ -46,7 +46,7 @@ def test_a_server_without_ranges_is_told_from_damage(home: Path) -> None:
         lancefs.open(f"{url}/t.lance", version=3).to_table()
 
 
-def test_a_server_that_is_busy_is_asked_again(home: Path, expected: pa.Table) -> None:
+def test_a_request_to_a_busy_server_is_retried(home: Path, expected: pa.Table) -> None:
     server = WebServer(home)
     with web_server(server) as url:
         dataset = lancefs.open(f"{url}/t.lance")

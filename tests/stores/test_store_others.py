@@ -1,4 +1,4 @@
-"""Tables in stores of other kinds: memory, archives, directories that hide what is above them."""
+"""Tables in stores of other kinds: memory, archives, filesystems of one directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import lancefs
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.table.manifest import read_manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import resolve
 
 
@@ -60,7 +60,7 @@ def test_a_directory_of_a_store(kind: str, home: Path, expected: pa.Table) -> No
     assert fs.isdir("versions/2/columns")
 
 
-def test_what_is_fetched_from_afar_travels_together(home: Path, expected: pa.Table) -> None:
+def test_remote_ranges_are_fetched_together(home: Path, expected: pa.Table) -> None:
     store = SlowFileSystem(0.05)
     fs = LanceFileSystem(fo=str(home / "t.lance"), fs=store)
     assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
@@ -72,7 +72,7 @@ def test_the_footer_of_a_wide_table_takes_one_request(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({f"c{i:04}": np.arange(500) for i in range(2000)}), path)
     store = SlowFileSystem(0.0)
     resolved = resolve(Store(store, path))
-    dataset = LanceDataset(resolved, read_manifest(resolved.manifest))
+    dataset = LanceDataset(OpenVersion(resolved))
     store.requests.clear()
     assert dataset.to_table(columns=["c0003"]).num_rows == 500
     assert len(store.requests) == 2  # the footer, and the page

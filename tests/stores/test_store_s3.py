@@ -1,4 +1,4 @@
-"""Tables on S3, read through s3fs: what comes, and how many requests it takes."""
+"""Tables on S3, read through s3fs: the rows, and the number of requests."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_view_of_one_column_fetches_that_column(
     assert s3_counts.requests.total() <= 2
 
 
-def test_what_is_not_there(s3_options: dict[str, Any]) -> None:
+def test_a_version_or_table_that_does_not_exist(s3_options: dict[str, Any]) -> None:
     with pytest.raises(RefNotFound, match="no version 9; the table has 1, 2, 3"):
         lancefs.open(URL, version=9, storage_options=s3_options)
     with pytest.raises(NotALanceTable, match=r"did you mean one of t\.lance in it"):

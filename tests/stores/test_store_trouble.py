@@ -1,4 +1,4 @@
-"""Stores that fail: what is tried again, and what the error says where that does not help."""
+"""Stores that fail: which requests are retried, and the errors if retries do not help."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.storage.retries import is_passing
-from lancefs.table.manifest import read_manifest
+from lancefs.storage.retries import is_transient
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import resolve
 from lancefs.views.arrow import measures
 
@@ -26,7 +26,7 @@ TROUBLES = {"refused": refuse, "timeout": time_out, "short": cut_short}
 
 @pytest.fixture
 def store(home: Path) -> Iterator[TroubledFileSystem]:
-    """The table as `/t.lance` in a store that makes trouble when told to."""
+    """A store with the table as `/t.lance`, which fails once a test sets `answer`."""
     fs = TroubledFileSystem()
     fs.store.clear()
     fs.put_tree(str(home / "t.lance"), "/t.lance")
@@ -36,7 +36,7 @@ def store(home: Path) -> Iterator[TroubledFileSystem]:
 
 def open_in(store: TroubledFileSystem) -> LanceDataset:
     resolved = resolve(Store(store, "/t.lance"))
-    return LanceDataset(resolved, read_manifest(resolved.manifest))
+    return LanceDataset(OpenVersion(resolved))
 
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=list(TROUBLES))
@@ -53,7 +53,7 @@ def test_every_third_request_may_fail(
 
 
 @pytest.mark.parametrize(
-    ("trouble", "error", "said"),
+    ("trouble", "error", "message"),
     [
         (refuse, ReadFailed, r"data/.*\.lance: bytes \d+–\d+: .*reduce your request rate"),
         (time_out, ReadFailed, r"data/.*\.lance: bytes \d+–\d+: TimeoutError"),
@@ -62,18 +62,18 @@ def test_every_third_request_may_fail(
     ids=list(TROUBLES),
 )
 def test_a_store_that_goes_on_failing_is_named(
-    trouble: Answer, error: type[LanceError], said: str, store: TroubledFileSystem
+    trouble: Answer, error: type[LanceError], message: str, store: TroubledFileSystem
 ) -> None:
     dataset = open_in(store)
     list(dataset.to_batches(columns=["n0"], limit=1))  # deletion files are read
     store.answer, store.every = trouble, 1
     before = len(store.requests)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         dataset.to_table(columns=["n5"], limit=1)
     assert len(store.requests) - before <= 5
 
 
-def test_what_is_forbidden_is_not_tried_again(store: TroubledFileSystem) -> None:
+def test_a_denied_request_is_not_retried(store: TroubledFileSystem) -> None:
     dataset = open_in(store)
 
     def forbid(path: str, data: bytes) -> bytes:
@@ -97,7 +97,7 @@ def test_a_file_that_is_lost_during_a_scan(store: TroubledFileSystem) -> None:
 
 
 def test_a_file_that_is_lost_while_a_view_is_read(store: TroubledFileSystem) -> None:
-    measures._READ.clear()
+    measures._ARRAYS.clear()
     fs = LanceFileSystem(fo="/t.lance", fs=store)
     with fs.open("latest.arrow") as file:
         reader = pa.ipc.open_file(file)
@@ -107,7 +107,7 @@ def test_a_file_that_is_lost_while_a_view_is_read(store: TroubledFileSystem) -> 
             reader.read_all()
 
 
-def test_errors_of_libraries_that_pass() -> None:
+def test_transient_errors_of_client_libraries() -> None:
     class ServerTimeoutError(Exception):
         __module__ = "aiohttp.client_exceptions"
 
@@ -122,7 +122,7 @@ def test_errors_of_libraries_that_pass() -> None:
         OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)),
         OSError("some filesystem"),
     ]
-    assert all(map(is_passing, passing))
+    assert all(map(is_transient, passing))
     ClientResponseError.status = 404
     final: list[BaseException] = [
         ClientResponseError(),
@@ -132,4 +132,4 @@ def test_errors_of_libraries_that_pass() -> None:
         NotImplementedError(),
         ValueError(),
     ]
-    assert not any(map(is_passing, final))
+    assert not any(map(is_transient, final))

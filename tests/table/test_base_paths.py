@@ -68,7 +68,7 @@ def test_a_base_that_is_not_there_or_there_twice_is_damage() -> None:
         files([BasePath(0, None, True, "/x"), BasePath(0, None, True, "/y")])
 
 
-@pytest.mark.parametrize("path", ["", "/a/../b", "s3://bucket/../x"])
+@pytest.mark.parametrize("path", ["", "/a/../b", "s3://bucket/../x", "/a\0b"])
 def test_a_base_that_climbs_is_damage(path: str) -> None:
     with pytest.raises(CorruptFile, match="not an absolute path"):
         files([BasePath(0, None, True, path)], BaseRules("any")).data_file(data_file("a", 0))

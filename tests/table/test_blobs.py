@@ -22,7 +22,8 @@ from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.blobs import Described, read_blobs
 from lancefs.table.fragments import DataFile
-from lancefs.table.manifest import BasePath, read_manifest
+from lancefs.table.manifest import BasePath
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
 
 REFS = [ref for ref in corpus_refs("blob_") if ref.expected("blobs")]
@@ -98,7 +99,7 @@ def test_only_the_blobs_of_wanted_rows_are_read(tmp_path: Path) -> None:
     fs = CountingFileSystem()
     fs.put_tree(tmp_path / "t", "/blobs")
     resolved = resolve(Store(fs, "/blobs"), Ref())
-    dataset = LanceDataset(resolved, read_manifest(resolved.manifest))
+    dataset = LanceDataset(OpenVersion(resolved))
 
     for read, wanted in (
         (lambda: dataset.to_table(blobs="bytes", filter=pc.field("id") > 36), [37, 38, 39]),
@@ -145,7 +146,7 @@ def test_external_blobs_are_read_only_where_that_is_allowed(external: Path) -> N
     ):
         with pytest.raises(UnsupportedFeature, match="BaseRules\\(external_blobs="):
             lancefs.open(external / "t", base_rules=rules).to_table(blobs="bytes")
-    # Where they are is told whatever the rules say.
+    # Descriptors are read under all rules.
     assert lancefs.open(external / "t").to_table()["b"].to_pylist()[1]["kind"] == 3
 
     videos = external / "videos"
@@ -187,6 +188,8 @@ def test_external_addresses_do_not_climb() -> None:
         files.external("../x", 1)
     with pytest.raises(CorruptFile, match="base path 2"):
         files.external("x", 2)
+    with pytest.raises(CorruptFile, match="NUL"):
+        files.external("/data/videos/a\0b")
     for address in (
         "/data/videos/../t/x",
         "/data/videosx",
@@ -204,7 +207,7 @@ DATA_FILE = DataFile("f.lance", (0,), (0,), 2, 2, None, None)
 
 
 def described(root: Path, **values: Any) -> list[pa.Array]:
-    """Read a blob of which only its descriptor is there."""
+    """Read two blobs by a descriptor with these values, from files of a few bytes."""
     (root / "data").mkdir(exist_ok=True)
     (root / "data" / "f.lance").write_bytes(b"0123456789")
     (root / "data" / "f").mkdir(exist_ok=True)
@@ -261,7 +264,7 @@ def test_a_sidecar_that_is_gone_or_cut_is_named(tmp_path: Path) -> None:
     assert lancefs.open(path).to_table().num_rows
 
 
-def test_other_words_than_these_are_refused(tmp_path: Path) -> None:
+def test_an_unknown_form_of_blobs_is_refused(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"x": [1]}), tmp_path / "t")
     with pytest.raises(ValueError, match="descriptors"):
         lancefs.open(tmp_path / "t").to_table(blobs="binary")

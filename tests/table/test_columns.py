@@ -24,7 +24,7 @@ FIELDS = (
 )
 
 
-def test_the_schema_has_all_columns_and_what_it_says_besides() -> None:
+def test_the_schema_has_all_columns_and_its_metadata() -> None:
     schema = arrow_schema(FIELDS, {b"k": b"v"})
     assert schema.names == ["id", "user", "user.address", "tags"]
     assert schema.metadata == {b"k": b"v"}
@@ -56,7 +56,7 @@ def test_a_name_leads_to_a_column_or_to_a_member(name: str, path: list[int]) -> 
         ("zzzzzz", "the table has 4 columns: id, user, user.address, tags"),
     ],
 )
-def test_a_name_that_is_not_there_gets_the_nearest(name: str, hint: str) -> None:
+def test_an_unknown_name_is_answered_with_similar_names(name: str, hint: str) -> None:
     with pytest.raises(ColumnNotFound) as caught:
         find_column(FIELDS, name)
     assert hint in str(caught.value)

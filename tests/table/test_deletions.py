@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,18 @@ def test_one_kind_is_not_the_other(table: Table, kind: DeletionKind) -> None:
 def test_an_arrow_file_of_something_else_is_damage(table: Table, data: bytes, reason: str) -> None:
     with pytest.raises(CorruptFile, match=reason):
         table.read(DeletionKind.ARROW, data)
+
+
+@pytest.mark.parametrize("shift", [1, 3, 5, 8, 16])
+def test_a_size_that_is_read_from_the_wrong_place_fills_no_memory(table: Table, shift: int) -> None:
+    values = np.random.default_rng(1).choice(1000, 200, replace=False).astype(np.uint32)
+    data = arrow(values)
+    # Of the two buffers, the first, the validity, has no bytes.
+    told = [data.find(struct.pack("<4q", 0, 0, 0, size)) for size in range(8, len(data))]
+    (place,) = (start + 16 for start in told if start >= 0)
+    damaged = data[:place] + struct.pack("<q", shift) + data[place + 8 :]
+    with pytest.raises(CorruptFile, match=r"are announced|are there|does not decode"):
+        table.read(DeletionKind.ARROW, damaged)
 
 
 def test_a_small_arrow_file_that_would_fill_memory_is_refused(table: Table) -> None:

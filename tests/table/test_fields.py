@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,8 @@ from lancefs.datafile.fields import (
     BLOB_V2_DESCRIPTOR,
     MAX_DEPTH,
     DictionaryLocation,
-    Encoding,
     Field,
+    LegacyEncoding,
     fields_from_proto,
 )
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -97,6 +98,13 @@ def test_an_unknown_type_is_refused_by_name_only_when_it_is_asked_for(logical: s
 def test_a_known_type_with_senseless_parameters_is_damage(logical: str) -> None:
     with pytest.raises(CorruptFile):
         _ = Field(0, "x", logical).storage_type
+
+
+@pytest.mark.parametrize("ask", [Field.to_arrow, lambda field: field.storage_type])
+def test_nothing_but_nulls_without_nulls_is_damage(ask: Callable[[Field], object]) -> None:
+    nothing = Field(1, "x", "null", nullable=False)
+    with pytest.raises(CorruptFile, match=r"field 1 \(x\) has the null type"):
+        ask(Field(0, "s", "struct", children=(nothing,)))
 
 
 def test_fields_nest_by_parent_in_the_order_of_the_list() -> None:
@@ -302,10 +310,10 @@ def test_what_legacy_files_need_is_kept() -> None:
         dictionary=schema_pb2.Dictionary(offset=9, length=4),
     )
     (field,) = fields_from_proto([legacy])
-    assert field.encoding is Encoding.DICTIONARY
+    assert field.encoding is LegacyEncoding.DICTIONARY
     assert field.dictionary == DictionaryLocation(9, 4)
     (field,) = fields_from_proto([message(0, "int8", encoding=99)])
-    assert field.encoding is Encoding.NONE
+    assert field.encoding is LegacyEncoding.NONE
 
 
 def test_the_extension_name_of_old_writers_joins_the_metadata() -> None:

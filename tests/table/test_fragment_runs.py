@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from comparison import assert_same_table
+from support import Tune
 
 import lancefs
 from lancefs.errors import CorruptFile
-from lancefs.scan import execution
 from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
 
 FRAGMENTS = 7
+
+pytestmark = pytest.mark.usefixtures("threaded")
 
 
 def some_rows(number: int, rows: int) -> pa.Table:
@@ -78,7 +80,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many fragments each run has that is read."""
+    """Number of fragments of each run that is read."""
     found: list[int] = []
     read = FragmentRun.read
 
@@ -162,7 +164,7 @@ def test_rows_of_small_fragments_are_taken_together(table: Path, runs: list[int]
 def test_few_fragments_are_open_at_a_time_when_rows_of_many_are_taken(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fragment_run, "_LONGEST", 2)
+    monkeypatch.setattr(fragment_run, "_MAX_FRAGMENTS", 2)
     monkeypatch.setattr(fragment_readers, "_OPEN", 1)
     opened, most = WeakSet[FragmentReader](), 0
     open_file = FragmentReader.open_file
@@ -184,35 +186,35 @@ def test_few_fragments_are_open_at_a_time_when_rows_of_many_are_taken(
 
 
 def test_small_fragments_that_are_long_are_cut(
-    table: Path, runs: list[int], monkeypatch: pytest.MonkeyPatch
+    table: Path, runs: list[int], monkeypatch: pytest.MonkeyPatch, tuned: Tune
 ) -> None:
-    """Runs know how many bytes their rows have, but for fragments of which that is few."""
+    """Runs estimate the bytes of their rows, except for those of tiny fragments."""
     expected = apart(table)
     dataset = lancefs.open(table)
-    run = FragmentRun(dataset._fragment_readers[:FRAGMENTS])
+    run = FragmentRun(dataset.opened.readers[:FRAGMENTS])
     alike = run.row_sizes(dataset.manifest.fields)  # as the first one tells
     assert alike is not None
     assert alike.rows_within(0, 1 << 40) == run.physical_rows
-    monkeypatch.setattr(fragment_reader, "_FEW_ROWS", 1000)  # the first three have no more
+    monkeypatch.setattr(fragment_reader, "_TINY_ROWS", 1000)  # three fragments are tiny
     sizes = run.row_sizes(dataset.manifest.fields)
     assert sizes is not None
     few = sum(one.physical_rows for one in run.readers[:3])
     assert few <= sizes.rows_within(0, 1) <= few + 1
-    monkeypatch.setattr(execution, "STEP_BYTES", 40_000)
+    tuned(stream_bytes=40_000)
     batches = list(lancefs.open(table).to_batches())
     assert runs == [FRAGMENTS - 1] * len(runs)
     assert len(runs) > 3
     assert_same_table(pa.Table.from_batches(batches), expected)
 
 
-def test_batches_are_no_longer_for_runs(table: Path, runs: list[int]) -> None:
+def test_runs_do_not_lengthen_batches(table: Path, runs: list[int]) -> None:
     batches = list(lancefs.open(table).to_batches(batch_size=2000))
     assert max(runs) == 2
     assert max(batch.num_rows for batch in batches) <= 2000
     assert_same_table(pa.Table.from_batches(batches), lancefs.open(table).to_table())
 
 
-def test_what_a_stream_gives_first_is_one_fragment(table: Path, runs: list[int]) -> None:
+def test_the_first_batch_of_a_stream_is_of_one_fragment(table: Path, runs: list[int]) -> None:
     batches = lancefs.open(table).to_batches()
     assert next(iter(batches)).num_rows <= 900
     assert not runs
@@ -233,7 +235,7 @@ def test_a_damaged_file_of_a_run_is_named(table: Path) -> None:
 def test_large_fragments_and_others_stay_alone(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readers: list[FragmentReader] = list(lancefs.open(table)._fragment_readers)
+    readers: list[FragmentReader] = list(lancefs.open(table).opened.readers)
 
     def lengths(most_rows: int = 1 << 20) -> list[int]:
         found = in_runs(readers, most_rows)
@@ -241,11 +243,11 @@ def test_large_fragments_and_others_stay_alone(
 
     assert lengths() == [FRAGMENTS, 1]
     assert lengths(most_rows=900) == [1] * (FRAGMENTS + 1)
-    monkeypatch.setattr(fragment_run, "_LONGEST", 3)
+    monkeypatch.setattr(fragment_run, "_MAX_FRAGMENTS", 3)
     assert lengths() == [3, 3, 1, 1]
     size = max(file.size or 0 for one in readers[:-1] for file in one.fragment.files)
     with monkeypatch.context() as patch:
-        patch.setattr(fragment_run, "_MOST_BYTES", 2 * size)
+        patch.setattr(fragment_run, "_MAX_BYTES", 2 * size)
         assert lengths() == [2, 2, 2, 1, 1]
     monkeypatch.setattr(fragment_reader, "_SMALL_ROWS", 1000)
     assert lengths() == [3, 1, 1, 1, 1, 1]

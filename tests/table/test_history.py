@@ -26,7 +26,7 @@ def commits(table: Any, **kwargs: Any) -> list[dict[str, Any]]:
 
 @needs_corpus
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_version_of_the_corpus_is_told_of(case: CorpusCase) -> None:
+def test_every_version_of_the_corpus_has_a_commit(case: CorpusCase) -> None:
     table = lancefs.open(case.table()).history()
     table.validate(full=True)
     assert table.schema.equals(HISTORY)
@@ -65,7 +65,7 @@ def test_rows_that_come_and_go_are_counted(tmp_path: Path) -> None:
     assert told[0]["writer"] == f"lance {lance.__version__}"
 
 
-def test_what_changed_in_the_schema_is_said(tmp_path: Path) -> None:
+def test_schema_changes_are_described(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     table = pa.table({"a": [1], "b": ["x"], "s": [{"m": 1, "n": 2}]})
     dataset = lance.write_dataset(table, path)
@@ -101,7 +101,7 @@ def test_the_history_of_a_branch_is_its_own() -> None:
     assert [one["tags"] for one in told if one["tags"]] == [["on_branch"]]
 
 
-def test_it_goes_on_past_a_transaction_that_is_gone(tmp_path: Path) -> None:
+def test_a_history_goes_on_past_a_transaction_that_is_gone(tmp_path: Path) -> None:
     table = copy_table(corpus_case("feat_compaction-f2.0-w0.16.1"), tmp_path)
     whole = commits(table)
     gone, damaged = sorted((table / "_transactions").iterdir())[2:4]
@@ -118,7 +118,7 @@ def test_it_goes_on_past_a_transaction_that_is_gone(tmp_path: Path) -> None:
         assert one["operation"] == (None if one["note"] else before["operation"])
 
 
-def test_it_goes_on_past_a_version_that_this_release_cannot_read(tmp_path: Path) -> None:
+def test_a_history_goes_on_past_a_version_that_this_release_cannot_read(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     dataset = lance.write_dataset(pa.table({"a": [1]}), path)
     dataset.insert(pa.table({"a": [2]}))
@@ -138,7 +138,7 @@ def test_it_goes_on_past_a_version_that_this_release_cannot_read(tmp_path: Path)
 
 
 class Counting(MemoryFileSystem):  # type: ignore[misc]
-    """Counts what is asked of the store; a store of its own."""
+    """Counts the requests to a store of its own."""
 
     protocol = "counting"
     store: dict[str, Any] = {}  # noqa: RUF012  # as in the class that it is of

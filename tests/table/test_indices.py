@@ -10,6 +10,7 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
+import pyroaring
 import pytest
 from support import CorpusCase, copy_table, corpus_case, corpus_cases, frame, needs_corpus
 
@@ -95,7 +96,7 @@ def write(path: Path, **kwargs: Any) -> Any:
     return lance.write_dataset(table, path, max_rows_per_file=20, **kwargs)
 
 
-def test_what_an_index_says_of_itself(tmp_path: Path) -> None:
+def test_an_index_has_the_facts_that_its_writer_recorded(tmp_path: Path) -> None:
     start = datetime.now(UTC).replace(microsecond=0)
     dataset = write(tmp_path / "t.lance")
     dataset.create_scalar_index("id", "BTREE", name="by id")
@@ -229,8 +230,25 @@ def test_damage_is_named(tmp_path: Path) -> None:
     rewrite(path, change)
     with pytest.raises(CorruptFile, match=r"manifest: indices: not a Roaring bitmap"):
         lancefs.open(path).indices()
+
+
+def test_a_bitmap_of_more_fragments_than_a_table_can_have_is_damage(tmp_path: Path) -> None:
+    path = indexed(tmp_path / "t.lance")
+    bitmap = pyroaring.BitMap()
+    bitmap.add_range(0, 2**24 + 1)
+    bitmap.run_optimize()
+
+    def change(section: table_pb2.IndexSection) -> None:
+        section.indices[0].fragment_bitmap = bitmap.serialize()
+
+    rewrite(path, change)
+    with pytest.raises(CorruptFile, match="holds 16777217 values, expected at most 16777216"):
+        lancefs.open(path).indices()
+
+
+def test_a_time_beyond_the_calendar_is_damage(tmp_path: Path) -> None:
     rewrite_time = lambda section: setattr(section.indices[0], "created_at", 2**63)  # noqa: E731
-    path = indexed(tmp_path / "u.lance")
+    path = indexed(tmp_path / "t.lance")
     rewrite(path, rewrite_time)
     with pytest.raises(CorruptFile, match="after 1970"):
         lancefs.open(path).indices()

@@ -129,7 +129,7 @@ def test_every_value_is_read(tmp_path: Path) -> None:
     assert fragment.holders() == {0: file}
 
 
-def test_what_is_not_said_is_none(tmp_path: Path) -> None:
+def test_facts_that_are_not_recorded_are_none(tmp_path: Path) -> None:
     message = table_pb2.Manifest(version=1)
     message.fragments.add(id=0).files.add(path="a.lance", fields=[0, 1])
     manifest = read(tmp_path, message)
@@ -201,7 +201,7 @@ def test_sections_reach_to_what_comes_next(tmp_path: Path) -> None:
         (b"", 0, "after the manifest's message"),
         (b"abc", 2**63, "after the manifest's message"),
         (b"abc", 0, "too few"),
-        (struct.pack("<I", 9) + b"abc", 0, "9 bytes are announced, 3 are there"),
+        (struct.pack("<I", 9) + b"abc", 0, "the message announces 9 bytes, 3 are there"),
     ],
 )
 def test_a_section_that_does_not_fit_is_damage(
@@ -236,6 +236,14 @@ def test_a_position_that_does_not_fit_is_damage(tmp_path: Path, position: int) -
     footer = struct.pack("<Q", position) + data[-8:]
     with pytest.raises(CorruptFile):
         read_manifest(written(tmp_path, data[:-16] + footer))
+
+
+@pytest.mark.parametrize("seconds", [2**62, -(2**62), 10**12])
+def test_a_version_that_was_committed_at_no_time_is_damage(tmp_path: Path, seconds: int) -> None:
+    message = full()
+    message.timestamp.seconds = seconds
+    with pytest.raises(CorruptFile, match=rf"m\.manifest: committed {seconds} s after 1970"):
+        read_manifest(written(tmp_path, frame(message)))
 
 
 def test_a_missing_manifest_is_a_missing_file(tmp_path: Path) -> None:
@@ -288,9 +296,9 @@ def test_data_files_of_another_format_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"physical_rows": 2}, "2 rows, 3 of them deleted"),
-        ({"physical_rows": 2**40}, "cannot be"),
-        ({"id": 2**32}, "cannot be"),
+        ({"physical_rows": 2}, "3 of 2 rows are deleted"),
+        ({"physical_rows": 2**40}, "1099511627776, is beyond 32 bits"),
+        ({"id": 2**32}, "beyond 32 bits"),
     ],
     ids=str,
 )
@@ -310,7 +318,7 @@ def test_a_count_is_never_negative(tmp_path: Path) -> None:
     message = full()
     message.fragments[0].physical_rows = 2
     manifest = read(tmp_path, message)
-    with pytest.raises(CorruptFile, match="fragment 4: there are 2 rows, 3 of them deleted"):
+    with pytest.raises(CorruptFile, match="fragment 4: 3 of 2 rows are deleted"):
         _ = manifest.num_rows
 
 

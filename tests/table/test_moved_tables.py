@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import duckdb
 import fsspec
 import lance
 import pyarrow as pa
 import pytest
 
+import duckdb_adapter
 import lancefs
 from lancefs.errors import MissingFile
 from lancefs.filesystem import LanceFileSystem
@@ -81,7 +85,7 @@ def test_what_was_not_moved_is_read_where_it_is(
     shutil.copytree(lake, lake.parent / "copy")
     clone = lancefs.open(lake.parent / "copy" / "clone.lance")
     assert clone.to_table().num_rows == 100
-    (file,) = {reader.open_file(reader.fragment.files[0])[0] for reader in clone._fragment_readers}
+    (file,) = {reader.open_file(reader.fragment.files[0])[0] for reader in clone.opened.readers}
     assert file.url.startswith(f"{lake}/parent.lance/")
     assert not caplog.records
 
@@ -95,3 +99,41 @@ def test_a_table_that_was_copied_into_another_store(lake: Path) -> None:
             assert dataset.to_table().num_rows == rows
     finally:
         memory.rm("/moved", recursive=True)
+
+
+def test_the_command_line_is_told_where_a_parent_is(lake: Path) -> None:
+    old = str(lake / "parent.lance")
+    new = str(shutil.move(old, str(lake.parent / "far.lance")))
+    clone = str(lake / "clone.lance")
+    lost = run_command("head", clone)
+    assert lost.returncode == 3
+    assert "parent.lance" in lost.stderr
+    found = run_command("head", clone, "--base-path", f"{old}={new}", "-n", "2", "-f", "csv")
+    assert found.stdout.split() == ['"id"', "0", "1"]
+    assert run_command("verify", clone, "--base-path", f"{old}={new}").returncode == 0
+    query = f"SELECT sum(id) AS total FROM '{clone}'"
+    summed = run_command("sql", query, "--base-path", f"{old}={new}", "-f", "csv")
+    assert summed.stdout.split() == ['"total"', "4950"]
+    refused = run_command("head", clone, "--base-path", f"{old}={new}", "--follow", "table")
+    assert refused.returncode == 3
+    assert "follow" in refused.stderr
+
+
+def test_sql_is_told_where_a_parent_is(lake: Path) -> None:
+    old = str(lake / "parent.lance")
+    new = str(shutil.move(old, str(lake.parent / "far.lance")))
+    query = f"SELECT count(*) FROM '{lake / 'clone.lance'}' WHERE id >= 10"
+    rules = BaseRules(moved={old: new})
+    with duckdb_adapter.connect(base_rules=rules) as connection:
+        assert connection.execute(query).fetchone() == (90,)
+        assert connection.cursor().execute(query).fetchone() == (90,)
+    with (
+        duckdb_adapter.connect() as connection,
+        pytest.raises((duckdb.Error, MissingFile), match=r"parent\.lance"),
+    ):
+        connection.execute(query).fetchone()
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lancefs.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)

@@ -42,14 +42,14 @@ def test_legacy_files_are_read_whatever_size_the_manifest_says(too_short: Path) 
     assert_same_table(dataset.take([3, 70], columns=["s"]), ROWS.select(["s"]).take([3, 70]))
 
 
-def test_their_size_is_asked_of_a_store(too_short: Path) -> None:
+def test_the_size_of_legacy_files_is_asked_of_the_store(too_short: Path) -> None:
     store = CountingFileSystem()
     store.put_tree(too_short, "/t.lance")
     with LanceFileSystem(fo="/t.lance", fs=store).open("latest.arrow") as file:
         assert_same_table(pa.ipc.open_file(file).read_all(), ROWS)
 
 
-def test_verify_finds_nothing_wrong_with_them(
+def test_verify_finds_nothing_wrong_with_legacy_files(
     too_short: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["verify", str(too_short)]) == 0

@@ -94,7 +94,7 @@ def test_the_grammar(text: str, expected: Ref) -> None:
         ("tags/", "expected"),
     ],
 )
-def test_what_is_no_ref_says_what_would_be(text: str, hint: str) -> None:
+def test_a_text_that_is_no_ref_is_answered_with_the_grammar(text: str, hint: str) -> None:
     with pytest.raises(ValueError, match=hint.replace(".", r"\.")):
         parse_ref(text)
 
@@ -194,7 +194,9 @@ def test_a_ref_finds_its_version(table: Store, text: str, branch: str | None, ve
         ("gone", r"tag 'gone' points to a version that is gone: .*no version 1"),
     ],
 )
-def test_a_ref_that_is_not_there_says_which_are(table: Store, text: str, message: str) -> None:
+def test_an_unknown_ref_is_answered_with_existing_ones(
+    table: Store, text: str, message: str
+) -> None:
     with pytest.raises(RefNotFound, match=message):
         resolve(table, parse_ref(text))
 
@@ -307,6 +309,12 @@ def test_a_damaged_tag_is_damage(table: Store, said: str) -> None:
         resolve(table, Ref(tag="prod"))
     with pytest.raises(LanceError):
         list_tags(table)
+
+
+def test_a_branch_that_was_made_at_no_time_is_damage(table: Store) -> None:
+    put(Path(table.full("")), "branches/late", parentVersion=4, createAt=10**12)
+    with pytest.raises(CorruptFile, match=r"late\.json: created 1000000000000 s after 1970"):
+        list_branches(table)
 
 
 def test_a_ref_reads_well() -> None:

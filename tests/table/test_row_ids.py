@@ -125,7 +125,7 @@ def test_versions_are_repeated_for_the_rows_of_their_runs() -> None:
         (sequence(holed(0, 11, [11])), "holes outside"),
         (sequence(holed(0, 12, [3, 3])), "named twice"),
         (sequence(listed([*range(9), 8], 2, is_sorted=True)), "said to be sorted"),
-        (b"\xff", "do not decode"),
+        (b"\xff", "does not decode"),
         (
             sequence(
                 U64Segment(

@@ -60,7 +60,7 @@ def test_every_transaction_of_the_corpus_is_put_into_words(ref: CorpusRef) -> No
     assert expected is None or transaction.summary == expected
 
 
-def test_properties_and_the_message_of_a_commit_are_told(tmp_path: Path) -> None:
+def test_properties_and_the_message_of_a_commit_are_read(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     dataset = lance.write_dataset(pa.table({"a": [1]}), path)
     fragments = [lance.fragment.LanceFragment.create(path, pa.table({"a": [2, 3]}))]

@@ -66,7 +66,7 @@ def test_a_mixture_of_schemes_is_an_error(tmp_path: Path) -> None:
         list_versions(store)
 
 
-def test_what_is_no_table_says_so(tmp_path: Path) -> None:
+def test_a_directory_without_versions_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(NotALanceTable, match="no such directory"):
         list_versions(local_store(tmp_path / "nowhere"))
     (tmp_path / "one.lance").mkdir()
@@ -80,7 +80,7 @@ def test_what_is_no_table_says_so(tmp_path: Path) -> None:
         list_versions(local_store(tmp_path / "file"))
 
 
-def test_a_missing_version_says_which_there_are(tmp_path: Path) -> None:
+def test_an_unknown_version_is_answered_with_existing_ones(tmp_path: Path) -> None:
     store = make(tmp_path, *map(v2, range(5, 30)))
     versions = list_versions(store)
     assert pick(store, versions, 17).version == 17

@@ -58,7 +58,7 @@ def test_any_range_is_a_part_of_the_whole(wide: str) -> None:
         assert fs.cat_file(PATH, start, start + length) == whole[start : start + length]
 
 
-def test_buffers_are_aligned_for_whoever_maps_the_file(wide: str, tmp_path: Path) -> None:
+def test_buffers_of_a_mapped_file_are_aligned(wide: str, tmp_path: Path) -> None:
     (tmp_path / "copy.arrow").write_bytes(LanceFileSystem(fo=wide).cat(PATH))
     with pa.memory_map(str(tmp_path / "copy.arrow")) as file:
         reader = pa.ipc.open_file(file)
@@ -115,7 +115,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values_are_written_the_same_wherever_they_come_from(name: str) -> None:
+def test_equal_arrays_have_equal_bytes(name: str) -> None:
     values = VALUES[name]
     shape = shape_of(values.type)
     assert shape is not None
@@ -128,7 +128,7 @@ def test_values_are_written_the_same_wherever_they_come_from(name: str) -> None:
         )
 
 
-def test_what_lies_under_nulls_is_not_written() -> None:
+def test_values_under_nulls_are_not_written() -> None:
     validity = pa.py_buffer(bytes([0b101]))
     numbers = pa.py_buffer(np.array([1, 99, 3], np.int32))
     found = pa.Array.from_buffers(pa.int32(), 3, [validity, numbers])
@@ -143,7 +143,7 @@ def test_what_lies_under_nulls_is_not_written() -> None:
         assert encode(array, shape).tobytes() == encode(fresh, shape).tobytes()
 
 
-def test_dictionaries_become_one_and_stay_dictionaries(tmp_path: Path) -> None:
+def test_dictionaries_are_unified_and_stay_dictionaries(tmp_path: Path) -> None:
     path = str(tmp_path / "d.lance")
     for start in (0, 1000):
         values = [f"v{(start + i * i) % 1500}" if i % 9 else None for i in range(1000)]
@@ -157,7 +157,7 @@ def test_dictionaries_become_one_and_stay_dictionaries(tmp_path: Path) -> None:
     assert fs.cat("latest.arrow") == whole
 
 
-def test_more_values_than_a_dictionary_can_count(tmp_path: Path) -> None:
+def test_more_dictionary_values_than_the_index_type_can_count(tmp_path: Path) -> None:
     path = str(tmp_path / "d.lance")
     data_type = pa.dictionary(pa.int8(), pa.string())
     for start in (0, 100):
@@ -170,7 +170,7 @@ def test_more_values_than_a_dictionary_can_count(tmp_path: Path) -> None:
     assert pa.ipc.open_file(fs.cat("latest/fragments/1.arrow")).read_all().num_rows == 100
 
 
-def test_columns_that_say_which_row_it_is(wide: str) -> None:
+def test_columns_of_row_metadata(wide: str) -> None:
     fs = LanceFileSystem(fo=wide)
     with fs.open("versions/2/columns/_rowid,n00.arrow") as file:
         assert isinstance(file._view, WholeView)
@@ -178,7 +178,7 @@ def test_columns_that_say_which_row_it_is(wide: str) -> None:
     assert_same_table(shown, lancefs.open(wide).to_table(columns=["_rowid", "n00"]))
 
 
-def test_data_that_changes_below_a_layout_is_noticed(tmp_path: Path) -> None:
+def test_data_that_contradicts_a_cached_layout_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     table = pa.table({"s": [f"{i}" * 3 for i in range(1000)]})
     lance.write_dataset(table, str(path))

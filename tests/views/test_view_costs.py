@@ -1,4 +1,4 @@
-"""What reading a view costs: which columns are decoded, and how many bytes are fetched."""
+"""The cost of reading a view: columns decoded, bytes fetched, requests, memory."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_one_column_of_a_wide_table_is_fetched_alone(counting: CountingFileSyste
 
 
 def stored(dataset: lancefs.LanceDataset, names: set[str]) -> tuple[int, int]:
-    """How many pages, and bytes in pages, some columns have."""
+    """Return the number of pages of some columns, and their bytes."""
     pages = []
-    for reader in dataset._fragment_readers:
+    for reader in dataset.opened.readers:
         _, opened = reader.open_file(reader.fragment.files[0])
         assert isinstance(opened, StructuralReader)
         for field in dataset.manifest.fields:
@@ -61,14 +61,14 @@ def stored(dataset: lancefs.LanceDataset, names: set[str]) -> tuple[int, int]:
     return len(pages), sum(end - start for page in pages for start, end in page.buffers)
 
 
-def kept_in(found: list[object], real: Callable[..., object], *args: object) -> object:
-    """Call something, and keep what it returns, if anything."""
+def collecting(found: list[object], real: Callable[..., object], *args: object) -> object:
+    """Call a function, and append its result to a list unless it is None."""
     if (result := real(*args)) is not None:
         found.append(result)
     return result
 
 
-def test_one_column_costs_its_pages_and_those_with_nulls(
+def test_reading_one_column_fetches_its_pages_and_those_with_nulls(
     counting: CountingFileSystem, wide: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fs = LanceFileSystem(fo="/wide.lance", fs=counting)
@@ -76,7 +76,7 @@ def test_one_column_costs_its_pages_and_those_with_nulls(
     pages, size = stored(lancefs.open(wide), {"n05", "holes"})
     opened: list[object] = []
     for name in ("open_page", "request_whole"):  # some rows of a page, or the whole
-        watched = partial(kept_in, opened, getattr(structural, name))
+        watched = partial(collecting, opened, getattr(structural, name))
         monkeypatch.setattr(structural, name, watched)
     before = counting.bytes_read("/data/")
     with fs.open(PATH) as file:
@@ -85,7 +85,7 @@ def test_one_column_costs_its_pages_and_those_with_nulls(
     assert size <= counting.bytes_read("/data/") - before < 1.2 * size
 
 
-def test_large_values_are_laid_out_without_them(tmp_path: Path, decoded: list[str]) -> None:
+def test_large_values_are_laid_out_without_being_read(tmp_path: Path, decoded: list[str]) -> None:
     rng = np.random.default_rng(5)
     images = [rng.bytes(3000 + i % 500) if i % 7 else None for i in range(2000)]
     images[5] = b""
@@ -100,7 +100,7 @@ def test_large_values_are_laid_out_without_them(tmp_path: Path, decoded: list[st
     assert pa.ipc.open_file(whole).read_all().equals(lancefs.open(path).to_table())
 
 
-def test_afar_a_layout_takes_few_rounds(wide: str) -> None:
+def test_a_remote_layout_takes_few_requests(wide: str) -> None:
     store = SlowFileSystem(0.0)
     fs = LanceFileSystem(fo=wide, fs=store)
     fs.info(PATH)
@@ -111,14 +111,14 @@ def test_afar_a_layout_takes_few_rounds(wide: str) -> None:
     assert len(store.requests) - before <= 3 * BATCHES
 
 
-def test_a_column_of_its_own_touches_nothing_else(
+def test_the_file_of_one_column_reads_no_other_column(
     counting: CountingFileSystem, decoded: list[str]
 ) -> None:
     fs = LanceFileSystem(fo="/wide.lance", fs=counting)
     assert fs.info("versions/2/columns/n03.arrow")["size"] > 1_000_000
     with fs.open("versions/2/columns/n03.arrow") as file:
         assert file.read(6) == b"ARROW1"
-        pa.ipc.open_file(file).schema.equals(pa.schema([("n03", pa.int64())]))
+        assert pa.ipc.open_file(file).schema.equals(pa.schema([("n03", pa.int64())]))
     assert decoded == []  # a column of fixed width is laid out by its description alone
     assert counting.bytes_read("/data/") < 300_000
     assert pa.ipc.open_file(fs.cat("versions/2/columns/text,n03.arrow")).read_all().num_columns == 2
@@ -132,7 +132,7 @@ def test_the_size_of_numbers_needs_no_values(wide: str, decoded: list[str]) -> N
     assert len(fs.cat("versions/2/columns/n00,n01,holes.arrow")) == size
 
 
-def test_whoever_reads_in_order_decodes_nothing_twice(wide: str, decoded: list[str]) -> None:
+def test_a_sequential_reader_decodes_nothing_twice(wide: str, decoded: list[str]) -> None:
     fs = LanceFileSystem(fo=wide)
     for block in (1 << 22, 100_000):
         forget_views()
@@ -148,15 +148,15 @@ def test_whoever_reads_in_order_decodes_nothing_twice(wide: str, decoded: list[s
 def test_a_copy_holds_few_columns_at_a_time(
     wide: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(lazy_file, "TOGETHER", 1 << 20)
-    monkeypatch.setattr(measures._READ, "budget", 0)
+    monkeypatch.setattr(lazy_file, "GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(measures._ARRAYS, "budget", 0)
     held: list[int] = []
     load = lazy_file.LazyFile._load
 
     def noted(self: lazy_file.LazyFile, *arguments: Any) -> None:
         load(self, *arguments)
         waiting = sum(array.nbytes for array in self._arrays.values())
-        held.append(waiting + sum(map(len, self._held.values())))
+        held.append(waiting + sum(map(len, self._bodies.values())))
 
     monkeypatch.setattr(lazy_file.LazyFile, "_load", noted)
     fs = LanceFileSystem(fo=wide)
@@ -167,13 +167,13 @@ def test_a_copy_holds_few_columns_at_a_time(
 
 
 def as_another_process(table: str, kept: Path, decoded: list[str]) -> LanceFileSystem:
-    """A filesystem that knows of earlier ones only what they kept in a directory."""
+    """Return a filesystem that shares only the layout cache with earlier ones."""
     forget_views()
     decoded.clear()
     return LanceFileSystem(fo=table, layout_cache=str(kept), skip_instance_cache=True)
 
 
-def test_a_layout_is_kept_for_other_processes(
+def test_a_layout_is_cached_for_other_processes(
     wide: str, tmp_path: Path, outlined: list[str]
 ) -> None:
     kept = tmp_path / "layouts"
@@ -194,7 +194,7 @@ def test_a_layout_is_kept_for_other_processes(
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
-def test_a_damaged_layout_is_made_anew(
+def test_a_damaged_cached_layout_is_computed_again(
     damage: str, wide: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fs = LanceFileSystem(fo=wide, layout_cache=str(tmp_path), skip_instance_cache=True)
@@ -214,7 +214,7 @@ def test_a_damaged_layout_is_made_anew(
     assert path.read_bytes() == data
 
 
-def test_a_cache_that_cannot_be_written_does_no_harm(
+def test_a_layout_cache_that_cannot_be_written_is_ignored(
     wide: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("not a directory")
@@ -223,7 +223,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(
     assert "cannot be kept" in caplog.text
 
 
-def test_dictionaries_are_kept_for_other_processes(tmp_path: Path, decoded: list[str]) -> None:
+def test_dictionaries_are_cached_for_other_processes(tmp_path: Path, decoded: list[str]) -> None:
     path, kept = str(tmp_path / "d.lance"), tmp_path / "layouts"
     values = [f"v{i % 900}" if i % 9 else None for i in range(3000)]
     column = pa.array(values).dictionary_encode()
@@ -240,7 +240,7 @@ def test_dictionaries_are_kept_for_other_processes(tmp_path: Path, decoded: list
     assert fresh().cat("latest.arrow") == whole
 
 
-def test_afar_batches_travel_together_after_the_first(
+def test_a_remote_stream_reads_batches_together_after_the_first(
     wide: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_batches, "BATCH_ROWS", 10_000)
@@ -255,13 +255,13 @@ def test_afar_batches_travel_together_after_the_first(
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifteen batches in place of three."""
+    """Cut the wide table into fifteen batches instead of three."""
     for module in (view_batches, measures):
         monkeypatch.setattr(module, "BATCH_ROWS", 10_000)
 
 
 @pytest.mark.parametrize("block", [None, 300_000])
-def test_afar_whoever_reads_all_in_order_gets_more_and_more_batches_at_once(
+def test_a_sequential_remote_reader_gets_a_growing_number_of_batches_at_once(
     wide: str, small_batches: None, block: int | None
 ) -> None:
     expected = LanceFileSystem(fo=wide).cat(PATH)
@@ -279,7 +279,9 @@ def test_afar_whoever_reads_all_in_order_gets_more_and_more_batches_at_once(
     assert len(store.requests) - before < columns * batches / 2
 
 
-def test_afar_columns_that_are_read_by_turns_are_read_ahead(wide: str, small_batches: None) -> None:
+def test_remote_columns_that_are_read_in_turns_are_prefetched(
+    wide: str, small_batches: None
+) -> None:
     store = SlowFileSystem(0.0)
     fs = LanceFileSystem(fo=wide, fs=store)
     fs.info("versions/2/columns/n01,n05,n09.arrow")
@@ -290,10 +292,10 @@ def test_afar_columns_that_are_read_by_turns_are_read_ahead(wide: str, small_bat
     assert len(store.requests) - before < 15
 
 
-def test_what_is_read_ahead_stays_within_its_budget(
+def test_prefetched_values_stay_within_the_budget(
     wide: str, small_batches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lazy_file, "AHEAD", 4 << 20)
+    monkeypatch.setattr(lazy_file, "AHEAD_BYTES", 4 << 20)
     waiting: list[int] = []
     load = lazy_file.LazyFile._load
 

@@ -1,4 +1,4 @@
-"""Lengths and nulls that are told by outlines: those of the values, in every format."""
+"""Outlines have the lengths and nulls of the values, in every format of data files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from store_doubles import CountingFileSystem, SlowFileSystem
 import lancefs
 from lancefs.datafile.blocks import Block, Constant, Dictionary
 from lancefs.datafile.outlines import outline_of, without_values
-from lancefs.datafile.v2_0 import array_outlines as arrays
+from lancefs.datafile.v2_0 import array_outlines
 from lancefs.datafile.v2_1.layouts import outline_pages as layouts
 from lancefs.errors import LanceError
 from lancefs.filesystem import LanceFileSystem
 from lancefs.storage import Store
-from lancefs.table.manifest import read_manifest
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import resolve
 
 FORMATS = ["legacy", "2.0", "2.1", "2.2", "2.3"]
@@ -32,17 +32,17 @@ LENGTHS = [0, 1, 7, 40, 300, 5000]
 ROWS = 20_000
 
 
-def told(path: str, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """The outline of each column in some rows of the only fragment."""
+def read_outlines(path: str, ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Read the outline of each column in row ranges of the only fragment."""
     dataset = lancefs.open(path)
-    (reader,) = dataset._fragment_readers
+    (reader,) = dataset.opened.readers
     outlines = [outline_of(field) for field in dataset.manifest.fields]
     found = reader.read([one for one in outlines if one is not None], ranges)
     return dict(zip(dataset.schema.names, found, strict=True))
 
 
 def expected(column: pa.ChunkedArray) -> list[int | None]:
-    """What the values of a column say."""
+    """Return the expected outline of a column: lengths of strings, zeros for other values."""
     is_text = pa.types.is_large_unicode(column.type) or pa.types.is_string(column.type)
     if is_text or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         lengths = pc.binary_length(column)
@@ -86,12 +86,12 @@ def test_lengths_are_those_of_the_values(
     borders = sorted(cut for cut in cuts if cut < table.num_rows)
     ranges = list(zip(borders[::2], borders[1::2], strict=False)) or [(0, table.num_rows)]
     rows = pa.array(np.concatenate([np.arange(*one) for one in ranges]))
-    for name, lengths in told(path, ranges).items():
+    for name, lengths in read_outlines(path, ranges).items():
         assert lengths.to_pylist() == expected(table[name].take(rows))
 
 
 def nested(data_format: str, rows: int = ROWS) -> pa.Table:
-    """Columns of all that nests, with nulls at every level that a format has them at."""
+    """Return columns of all nested types, with nulls at every level that the format supports."""
     rng = np.random.default_rng(21)
     holes = rng.random(rows * 2) < 0.2
     words = [f"word number {i % 977} " + "x" * (i % 23) for i in range(rows * 2)]
@@ -132,7 +132,7 @@ def nested(data_format: str, rows: int = ROWS) -> pa.Table:
 
 @pytest.fixture(params=FORMATS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A table of nested columns with deleted rows, in which some rows lack some columns."""
+    """A table of nested columns with deleted rows, and with fragments that lack a column."""
     data_format, path = request.param, str(tmp_path / "t.lance")
     rows = nested(data_format)
     dataset = lance.write_dataset(
@@ -147,7 +147,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The values that are decoded for an outline, and let go; dictionaries tell lengths."""
+    """A list that receives the blocks of values that outlines decode only for their lengths."""
     seen: list[Any] = []
 
     def noted(block: Block, data_type: pa.DataType) -> Block:
@@ -156,7 +156,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return without_values(block, data_type)
 
     monkeypatch.setattr(layouts, "without_values", noted)
-    monkeypatch.setattr(arrays, "without_values", noted)
+    monkeypatch.setattr(array_outlines, "without_values", noted)
     return seen
 
 
@@ -172,7 +172,7 @@ def test_the_size_of_nested_columns_is_known_without_a_value(
     assert pa.ipc.open_file(whole).read_all().equals(lancefs.open(table).to_table())
 
 
-def test_the_message_of_a_batch_needs_no_value_of_other_columns(
+def test_reading_one_column_decodes_no_values_of_other_columns(
     table: str, decoded: list[str]
 ) -> None:
     fs = LanceFileSystem(fo=table)
@@ -183,14 +183,14 @@ def test_the_message_of_a_batch_needs_no_value_of_other_columns(
     assert set(decoded) <= {"id"}
 
 
-def test_views_from_afar_are_those_of_here(table: str) -> None:
+def test_remote_and_local_views_are_equal(table: str) -> None:
     here = LanceFileSystem(fo=table).cat("latest.arrow")
     forget_views()
     assert LanceFileSystem(fo=table, fs=SlowFileSystem(0.0)).cat("latest.arrow") == here
 
 
 def fetched_by(path: Path, what: Callable[[LanceFileSystem], None]) -> float:
-    """Do something with the views of a table in a store; return the share that is fetched of it."""
+    """Use the views of a remote table; return fetched bytes / bytes of its data files."""
     store = CountingFileSystem()
     store.put_tree(path, "/t.lance")
     forget_views()
@@ -200,7 +200,9 @@ def fetched_by(path: Path, what: Callable[[LanceFileSystem], None]) -> float:
 
 
 @pytest.mark.parametrize("data_format", ["legacy", "2.0"])
-def test_afar_the_size_takes_no_bytes_of_strings(data_format: str, tmp_path: Path) -> None:
+def test_the_size_of_a_remote_view_takes_no_bytes_of_strings(
+    data_format: str, tmp_path: Path
+) -> None:
     rows = 100_000
     texts = pa.array([f"a text that is rather long, number {i}" for i in range(rows)])
     made = {
@@ -212,20 +214,20 @@ def test_afar_the_size_takes_no_bytes_of_strings(data_format: str, tmp_path: Pat
     assert 0.1 < share < 0.3  # 8 bytes of each string
 
 
-def test_afar_the_size_takes_no_bytes_of_large_values(tmp_path: Path) -> None:
+def test_the_size_of_a_remote_view_takes_no_bytes_of_large_values(tmp_path: Path) -> None:
     images = [bytes([i % 256]) * (5000 + i) for i in range(2000)]
     struct = pa.StructArray.from_arrays([pa.array(images), pa.array(range(2000))], ["image", "id"])
     lance.write_dataset(pa.table({"struct": struct}), tmp_path / "t", data_storage_version="2.1")
     assert fetched_by(tmp_path / "t", lambda fs: fs.info("latest.arrow")) < 0.02
 
 
-def test_afar_values_are_found_by_what_was_read_for_their_outline(tmp_path: Path) -> None:
+def test_remote_values_reuse_the_metadata_read_for_their_outline(tmp_path: Path) -> None:
     lists = pa.array([[i, i + 1] for i in range(50_000)])
     lance.write_dataset(pa.table({"lists": lists}), tmp_path / "t", data_storage_version="2.1")
     store = SlowFileSystem(0.0)
     resolved = resolve(Store(store, str(tmp_path / "t")))
-    dataset = lancefs.LanceDataset(resolved, read_manifest(resolved.manifest))
-    (reader,), (field,) = dataset._fragment_readers, dataset.manifest.fields
+    dataset = lancefs.LanceDataset(OpenVersion(resolved))
+    (reader,), (field,) = dataset.opened.readers, dataset.manifest.fields
     outline = outline_of(field)
     assert outline is not None
     reader.read([outline], [(7, 9)])
@@ -234,7 +236,7 @@ def test_afar_values_are_found_by_what_was_read_for_their_outline(tmp_path: Path
     assert len(store.requests) - before == 1  # the chunk, and no table of chunks
 
 
-def test_afar_nulls_of_2_0_take_a_bit_each(tmp_path: Path) -> None:
+def test_remote_nulls_of_2_0_take_one_bit_each(tmp_path: Path) -> None:
     holes = np.random.default_rng(2).random((8, 50_000)) < 0.1
     made = {f"n{i}": pa.array(range(50_000), mask=mask) for i, mask in enumerate(holes)}
     table = pa.table({"id": range(50_000), **made})
@@ -281,7 +283,7 @@ def test_a_nullable_table_of_text_is_laid_out_without_a_value(
 
 
 @pytest.mark.skipif(not hasattr(pa, "json_"), reason="this pyarrow has no JSON")
-def test_json_is_as_long_as_its_text(tmp_path: Path, decoded: list[str]) -> None:
+def test_the_length_of_json_is_that_of_its_text(tmp_path: Path, decoded: list[str]) -> None:
     texts = [f'{{"a": {i}, "b": "{"x" * (i % 900)}"}}' for i in range(2000)]
     json = pa.array(texts, pa.json_())
     lists = pa.array([[text] * 2 for text in texts], pa.list_(pa.string()))

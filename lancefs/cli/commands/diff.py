@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import shared_options as options
+from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import Column, heading, print_plain, styled
+from lancefs.cli.render.grid import GridColumn, heading, print_plain, styled
 from lancefs.cli.render.text import plural, to_json
 from lancefs.cli.target import Target, open_store, parse_target
 from lancefs.showing import cell, readable
@@ -17,11 +17,12 @@ from lancefs.table.versions import VERSIONS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KINDS = ("insert", "delete", "update_preimage", "update_postimage")
+    from lancefs.table.base_paths import BaseRules
+
 _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postimage": ">"}
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs diff orders.lance 3 7
     lancefs diff orders.lance@prod orders.lance
@@ -29,7 +30,7 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
     lancefs diff orders.lance 3 7 --rows --format csv > changes.csv
     """
 )
-@click.argument("a", metavar="TABLE[@REF]", shell_complete=options.complete_table)
+@click.argument("a", metavar="TABLE[@REF]", shell_complete=shared_options.complete_table)
 @click.argument("others", metavar="[REF] [REF | TABLE@REF]", nargs=-1)
 @click.option("--rows", "-r", "with_rows", is_flag=True, help="Show the rows, too.")
 @click.option(
@@ -40,24 +41,26 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
     show_default=True,
     help="At most this many rows in a table; other formats have all.",
 )
-@options.storage
-@options.output
+@shared_options.storage
+@shared_options.base_rules
+@shared_options.output
 def diff(
     a: str,
     others: tuple[str, ...],
     with_rows: bool,
     limit: int,
     options: dict[str, Any],
+    rules: BaseRules | None,
     form: str,
 ) -> None:
     """Compare two versions of a table, the older one first: schema, then counts of rows.
 
-    Without the second version, that is the newest. Where the table has no stable row ids, an
+    The second version defaults to the newest one. Where the table has no stable row ids, an
     update is a delete and an insert.
     """
     from lancefs.table.history import schema_differences
 
-    old, new = _pair(a, others, options)
+    old, new = _pair(a, others, options, rules)
     rows = _changes(old, new)
     if with_rows and form != "table":
         from lancefs.cli.render.rows import print_rows
@@ -67,8 +70,8 @@ def diff(
     schema = schema_differences(old.manifest.fields, new.manifest.fields)
     counts = _counts(rows)
     if form == "json":
-        said = {"old": old.name, "new": new.name, "schema": schema, "rows": counts}
-        print_plain(to_json(said, indent=1))
+        summary = {"old": old.name, "new": new.name, "schema": schema, "rows": counts}
+        print_plain(to_json(summary, indent=1))
         return
     if form != "table":
         raise Failure(f"--format {form} is for rows: add --rows, or choose json")
@@ -78,13 +81,15 @@ def diff(
         _print_changes(rows, limit)
 
 
-def _pair(a: str, others: tuple[str, ...], options: dict[str, Any]) -> tuple[Target, Target]:
-    """Read which two versions are meant.
+def _pair(
+    a: str, others: tuple[str, ...], options: dict[str, Any], rules: BaseRules | None
+) -> tuple[Target, Target]:
+    """Parse the arguments to the older and the newer version.
 
     Raises:
-        Failure: They are not two versions of one table, or the newer one comes first.
+        Failure: The arguments are not two versions of one table, or the newer one comes first.
     """
-    first = parse_target(a, options)
+    first = parse_target(a, options, rules=rules)
     if len(others) > 2:
         raise Failure(f"two versions are compared, {len(others)} were given: {' '.join(others)}")
     if len(others) == 2:
@@ -96,7 +101,7 @@ def _pair(a: str, others: tuple[str, ...], options: dict[str, Any]) -> tuple[Tar
     elif len(others) == 1:
         old, new = first, first.at(others[0])
     else:
-        old, new = first, Target(first.url, options=options)
+        old, new = first, Target(first.url, options=options, rules=rules)
     if old.resolved.root.url() != new.resolved.root.url():
         raise Failure(f"{old.name} and {new.name} are two tables; two versions of one are compared")
     if old.manifest.version > new.manifest.version:
@@ -105,29 +110,31 @@ def _pair(a: str, others: tuple[str, ...], options: dict[str, Any]) -> tuple[Tar
 
 
 def _second(first: Target, text: str, options: dict[str, Any]) -> Target:
-    return parse_target(text, options) if _is_table(text, options) else first.at(text)
+    if _is_table(text, options):
+        return parse_target(text, options, rules=first.rules)
+    return first.at(text)
 
 
 def _is_table(text: str, options: dict[str, Any]) -> bool:
-    """Whether an argument names a table, and is no ref of the first one."""
+    """Whether an argument names a table, rather than a ref of the first table."""
     url = parse_target(text, options).url
     return url != text or VERSIONS in open_store(url, options).names()
 
 
 def _changes(old: Target, new: Target) -> pa.Table:
     try:
-        return new.dataset.changes(old.dataset._ref, new.dataset._ref)
+        return new.dataset.changes(old.pinned)
     except ValueError as error:
         raise Failure(str(error)) from error
 
 
 def _counts(rows: pa.Table) -> dict[str, int]:
     kinds = rows.column("_change_type").value_counts().to_pylist()
-    found = {str(one["values"]): int(one["counts"]) for one in kinds}
+    counts = {str(kind["values"]): int(kind["counts"]) for kind in kinds}
     return {
-        "inserted": found.get("insert", 0),
-        "deleted": found.get("delete", 0),
-        "updated": found.get("update_postimage", 0),
+        "inserted": counts.get("insert", 0),
+        "deleted": counts.get("delete", 0),
+        "updated": counts.get("update_postimage", 0),
     }
 
 
@@ -148,11 +155,10 @@ def _print_changes(rows: pa.Table, limit: int) -> None:
 
     heading("rows: + inserted, − deleted, < before an update, > after it")
     shown = readable(rows.slice(0, limit))
-    last = ["_change_type", "_commit_version"]
-    names = [n for n in shown.column_names if not n.startswith("_") and n not in last]
+    names = [name for name in shown.column_names if not name.startswith("_")]
     columns = [
-        Column("", "_change_type", lambda value: _MARKS[value]),
-        Column("version", "_commit_version", cell, right=True),
+        GridColumn("", "_change_type", lambda value: _MARKS[value]),
+        GridColumn("version", "_commit_version", cell, right=True),
         *(column_of(shown.schema.field(name)) for name in names),
     ]
     values = [shown.column(column.name).to_pylist() for column in columns]

@@ -1,11 +1,11 @@
-"""`lancefs du`: where the bytes of a version are."""
+"""`lancefs du`: the bytes of a version by column."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from lancefs.cli import shared_options
-from lancefs.cli.render.grid import Column, print_plain
+from lancefs.cli.render.grid import GridColumn, print_plain
 from lancefs.cli.render.text import plural, share, size
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     lancefs du orders.lance
     lancefs du orders.lance@prod --format csv
     """,
-    epilog="Dead bytes are those of deleted rows (taken to be as large as others) and of columns "
-    "that were dropped or replaced; a compaction frees them.",
+    epilog="Dead bytes belong to deleted rows (estimated: all rows count as equally large) and to "
+    "columns that were dropped or replaced; a compaction frees them.",
 )
 @shared_options.table
 @shared_options.output
@@ -31,13 +31,13 @@ def du(target: Target, form: str) -> None:
     from lancefs.cli.usage import measure
 
     usage = measure(target)
-    rows = sorted((_row(column, usage) for column in usage.columns), key=_by_bytes)
-    others = {
+    rows = sorted((_to_row(column, usage) for column in usage.columns), key=_descending_bytes)
+    other_bytes = {
         "(dropped or replaced columns)": (usage.tombstoned, usage.tombstoned),
-        "(format 0.1: columns not told apart)": (usage.untold, 0),
-        _rest(target): (usage.overhead, 0),
+        "(format 0.1: not known by column)": (usage.unattributed, 0),
+        _overhead_name(target): (usage.overhead, 0),
     }
-    for name, (number, dead) in others.items():
+    for name, (number, dead) in other_bytes.items():
         if number:
             part = number / usage.total if usage.total else None
             rows.append({"column": name, "bytes": number, "share": part, "dead": dead})
@@ -53,45 +53,45 @@ def du(target: Target, form: str) -> None:
             ("encoding", pa.string()),
         ]
     )
-    shown = [
-        Column("column", "column", str, style="cyan"),
-        Column("bytes", "bytes", size, right=True),
-        Column("share", "share", share, right=True),
-        Column("in memory", "shown_memory", lambda value: value or "", right=True),
-        Column("ratio", "ratio", lambda v: "–" if v is None else f"{v:.1f}", right=True),
-        Column("dead", "dead", lambda value: size(value) if value else "", right=True),
-        Column("encoding", "encoding", lambda value: value or ""),
+    columns = [
+        GridColumn("column", "column", str, style="cyan"),
+        GridColumn("bytes", "bytes", size, right=True),
+        GridColumn("share", "share", share, right=True),
+        GridColumn("in memory", "shown_memory", lambda value: value or "", right=True),
+        GridColumn("ratio", "ratio", lambda v: "–" if v is None else f"{v:.1f}", right=True),
+        GridColumn("dead", "dead", lambda value: size(value) if value else "", right=True),
+        GridColumn("encoding", "encoding", lambda value: value or ""),
     ]
-    print_records(schema, rows, form, shown)
+    print_records(schema, rows, form, columns)
     if form == "table":
-        files = sum(len(one.files) for one in target.manifest.fragments)
-        of_them = f", {size(usage.dead)} of them dead" if usage.dead else ""
-        print_plain(f"\n{size(usage.total)} in {plural(files, 'data file')}{of_them}")
+        files = sum(len(fragment.files) for fragment in target.manifest.fragments)
+        dead_part = f", {size(usage.dead)} of them dead" if usage.dead else ""
+        print_plain(f"\n{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
         for problem in usage.problems:
             print_plain(f"not counted: {problem}")
 
 
-def _row(column: ColumnUse, usage: Usage) -> dict[str, Any]:
-    is_told = column.bytes or not usage.untold
-    around = "≈" if column.is_estimate else ""
+def _to_row(column: ColumnUse, usage: Usage) -> dict[str, Any]:
+    is_known = column.bytes or not usage.unattributed
+    approximately = "≈" if column.is_estimate else ""
     return {
         "column": column.name,
-        "bytes": column.bytes if is_told else None,
-        "share": column.bytes / usage.total if usage.total and is_told else None,
+        "bytes": column.bytes if is_known else None,
+        "share": column.bytes / usage.total if usage.total and is_known else None,
         "memory": column.memory,
         "memory_is_estimate": column.is_estimate,
-        "shown_memory": around + size(column.memory),
+        "shown_memory": approximately + size(column.memory),
         "ratio": column.ratio,
         "dead": column.dead,
         "encoding": ", ".join(sorted(column.encodings, key=lambda k: -column.encodings[k])),
     }
 
 
-def _rest(target: Target) -> str:
-    """What is in data files beside the pages of columns."""
-    has_blobs = any(one.is_blob for one in target.manifest.fields)
+def _overhead_name(target: Target) -> str:
+    """Return a name for the bytes of data files outside of pages."""
+    has_blobs = any(field.is_blob for field in target.manifest.fields)
     return "(blobs, footers and metadata)" if has_blobs else "(footers and metadata)"
 
 
-def _by_bytes(row: dict[str, Any]) -> int:
+def _descending_bytes(row: dict[str, Any]) -> int:
     return -(row["bytes"] or 0)

@@ -58,7 +58,7 @@ def export(
     """Write a version as Parquet, Arrow or CSV: a file, or a folder of one file a fragment."""
     from lancefs.cli.exporting import Export, export_file, export_folder
     from lancefs.cli.render.progress import progress
-    from lancefs.cli.scanning import scanner
+    from lancefs.cli.scanning import checked_filter, selected_columns
     from lancefs.cli.target import open_store
 
     ending = dest.rpartition(".")[2].lower() if "." in dest.rpartition("/")[2] else ""
@@ -67,7 +67,9 @@ def export(
         raise Failure(f"{dest}: its ending says {ending}, --format says {form}")
     work = Export(
         name=target.address,
-        scanner=scanner(target, columns, where),
+        dataset=target.dataset,
+        columns=selected_columns(target, columns),
+        filter=checked_filter(target, where),
         store=open_store(dest, to_options),
         form=form or (ending if is_file else "parquet"),
         selection={"columns": columns, "where": where},

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 def head(
     target: Target, rows: int, columns: list[str] | None, where: str | None, form: str
 ) -> None:
-    """Show the first rows of a version; nothing more is read than is shown."""
+    """Show the first rows of a version, and read no others."""
     from lancefs.cli.render.rows import print_rows
     from lancefs.cli.scanning import scanner
 
-    found = scanner(target, columns, where, limit=rows)
+    scan = scanner(target, columns, where, limit=rows)
     dataset = target.dataset
 
-    def caption(shown: int) -> str:
+    def caption(count: int) -> str:
         total = "" if where else f" of {dataset.count_rows():,}"
-        return f"{shown:,}{total} rows, version {dataset.version}"
+        return f"{count:,}{total} rows, version {dataset.version}"
 
-    print_rows(found.projected_schema, found.to_batches(), form, caption=caption)
+    print_rows(scan.projected_schema, scan.to_batches(), form, caption=caption)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lancefs.cli import shared_options
-from lancefs.cli.render.grid import Column
+from lancefs.cli.render.grid import GridColumn
 from lancefs.cli.render.text import count, moment, words
 
 if TYPE_CHECKING:
@@ -36,35 +36,35 @@ def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
     from lancefs.table.history import HISTORY, read_history
 
     where = target.resolved
-    beyond = 0
+    newer = 0
     if target.ref.version is not None or target.ref.tag is not None or target.ref.as_of:
         from lancefs.table.versions import list_versions
 
         files = list_versions(where.store)
-        beyond = sum(file.version > where.file.version for file in files)
-    wanted = None if newest is None else newest + beyond
-    commits = list(read_history(where.store, where.root, where.branch, wanted))
-    commits = commits[: len(commits) - beyond]
+        newer = sum(file.version > where.file.version for file in files)
+    limit = None if newest is None else newest + newer
+    commits = list(read_history(where.store, where.root, where.branch, limit))
+    commits = commits[: len(commits) - newer]
     commits = commits if reverse else commits[::-1]
-    shown = [
-        Column("version", "version", str, right=True, style="cyan"),
-        Column("committed (UTC)", "timestamp", moment),
-        Column("rows", "rows", count, right=True),
-        Column("added", "rows_added", _signed("+"), right=True, style="green"),
-        Column("deleted", "rows_deleted", _signed("−"), right=True, style="red"),
-        Column("tags", "tags", words, style="yellow"),
-        Column("operation", "summary", lambda value: value or "–"),
+    columns = [
+        GridColumn("version", "version", str, right=True, style="cyan"),
+        GridColumn("committed (UTC)", "timestamp", moment),
+        GridColumn("rows", "rows", count, right=True),
+        GridColumn("added", "rows_added", _with_sign("+"), right=True, style="green"),
+        GridColumn("deleted", "rows_deleted", _with_sign("−"), right=True, style="red"),
+        GridColumn("tags", "tags", words, style="yellow"),
+        GridColumn("operation", "summary", lambda value: value or "–"),
     ]
     if any(commit.schema_changes for commit in commits):
-        shown.append(Column("schema", "schema_changes", words))
+        columns.append(GridColumn("schema", "schema_changes", words))
     if any(commit.message for commit in commits):
-        shown.append(Column("message", "message", lambda value: value or ""))
+        columns.append(GridColumn("message", "message", lambda value: value or ""))
     if any(commit.note for commit in commits):
-        shown.append(Column("note", "note", lambda value: value or ""))
+        columns.append(GridColumn("note", "note", lambda value: value or ""))
     branch = f" of the branch {where.branch}" if where.branch else ""
     caption = f"{len(commits):,} versions{branch}"
-    print_records(HISTORY, [asdict(commit) for commit in commits], form, shown, caption)
+    print_records(HISTORY, [asdict(commit) for commit in commits], form, columns, caption)
 
 
-def _signed(sign: str) -> Any:
+def _with_sign(sign: str) -> Any:
     return lambda value: "–" if value is None else f"{sign}{value:,}" if value else ""

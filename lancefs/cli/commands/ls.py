@@ -7,10 +7,10 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from lancefs.cli import shared_options as options
-from lancefs.cli.browsing import inside, listing
+from lancefs.cli import shared_options
+from lancefs.cli.browsing import listing, split_at_table
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import Column, print_plain, styled
+from lancefs.cli.render.grid import GridColumn, print_plain, styled
 from lancefs.cli.render.rows import print_records
 from lancefs.cli.render.text import count, moment, size
 from lancefs.cli.target import Target, parse_target
@@ -21,13 +21,13 @@ from lancefs.table.refs import resolve
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.threads import in_threads
 
-# What a table shows at the top of its tree, as `fsspec` lists it (a test compares them): known
-# without the libraries that reading needs.
+# Top of the tree of a table, as the filesystem lists it (a test compares them). A constant, so that
+# listing imports none of the libraries that reading needs.
 TREE = (
     *("latest.arrow", "latest.arrows", "latest"),
     *("versions", "history.arrow", "changes", "tags", "branches"),
 )
-_LOOKERS = 8
+_READERS = 8
 
 _TABLES = pa.schema(
     [
@@ -53,7 +53,7 @@ _FILES = pa.schema(
 )
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs ls
     lancefs ls -l s3://bucket/tables
@@ -61,14 +61,16 @@ _FILES = pa.schema(
     lancefs ls -l data/orders.lance@prod
     """
 )
-@click.argument("path", metavar="[PATH[@REF]]", default=".", shell_complete=options.complete_table)
+@click.argument(
+    "path", metavar="[PATH[@REF]]", default=".", shell_complete=shared_options.complete_table
+)
 @click.option("--long", "-l", "is_long", is_flag=True, help="Show versions, rows and bytes, too.")
-@options.storage
-@options.output
+@shared_options.storage
+@shared_options.output
 def ls(path: str, is_long: bool, options: dict[str, Any], form: str) -> None:
-    """List the tables of a folder, or what a table shows as files.
+    """List the tables of a folder, or the tree of a table.
 
-    Files and folders that are no part of a table are listed only as far as they lead to tables.
+    Folders are listed, because tables may lie in them; files outside of tables are not.
     """
     target = parse_target(path, options)
     names = target.store.names()
@@ -77,7 +79,7 @@ def ls(path: str, is_long: bool, options: dict[str, Any], form: str) -> None:
     elif names and target.ref == parse_target("", {}).ref:
         _list_folder(target.store, is_long, form)
     else:
-        table, below = inside(target)
+        table, below = split_at_table(target)
         _list_tree(table, below, is_long, form)
 
 
@@ -86,28 +88,31 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
     folders = sorted(name for name, info in entries if info.get("type") == "directory")
     if not folders and len(entries) == 1:
         raise Failure(f"{store.url()}: a file; the folder of a table was expected")
-    look = _describe if is_long or form != "table" else _identify
+    read_row = _describe if is_long or form != "table" else _identify
     rows = in_threads(
-        lambda name: look(Store(store.fs, store.full(name)), name), folders, _LOOKERS, "lancefs-ls"
+        lambda name: read_row(Store(store.fs, store.full(name)), name),
+        folders,
+        _READERS,
+        "lancefs-ls",
     )
     if form == "table" and not is_long:
         for row in rows:
             name = row["name"] if row["type"] == "table" else f"{row['name']}/"
             print_plain(styled(name, "bold") if row["type"] == "table" else name)
         return
-    shown = [
-        Column("name", "name", str, style="bold"),
-        Column("version", "version", count, right=True, style="cyan"),
-        Column("versions", "versions", count, right=True),
-        Column("committed (UTC)", "committed", moment),
-        Column("rows", "rows", count, right=True),
-        Column("columns", "columns", count, right=True),
-        Column("fragments", "fragments", count, right=True),
-        Column("bytes", "bytes", size, right=True),
+    columns = [
+        GridColumn("name", "name", str, style="bold"),
+        GridColumn("version", "version", count, right=True, style="cyan"),
+        GridColumn("versions", "versions", count, right=True),
+        GridColumn("committed (UTC)", "committed", moment),
+        GridColumn("rows", "rows", count, right=True),
+        GridColumn("columns", "columns", count, right=True),
+        GridColumn("fragments", "fragments", count, right=True),
+        GridColumn("bytes", "bytes", size, right=True),
     ]
     if any(row.get("note") for row in rows):
-        shown.append(Column("note", "note", lambda value: value or ""))
-    print_records(_TABLES, rows, form, shown)
+        columns.append(GridColumn("note", "note", lambda value: value or ""))
+    print_records(_TABLES, rows, form, columns)
 
 
 def _identify(store: Store, name: str) -> dict[str, Any]:
@@ -115,7 +120,7 @@ def _identify(store: Store, name: str) -> dict[str, Any]:
 
 
 def _describe(store: Store, name: str) -> dict[str, Any]:
-    """Say what there is to say of the newest version; what is wrong with a table is a note."""
+    """Return the facts about the newest version of a table; an error becomes a note."""
     row = _identify(store, name)
     if row["type"] == "folder":
         return row
@@ -123,8 +128,8 @@ def _describe(store: Store, name: str) -> dict[str, Any]:
         resolved = resolve(store)
         row |= {"version": resolved.file.version, "versions": len(list_versions(store))}
         manifest = read_manifest(resolved.manifest)
-        sizes = [file.size for one in manifest.fragments for file in one.files]
-        known = [one for one in sizes if one is not None]
+        sizes = [file.size for fragment in manifest.fragments for file in fragment.files]
+        known = [size for size in sizes if size is not None]
         row |= {
             "committed": manifest.timestamp,
             "rows": manifest.num_rows,
@@ -140,7 +145,7 @@ def _describe(store: Store, name: str) -> dict[str, Any]:
 def _list_tree(target: Target, below: str | None, is_long: bool, form: str) -> None:
     """List a directory of the tree of a table."""
     if below is None and target.ref == parse_target("", {}).ref and not is_long:
-        _ = target.resolved  # that it is a table
+        _ = target.resolved  # raises unless it is a table
         entries = [{"name": name, "type": "file" if "." in name else "directory"} for name in TREE]
     else:
         entries = listing(target, below)
@@ -149,9 +154,9 @@ def _list_tree(target: Target, below: str | None, is_long: bool, form: str) -> N
             name = str(entry["name"])
             print_plain(name if entry["type"] == "file" else f"{name}/")
         return
-    shown = [
-        Column("size", "size", size, right=True),
-        Column("committed (UTC)", "committed", moment),
-        Column("name", "name", str),
+    columns = [
+        GridColumn("size", "size", size, right=True),
+        GridColumn("committed (UTC)", "committed", moment),
+        GridColumn("name", "name", str),
     ]
-    print_records(_FILES, entries, form, shown)
+    print_records(_FILES, entries, form, columns)

@@ -1,15 +1,15 @@
-"""`lancefs mount`: a table as a directory that any program can read."""
+"""`lancefs mount`: a table as a read-only directory, through FUSE."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import shared_options as options
+from lancefs.cli import shared_options
 from lancefs.cli.browsing import directory
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.grid import note
@@ -17,10 +17,13 @@ from lancefs.cli.target import parse_target
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS
 
+if TYPE_CHECKING:
+    from lancefs.table.base_paths import BaseRules
+
 _STREAM = ".arrows"
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs mount orders.lance /mnt/orders
     lancefs mount s3://bucket/tables /mnt/tables
@@ -29,10 +32,11 @@ _STREAM = ".arrows"
     epilog="Needs FUSE and the Python package fusepy: pip install 'lancefs[mount]'. Streams "
     "(.arrows) are not shown, because a mounted file needs a size. Ctrl-C unmounts.",
 )
-@click.argument("path", metavar="PATH[@REF]", shell_complete=options.complete_table)
+@click.argument("path", metavar="PATH[@REF]", shell_complete=shared_options.complete_table)
 @click.argument("mountpoint", metavar="DIR", type=click.Path(exists=True, file_okay=False))
-@options.storage
-def mount(path: str, mountpoint: str, options: dict[str, Any]) -> None:
+@shared_options.storage
+@shared_options.base_rules
+def mount(path: str, mountpoint: str, options: dict[str, Any], rules: BaseRules | None) -> None:
     """Mount a table, or a folder of tables, read-only at DIR until Ctrl-C."""
     target = parse_target(path, options)
     if os.listdir(mountpoint):
@@ -42,8 +46,10 @@ def mount(path: str, mountpoint: str, options: dict[str, Any]) -> None:
 
     is_table = VERSIONS in target.store.names()
     if not is_table and (target.ref != Ref() or not target.store.names()):
-        _ = target.resolved  # says what is wrong
-    fs = LanceFileSystem(fo=target.store.root, fs=target.store.fs, skip_instance_cache=True)
+        _ = target.resolved  # raises the error
+    fs = LanceFileSystem(
+        fo=target.store.root, fs=target.store.fs, base_rules=rules, skip_instance_cache=True
+    )
     operations = _read_only(fuse)(fs, directory(target) if is_table else "")
     note(f"{path} is mounted at {mountpoint}; Ctrl-C unmounts it")
     try:
@@ -58,10 +64,10 @@ def mount(path: str, mountpoint: str, options: dict[str, Any]) -> None:
 
 
 def _fuse() -> Any:
-    """Return fsspec's FUSE module.
+    """Import fsspec's FUSE module.
 
     Raises:
-        Failure: What it needs is not installed; the message says what.
+        Failure: A package is not installed; the message names it.
     """
     try:
         import fsspec.fuse
@@ -80,13 +86,13 @@ def _fuse() -> Any:
 
 
 def _read_only(fuse: Any) -> Any:
-    """Return fsspec's operations as a table has them: sizes are known, nothing is written."""
+    """Return a class of FUSE operations: fsspec's, read-only, and with the sizes of views."""
 
     class Operations(fuse.FUSEr):  # type: ignore[misc]  # fsspec has no types
-        """The tree of a table, for FUSE."""
+        """FUSE operations on the tree of a table."""
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-            """Return what is known of a file."""
+            """Return the attributes of a file or directory."""
             if path.endswith(_STREAM):
                 raise fuse.FuseOSError(errno.ENOENT)
             try:
@@ -111,7 +117,7 @@ def _read_only(fuse: Any) -> Any:
             return [".", "..", *(os.path.basename(n) for n in names if not n.endswith(_STREAM))]
 
         def open(self, path: str, flags: int) -> int:
-            """Open a file, to read."""
+            """Open a file for reading."""
             if flags & (os.O_WRONLY | os.O_RDWR):
                 raise fuse.FuseOSError(errno.EROFS)
             self.counter += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
-from lancefs.cli.render.grid import Column
+from lancefs.cli.render.grid import GridColumn
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -35,17 +35,17 @@ def schema(target: Target, ids: bool, form: str) -> None:
     if form == "table":
         for row in rows:
             row["column"] = "  " * int(str(row["depth"])) + str(row["column"]).rpartition(".")[2]
-    shown = [
-        Column("column", "column", str, style="cyan"),
-        Column("type", "type", lambda value: value or "not known to this release"),
-        Column("null", "nullable", lambda value: "" if value else "never"),
+    columns = [
+        GridColumn("column", "column", str, style="cyan"),
+        GridColumn("type", "type", lambda value: value or "not known to this release"),
+        GridColumn("null", "nullable", lambda value: "" if value else "never"),
     ]
     if any(row["key"] for row in rows):
-        shown.append(Column("key", "key", lambda value: "key" if value else ""))
+        columns.append(GridColumn("key", "key", lambda value: "key" if value else ""))
     if ids:
-        shown[1:1] = [Column("id", "id", str, right=True)]
-        shown.append(Column("Lance type", "logical_type", str))
-    described = pa.schema(
+        columns[1:1] = [GridColumn("id", "id", str, right=True)]
+        columns.append(GridColumn("Lance type", "logical_type", str))
+    arrow_schema = pa.schema(
         [
             ("column", pa.string()),
             ("type", pa.string()),
@@ -57,13 +57,19 @@ def schema(target: Target, ids: bool, form: str) -> None:
             ("problem", pa.string()),
         ]
     )
-    print_records(described, rows, form, shown)
+    print_records(arrow_schema, rows, form, columns)
 
 
 def field_rows(
     fields: Sequence[Field], prefix: str = "", depth: int = 0
 ) -> Iterator[dict[str, object]]:
-    """Yield a row for each field, those below it after it."""
+    """Yield a row for each field, followed by the rows of its children.
+
+    Args:
+        fields: Fields of one level.
+        prefix: Path of their parent, with a dot at the end.
+        depth: Number of their ancestors.
+    """
     from lancefs.errors import UnsupportedFeature
 
     for field in fields:
@@ -86,6 +92,6 @@ def field_rows(
 
 
 def short_type(field: Field) -> str:
-    """Return the Arrow type of a field, without what lies below it, which has rows of its own."""
-    shown = str(field.to_arrow().type)
-    return shown if not field.children else shown.partition("<")[0]
+    """Return the Arrow type of a field, without the types of its children."""
+    text = str(field.to_arrow().type)
+    return text if not field.children else text.partition("<")[0]

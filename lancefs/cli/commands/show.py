@@ -1,4 +1,4 @@
-"""`lancefs show`: what a version is made of."""
+"""`lancefs show`: the contents of a manifest: fragments, files, indices, settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lancefs.cli import shared_options
-from lancefs.cli.render.grid import Column, heading, is_terminal, print_grid, print_plain, styled
+from lancefs.cli.render.grid import (
+    GridColumn,
+    heading,
+    is_terminal,
+    print_grid,
+    print_plain,
+    styled,
+)
 from lancefs.cli.render.text import count, moment, plural, share, size, to_json, words
 from lancefs.errors import LanceError
 
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
     from lancefs.cli.target import Target
     from lancefs.table.fragments import Fragment
 
-_MOST = 20  # fragments that are shown, unless --all asks for more
+_MAX_FRAGMENTS = 20  # shown without --all
 
 
 @shared_options.command(
@@ -30,38 +37,38 @@ _MOST = 20  # fragments that are shown, unless --all asks for more
 @shared_options.table_or_json
 def show(target: Target, everything: bool, form: str) -> None:
     """Show what a version is made of: fragments, files, deletions, indices, flags, settings."""
-    said = describe(target)
+    facts = describe(target)
     if form == "json":
-        print_plain(to_json(said, indent=1))
+        print_plain(to_json(facts, indent=1))
         return
-    _print_facts(said)
-    fragments = said["fragments"]
-    shown = fragments if everything else fragments[:_MOST]
+    _print_facts(facts)
+    fragments = facts["fragments"]
+    shown = fragments if everything else fragments[:_MAX_FRAGMENTS]
     if fragments:
         print_plain()
         heading(plural(len(fragments), "fragment"))
         _print_fragments(shown)
         if len(shown) < len(fragments):
             print_plain(f"… {len(fragments) - len(shown):,} more; --all shows them")
-    if said["indices"]:
+    if facts["indices"]:
         print_plain()
-        heading(plural(len(said["indices"]), "index"))
-        _print_indices(said["indices"])
+        heading(plural(len(facts["indices"]), "index"))
+        _print_indices(facts["indices"])
     for name in ("config", "table_metadata", "base_paths"):
-        if said[name]:
+        if facts[name]:
             print_plain()
             heading(name.replace("_", " "))
-            for key, value in said[name].items():
+            for key, value in facts[name].items():
                 print_plain(f"  {key} = {value}")
 
 
 def describe(target: Target) -> dict[str, Any]:
-    """Return what a version is made of, as plain values."""
+    """Return the facts about a version as values that JSON can hold."""
     manifest, problems = target.manifest, []
     indices: list[dict[str, Any]] = []
-    fresher: list[dict[str, Any]] = []
+    generations: list[dict[str, Any]] = []
     try:
-        indices, fresher = _indices(target)
+        indices, generations = _indices(target)
     except LanceError as error:
         problems = [f"indices: {error}"]
     try:
@@ -82,9 +89,9 @@ def describe(target: Target) -> dict[str, Any]:
         "writer": str(manifest.writer and f"{manifest.writer.library} {manifest.writer.version}"),
         "flags": [str(flag.name).lower() for flag in manifest.reader_flags],
         "manifest": target.resolved.manifest.url,
-        "fragments": [_fragment(one) for one in manifest.fragments],
+        "fragments": [_describe_fragment(fragment) for fragment in manifest.fragments],
         "indices": indices,
-        "unmerged_generations": fresher,
+        "unmerged_generations": generations,
         "config": dict(manifest.config),
         "table_metadata": dict(manifest.table_metadata),
         "base_paths": {base.name or str(base.id): base.path for base in manifest.base_paths},
@@ -106,19 +113,19 @@ def _transaction(target: Target) -> str | None:
     from lancefs.table.transactions import read_transaction
 
     where = target.resolved
-    done = read_transaction(where.store, where.manifest, target.manifest)
-    return None if done is None else done.summary
+    transaction = read_transaction(where.store, where.manifest, target.manifest)
+    return None if transaction is None else transaction.summary
 
 
 def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the indices, and the flushed rows that one of them says are not merged yet."""
+    """Return the indices, and the flushed generations that are not merged into the table yet."""
     from lancefs.table.indices import read_indices, uncovered_rows
     from lancefs.table.mem_wal import fresher_generations
 
-    found = read_indices(target.resolved.manifest, target.manifest, target.files)
-    uncovered = uncovered_rows(found, target.manifest)
-    fresher = fresher_generations(target.resolved.store, found)
-    described = [
+    indices = read_indices(target.resolved.manifest, target.manifest, target.files)
+    uncovered = uncovered_rows(indices, target.manifest)
+    generations = fresher_generations(target.resolved.store, indices)
+    return [
         {
             "name": index.name,
             "type": index.type,
@@ -130,15 +137,14 @@ def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             "made_from_version": index.dataset_version,
             "is_system": index.is_system,
         }
-        for index in found
-    ]
-    return described, [
-        {"shard": one.shard, "generation": one.number, "path": one.path, "rows": one.rows}
-        for one in fresher
+        for index in indices
+    ], [
+        {"shard": item.shard, "generation": item.number, "path": item.path, "rows": item.rows}
+        for item in generations
     ]
 
 
-def _fragment(fragment: Fragment) -> dict[str, Any]:
+def _describe_fragment(fragment: Fragment) -> dict[str, Any]:
     deletion = fragment.deletion_file
     return {
         "id": fragment.id,
@@ -153,8 +159,8 @@ def _fragment(fragment: Fragment) -> dict[str, Any]:
                 "path": file.path,
                 "format": file.version,
                 "bytes": file.size,
-                "fields": [one for one in file.fields if one >= 0],
-                "tombstones": sum(one == -2 for one in file.fields),
+                "fields": [field_id for field_id in file.fields if field_id >= 0],
+                "tombstones": sum(field_id == -2 for field_id in file.fields),
             }
             for file in fragment.files
         ],
@@ -165,71 +171,71 @@ def _difference(larger: int | None, smaller: int | None) -> int | None:
     return None if larger is None or smaller is None else larger - smaller
 
 
-def _print_facts(said: dict[str, Any]) -> None:
-    sizes = [one["bytes"] for one in said["fragments"]]
+def _print_facts(facts: dict[str, Any]) -> None:
+    sizes = [fragment["bytes"] for fragment in facts["fragments"]]
     total = None if None in sizes else sum(sizes)
-    files = sum(len(one["files"]) for one in said["fragments"])
-    ref = f"{said['branch']}:{said['version']}" if said["branch"] else said["version"]
-    print_plain(styled(f"{said['table']}@{ref}", "bold"))
-    deleted = said["deleted_rows"]
-    facts = {
-        "committed": f"{moment(said['committed'])} UTC",
-        "operation": said["operation"],
-        "tags": words(said["tags"]),
-        "rows": count(said["rows"]) + (f" ({count(deleted)} deleted)" if deleted else ""),
-        "columns": count(said["columns"]),
+    files = sum(len(fragment["files"]) for fragment in facts["fragments"])
+    ref = f"{facts['branch']}:{facts['version']}" if facts["branch"] else facts["version"]
+    print_plain(styled(f"{facts['table']}@{ref}", "bold"))
+    deleted = facts["deleted_rows"]
+    lines = {
+        "committed": f"{moment(facts['committed'])} UTC",
+        "operation": facts["operation"],
+        "tags": words(facts["tags"]),
+        "rows": count(facts["rows"]) + (f" ({count(deleted)} deleted)" if deleted else ""),
+        "columns": count(facts["columns"]),
         "data files": f"{plural(files, 'file')}, {size(total)}",
-        "format": said["data_format"],
-        "writer": said["writer"] if said["writer"] != "None" else None,
-        "flags": words(said["flags"]),
-        "manifest": said["manifest"],
-        "fresher": _fresher(said["unmerged_generations"]),
-        "problems": "; ".join(said["problems"]),
+        "format": facts["data_format"],
+        "writer": facts["writer"] if facts["writer"] != "None" else None,
+        "flags": words(facts["flags"]),
+        "manifest": facts["manifest"],
+        "fresher": _unmerged_text(facts["unmerged_generations"]),
+        "problems": "; ".join(facts["problems"]),
     }
-    for name, value in facts.items():
+    for name, value in lines.items():
         if value:
             print_plain(
                 f"  {styled(name.ljust(11), 'dim') if is_terminal() else name.ljust(11)}{value}"
             )
 
 
-def _fresher(generations: list[dict[str, Any]]) -> str | None:
-    """Say that rows were flushed that the table does not have yet."""
+def _unmerged_text(generations: list[dict[str, Any]]) -> str | None:
+    """Return a line about rows that were flushed and are not merged; None if there are none."""
     if not generations:
         return None
-    rows = sum(one["rows"] or 0 for one in generations)
-    told = f", {count(rows)} rows," if rows else ""
-    flushed = plural(len(generations), "generation")
-    return f"{flushed}{told} flushed and not merged; open(…, fresh=True) reads them"
+    rows = sum(generation["rows"] or 0 for generation in generations)
+    rows_part = f", {count(rows)} rows," if rows else ""
+    total = plural(len(generations), "generation")
+    return f"{total}{rows_part} flushed and not merged; open(…, fresh=True) reads them"
 
 
 def _print_fragments(fragments: list[dict[str, Any]]) -> None:
     rows = [
         (
-            one["id"],
-            one["rows"],
-            one["deleted"],
-            one["deleted"] / one["physical_rows"]
-            if one["physical_rows"] and one["deleted"] is not None
+            fragment["id"],
+            fragment["rows"],
+            fragment["deleted"],
+            fragment["deleted"] / fragment["physical_rows"]
+            if fragment["physical_rows"] and fragment["deleted"] is not None
             else None,
-            one["bytes"],
-            len(one["files"]),
-            sorted({file["format"] for file in one["files"]}),
-            sum(file["tombstones"] for file in one["files"]),
-            one["overlays"],
+            fragment["bytes"],
+            len(fragment["files"]),
+            sorted({file["format"] for file in fragment["files"]}),
+            sum(file["tombstones"] for file in fragment["files"]),
+            fragment["overlays"],
         )
-        for one in fragments
+        for fragment in fragments
     ]
     columns = [
-        Column("id", "", str, right=True, style="cyan"),
-        Column("rows", "", count, right=True),
-        Column("deleted", "", count, right=True),
-        Column("share", "", share, right=True),
-        Column("bytes", "", size, right=True),
-        Column("files", "", count, right=True),
-        Column("format", "", words),
-        Column("tombstones", "", count, right=True),
-        Column("overlays", "", count, right=True),
+        GridColumn("id", "", str, right=True, style="cyan"),
+        GridColumn("rows", "", count, right=True),
+        GridColumn("deleted", "", count, right=True),
+        GridColumn("share", "", share, right=True),
+        GridColumn("bytes", "", size, right=True),
+        GridColumn("files", "", count, right=True),
+        GridColumn("format", "", words),
+        GridColumn("tombstones", "", count, right=True),
+        GridColumn("overlays", "", count, right=True),
     ]
     print_grid(columns, rows)
 
@@ -237,21 +243,21 @@ def _print_fragments(fragments: list[dict[str, Any]]) -> None:
 def _print_indices(indices: list[dict[str, Any]]) -> None:
     rows = [
         (
-            one["name"],
-            one["type"],
-            one["columns"],
-            None if one["fragments"] is None else len(one["fragments"]),
-            one["uncovered_rows"],
-            one["bytes"],
+            index["name"],
+            index["type"],
+            index["columns"],
+            None if index["fragments"] is None else len(index["fragments"]),
+            index["uncovered_rows"],
+            index["bytes"],
         )
-        for one in indices
+        for index in indices
     ]
     columns = [
-        Column("name", "", str, style="cyan"),
-        Column("kind", "", lambda value: value or "–"),
-        Column("columns", "", words),
-        Column("fragments", "", count, right=True),
-        Column("rows not covered", "", count, right=True),
-        Column("bytes", "", size, right=True),
+        GridColumn("name", "", str, style="cyan"),
+        GridColumn("kind", "", lambda value: value or "–"),
+        GridColumn("columns", "", words),
+        GridColumn("fragments", "", count, right=True),
+        GridColumn("rows not covered", "", count, right=True),
+        GridColumn("bytes", "", size, right=True),
     ]
     print_grid(columns, rows)

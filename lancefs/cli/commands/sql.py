@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancefs.cli import shared_options as options
-from lancefs.cli.exits import MISSING, Failure
+from lancefs.cli import shared_options
+from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import print_plain, styled
 from lancefs.cli.render.rows import print_rows
+
+if TYPE_CHECKING:
+    from lancefs.table.base_paths import BaseRules
 
 _BATCH_ROWS = 64 * 1024
 _PROMPT = "lancefs> "
@@ -19,7 +22,7 @@ _WELCOME = """SQL in DuckDB. A table is its path in quotes: FROM 'data/orders.la
 End a query with ;  –  .quit or Ctrl-D leaves."""
 
 
-@options.command(
+@shared_options.command(
     examples="""
     lancefs sql "SELECT city, sum(price) FROM 'orders.lance@prod' GROUP BY city"
     lancefs sql "FROM lance_versions('orders.lance')" --format json
@@ -28,16 +31,23 @@ End a query with ;  –  .quit or Ctrl-D leaves."""
     """
 )
 @click.argument("query", required=False)
-@options.output
+@shared_options.output
 @click.option("--database", metavar="FILE", help="A DuckDB file to work in; it may be new.")
-@options.storage
-def sql(query: str | None, form: str, database: str | None, options: dict[str, Any]) -> None:
+@shared_options.storage
+@shared_options.base_rules
+def sql(
+    query: str | None,
+    form: str,
+    database: str | None,
+    options: dict[str, Any],
+    rules: BaseRules | None,
+) -> None:
     """Run a query in DuckDB; without one, read it from a pipe, or show a prompt.
 
     Storage options are those of every table in the query; keyed by protocol, each takes its own:
     --storage-option 's3={"anon": true}'.
     """
-    connection = _connect(database, options)
+    connection = _connect(database, options, rules)
     try:
         if query is None and sys.stdin.isatty():
             _converse(connection, form)
@@ -47,21 +57,17 @@ def sql(query: str | None, form: str, database: str | None, options: dict[str, A
         connection.close()
 
 
-def _connect(database: str | None, storage_options: dict[str, Any]) -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise Failure(
-            "sql needs DuckDB, which is not installed: pip install 'lancefs[duckdb]'", MISSING
-        ) from error
+def _connect(database: str | None, storage_options: dict[str, Any], rules: BaseRules | None) -> Any:
+    import duckdb
+
     import duckdb_adapter
 
     where = database or ":memory:"
     try:
-        duckdb_adapter.install(storage_options=storage_options)
+        duckdb_adapter.install(storage_options=storage_options, base_rules=rules)
         return duckdb.connect(where)
     except duckdb_adapter.UnsupportedDuckDB:
-        return duckdb_adapter.connect(where, storage_options=storage_options)
+        return duckdb_adapter.connect(where, storage_options=storage_options, base_rules=rules)
     except duckdb.Error as error:
         raise Failure(f"--database {where}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""`lancefs verify`: whether a version can be read in full."""
+"""`lancefs verify`: decode all values of a version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     lancefs verify orders.lance@prod && echo fine
     lancefs verify orders.lance --format json | jq .problems
     """,
-    epilog="Exits with 0 where all is well, with 1 where something is wrong.",
+    epilog="The exit code is 0 without problems, and 1 with problems.",
 )
 @shared_options.table
 @shared_options.table_or_json
@@ -33,39 +33,39 @@ def verify(target: Target, form: str) -> int:
     from lancefs.cli.render.progress import progress
     from lancefs.table.verification import verify_fragment
 
-    manifest, began = target.manifest, time.monotonic()
+    manifest, start = target.manifest, time.monotonic()
     results = []
-    with progress("verifying", manifest.physical_rows or 0) as shown:
+    with progress("verifying", manifest.physical_rows or 0) as bar:
         for fragment in manifest.fragments:
             results.append(verify_fragment(target.files, fragment, manifest.fields))
-            shown.advance(results[-1].rows)
-    problems = [problem for one in results for problem in one.problems]
+            bar.advance(results[-1].rows)
+    problems = [problem for result in results for problem in result.problems]
     counts: dict[str, int] = {
         "fragments": len(results),
-        "rows": sum(one.rows for one in results),
-        "deleted": sum(one.deleted for one in results),
-        "values": sum(one.values for one in results),
-        "file_bytes": sum(one.file_bytes for one in results),
+        "rows": sum(result.rows for result in results),
+        "deleted": sum(result.deleted for result in results),
+        "values": sum(result.values for result in results),
+        "file_bytes": sum(result.file_bytes for result in results),
     }
-    seconds = round(time.monotonic() - began, 3)
+    seconds = round(time.monotonic() - start, 3)
     if form == "json":
-        said: dict[str, object] = {
+        summary = {
             "table": target.name,
             "good": not problems,
             **counts,
             "seconds": seconds,
+            "problems": [asdict(problem) for problem in problems],
         }
-        said["problems"] = [asdict(problem) for problem in problems]
-        print_plain(to_json(said, indent=1))
+        print_plain(to_json(summary, indent=1))
     else:
         print_plain(
             f"{target.name}: {plural(len(results), 'fragment')}, {plural(counts['rows'], 'row')} "
             f"({counts['deleted']:,} deleted), {counts['values']:,} values, "
             f"{size(counts['file_bytes'])} in {seconds:.1f} s"
         )
-        for one in problems:
-            place = f"fragment {one.fragment}, {one.place}"
-            print_plain(styled(f"  {place}: {one.kind}: {one.message}", "red"))
+        for problem in problems:
+            place = f"fragment {problem.fragment}, {problem.place}"
+            print_plain(styled(f"  {place}: {problem.kind}: {problem.message}", "red"))
         print_plain(
             styled(plural(len(problems), "problem"), "red")
             if problems

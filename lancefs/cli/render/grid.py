@@ -1,32 +1,35 @@
-"""Grids: rows and columns of short texts, coloured on a terminal and plain elsewhere."""
+"""Grids: tables of short texts, in colour on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 from lancefs.cli.render.text import plural
 from lancefs.showing import NULL, cell
 
 _GAP = "  "
-_APART = 3  # characters between columns on a terminal
-_NARROW = 16  # no column is cut to fewer characters
+_TERMINAL_GAP = 3  # characters between columns on a terminal: rich's padding and separator
+# Characters: a grid leaves out its last columns rather than cut columns below this width. rich
+# levels widths including padding, so that a column may be one or two characters narrower.
+_LEAST_WIDTH = 16
+_MAX_NAMES = 8  # of the columns that are left out
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a grid.
+class GridColumn:
+    """Column of a grid.
 
     Attributes:
-        title: What stands above it.
-        name: The key of its values.
-        show: Turns a value into a text.
-        right: Whether the texts are aligned on the right, as numbers are.
-        style: Of the texts on a terminal, as rich names styles.
+        title: Header.
+        name: Key of the column's values in records.
+        show: Formats a value.
+        right: Whether the texts are aligned on the right.
+        style: Style on a terminal, as rich names it.
     """
 
     title: str
@@ -41,20 +44,15 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def width() -> int:
-    """The width of the terminal, in characters."""
-    return shutil.get_terminal_size((100, 30)).columns
-
-
 def print_grid(
-    columns: Sequence[Column], rows: Sequence[Sequence[Any]], caption: str | None = None
+    columns: Sequence[GridColumn], rows: Sequence[Sequence[Any]], caption: str | None = None
 ) -> None:
     """Print a grid.
 
     Args:
-        columns: What to show.
-        rows: Values, one for each column.
-        caption: What to say below it; on terminals only.
+        columns: Columns of the grid.
+        rows: Rows of values, one for each column.
+        caption: Text below the grid, on terminals only.
     """
     texts = [[column.show(v) for column, v in zip(columns, row, strict=True)] for row in rows]
     if is_terminal():
@@ -69,7 +67,7 @@ def print_plain(line: str = "") -> None:
 
 
 def heading(text: str) -> None:
-    """Print a line above what belongs to it."""
+    """Print a heading: bold on a terminal."""
     if is_terminal():
         from rich.text import Text
 
@@ -79,7 +77,7 @@ def heading(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark, for people only."""
+    """Print a remark, on terminals only."""
     if is_terminal():
         from rich.text import Text
 
@@ -87,14 +85,14 @@ def note(text: str) -> None:
 
 
 def console() -> Any:
-    """Return what prints to the terminal in colour; NO_COLOR is honoured."""
+    """Return rich's console for standard output, which honours NO_COLOR."""
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def styled(text: str, style: str) -> str:
-    """Return a text with the codes that colour it, on a terminal that shows colours."""
+    """Return a text with the escape codes of a style if the terminal shows colours."""
     if not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     import click
@@ -109,72 +107,59 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def _print_plain(columns: Sequence[Column], texts: Sequence[Sequence[str]]) -> None:
+def _print_plain(columns: Sequence[GridColumn], texts: Sequence[Sequence[str]]) -> None:
     titles = [column.title for column in columns]
     lines = [titles, *texts]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
         parts = [
-            text.rjust(room) if column.right else text.ljust(room)
-            for text, room, column in zip(line, widths, columns, strict=True)
+            text.rjust(width) if column.right else text.ljust(width)
+            for text, width, column in zip(line, widths, columns, strict=True)
         ]
         print_plain(_GAP.join(parts).rstrip())
 
 
 def _print_rich(
-    columns: Sequence[Column], texts: Sequence[Sequence[str]], caption: str | None
+    columns: Sequence[GridColumn], texts: Sequence[Sequence[str]], caption: str | None
 ) -> None:
+    """Print a grid that fits the terminal: rich cuts the longest texts, with an ellipsis."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    widths = _widths(columns, texts, width())
+    def to_text(text: str) -> Text:
+        # Not `no_wrap` of the column: rich would not narrow it.
+        return Text(text, "dim italic" if text == NULL else "", no_wrap=True, overflow="ellipsis")
+
+    terminal = console()
+    shown = columns[: _count_fitting(columns, texts, terminal.width)]
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-    for column, room in zip(columns, widths, strict=False):
+    for column in shown:
         justify: Literal["right", "left"] = "right" if column.right else "left"
-        style = column.style
-        grid.add_column(
-            column.title,
-            justify=justify,
-            style=style,
-            width=room,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        grid.add_column(to_text(column.title), justify=justify, style=column.style)
     for row in texts:
-        grid.add_row(*(_styled_cell(text, Text) for text in row[: len(widths)]))
-    printer = console()
-    printer.print(grid)
-    left_out = [column.title for column in columns[len(widths) :]]
-    if left_out:
-        names = ", ".join(left_out[:8]) + (", …" if len(left_out) > 8 else "")
-        printer.print(Text(f"{plural(len(left_out), 'more column')}: {names}", "dim"))
+        grid.add_row(*map(to_text, row[: len(shown)]))
+    terminal.print(grid)
+    if len(shown) < len(columns):
+        names = ", ".join(column.title for column in columns[len(shown) :][:_MAX_NAMES])
+        more = plural(len(columns) - len(shown), "more column")
+        ellipsis = ", …" if len(columns) - len(shown) > _MAX_NAMES else ""
+        terminal.print(Text(f"{more}: {names}{ellipsis}", "dim"))
     if caption:
-        printer.print(Text(caption, "dim"))
+        terminal.print(Text(caption, "dim"))
 
 
-def _styled_cell(text: str, make: Any) -> Any:
-    return make(text, "dim italic") if text == NULL else make(text)
+def _count_fitting(
+    columns: Sequence[GridColumn], texts: Sequence[Sequence[str]], width: int
+) -> int:
+    """Return how many of the first columns fit if none is cut below `_LEAST_WIDTH`."""
+    from rich.cells import cell_len
 
-
-def _widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return the widths of the columns that fit side by side, the first ones.
-
-    Long texts are cut before numbers are, and columns are left out only after that.
-    """
-    natural = [
-        max([len(column.title), *(len(row[i]) for row in texts)])
+    widths = [
+        min(
+            _LEAST_WIDTH, max(cell_len(text) for text in (column.title, *(row[i] for row in texts)))
+        )
         for i, column in enumerate(columns)
     ]
-    shown = len(columns)
-    while shown > 1 and sum(min(one, _NARROW) + _APART for one in natural[:shown]) > room + _APART:
-        shown -= 1
-    widths = natural[:shown]
-    excess = sum(widths) + _APART * (shown - 1) - room
-    while excess > 0 and max(widths) > _NARROW:
-        widest = widths.index(max(widths))
-        others = [one for i, one in enumerate(widths) if i != widest]
-        cut = min(excess, max(1, widths[widest] - max([*others, _NARROW])))
-        widths[widest] -= cut
-        excess -= cut
-    return widths
+    ends = accumulate(least + _TERMINAL_GAP for least in widths)
+    return max(1, sum(end <= width + _TERMINAL_GAP for end in ends))

@@ -1,6 +1,6 @@
-"""Rows of Arrow batches, in the formats that `--format` names.
+"""Arrow batches and records, printed in the formats of `--format`.
 
-JSON is an array with one object a line, so that it can be read line by line and as a whole.
+JSON is one array with one object per line: it can be parsed as a whole and line by line.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import Column, is_terminal, print_grid
+from lancefs.cli.render.grid import GridColumn, is_terminal, print_grid
 from lancefs.cli.render.text import to_json
 from lancefs.showing import plain_type, readable
 
@@ -27,20 +27,20 @@ def print_rows(
     """Print rows.
 
     Args:
-        schema: Of the rows.
-        batches: The rows; in the formats for programs they are printed as they come.
+        schema: Schema of the rows.
+        batches: The rows. A grid collects all of them; other formats are streamed.
         form: One of `shared_options.FORMATS`.
-        caption: Says what stands below a table on a terminal, given the number of rows.
+        caption: Returns the text below a grid on a terminal, given the number of rows.
 
     Raises:
-        Failure: Bytes would go to a terminal.
+        Failure: The format is `arrow`, and standard output is a terminal.
     """
     if form == "table":
-        shown = [column_of(field) for field in schema]
+        columns = [column_of(field) for field in schema]
         table = readable(pa.Table.from_batches(batches, schema))
-        values = [table.column(column.name).to_pylist() for column in shown]
-        rows = list(zip(*values, strict=True)) if shown else []
-        print_grid(shown, rows, caption and caption(table.num_rows))
+        values = [table.column(column.name).to_pylist() for column in columns]
+        rows = list(zip(*values, strict=True)) if columns else []
+        print_grid(columns, rows, caption and caption(table.num_rows))
     elif form == "arrow" and is_terminal():
         raise Failure("--format arrow writes bytes: send it to a file or a program, not a terminal")
     else:
@@ -51,17 +51,17 @@ def print_records(
     schema: pa.Schema,
     records: Sequence[dict[str, Any]],
     form: str,
-    columns: Sequence[Column],
+    columns: Sequence[GridColumn],
     caption: str | None = None,
 ) -> None:
-    """Print facts that are Python values; unlike Arrow arrays of them, they need no pandas.
+    """Print records of Python values; grids and JSON need no Arrow arrays, and so no pandas.
 
     Args:
-        schema: Of the records, in the formats for programs.
-        records: The facts, by the names of the schema; those that are missing are null.
+        schema: Schema of the records, in all formats but `table`.
+        records: Values by the names of the schema; missing values are null.
         form: One of `shared_options.FORMATS`.
-        columns: What a table shows of them, and how.
-        caption: What stands below a table on a terminal.
+        columns: Columns of the grid.
+        caption: Text below the grid on a terminal.
     """
     if form == "table":
         rows = [[record.get(column.name) for column in columns] for record in records]
@@ -75,7 +75,7 @@ def print_records(
 
 
 def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
-    """Write CSV with a header; what is nested or binary is written as JSON."""
+    """Write CSV with a header; nested and binary values are written as JSON."""
     import pyarrow.csv as pacsv
 
     flat = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in schema])
@@ -84,13 +84,16 @@ def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[byt
     with pacsv.CSVWriter(sink, flat, write_options=options) as writer:
         for batch in chain([empty], batches):
             if batch.num_rows:
-                writer.write_batch(_flattened(batch, flat))
+                writer.write_batch(_flatten(batch, flat))
 
 
-def column_of(field: pa.Field) -> Column:
-    """Return how a table shows a column: numbers on the right."""
-    numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    return Column(field.name, field.name, right=numeric or pa.types.is_decimal(field.type))
+def column_of(field: pa.Field) -> GridColumn:
+    """Return the grid column for a field; numbers are aligned on the right."""
+    is_number = any(
+        test(field.type)
+        for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    )
+    return GridColumn(field.name, field.name, right=is_number)
 
 
 def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
@@ -100,11 +103,11 @@ def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[b
 
 def _print_json(rows: Iterable[dict[str, Any]], sink: IO[bytes] | None = None) -> None:
     sink = sys.stdout.buffer if sink is None else sink
-    before = b"[\n"
+    separator = b"[\n"
     for row in rows:
-        sink.write(before + to_json(row).encode("utf-8", "backslashreplace"))
-        before = b",\n"
-    sink.write(b"[]\n" if before == b"[\n" else b"\n]\n")
+        sink.write(separator + to_json(row).encode("utf-8", "backslashreplace"))
+        separator = b",\n"
+    sink.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
@@ -130,17 +133,14 @@ def _records(table: pa.Table) -> Iterable[dict[str, Any]]:
 
 def _csv_type(data_type: pa.DataType) -> pa.DataType:
     plain = plain_type(data_type)
-    nested = pa.types.is_nested(plain)
-    binary = any(
-        kind(plain)
-        for kind in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    tests = (
+        *(pa.types.is_nested, pa.types.is_float16),
+        *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
     )
-    if nested or binary or pa.types.is_float16(plain):
-        return pa.string()
-    return plain
+    return pa.string() if any(test(plain) for test in tests) else plain
 
 
-def _flattened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     table = readable(pa.Table.from_batches([batch]))
     arrays = []
     for column, field in zip(table.columns, schema, strict=True):

@@ -1,4 +1,4 @@
-"""Values as short texts."""
+"""Values formatted as short texts, and as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(value: int | None) -> str:
-    """Return a count with separators: `1,191`; a dash where it is not known."""
+    """Format a count: `1,191`; a dash for None."""
     return "–" if value is None else f"{value:,}"
 
 
 def size(value: float | None) -> str:
-    """Return a number of bytes in a unit that suits it: `3.2 MiB`."""
+    """Format a number of bytes: `3.2 MiB`; a dash for None."""
     if value is None:
         return "–"
     number, unit = float(value), 0
@@ -29,56 +29,57 @@ def size(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent: `3.5 %`."""
+    """Format a share from 0 to 1: `3.5 %`; a dash for None."""
     if value is None:
         return "–"
     return f"{value * 100:.0f} %" if value in (0, 1) else f"{value * 100:.1f} %"
 
 
 def moment(value: datetime | None) -> str:
-    """Return a time in UTC, to the second."""
+    """Format a time to the second, without its zone; a dash for None."""
     return "–" if value is None else value.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def words(values: Sequence[str] | None) -> str:
-    """Return names, separated by commas."""
+    """Join names with commas."""
     return ", ".join(values or ())
 
 
 def plural(number: int, noun: str) -> str:
-    """Return `1 row`, `2 rows`."""
+    """Format a number and a noun: `1 row`, `2 rows`."""
     if number != 1:
         noun = noun.removesuffix("ex") + "ices" if noun.endswith("index") else noun + "s"
     return f"{number:,} {noun}"
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value as JSON can say it.
+    """Convert a value to one that JSON can hold.
 
-    Times are ISO 8601, decimals texts, bytes base64, and numbers that JSON lacks (NaN) null.
+    Times become ISO 8601, decimals strings, bytes base64, durations seconds, NaN and infinities
+    null.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    for kinds, convert in _JSON:
-        if isinstance(value, kinds):
+    for types, convert in _CONVERSIONS:
+        if isinstance(value, types):
             return convert(value)
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
+        if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # a map
             return {str(key): jsonable(item) for key, item in value}
         return [jsonable(item) for item in value]
     return str(value)
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON."""
+    """Serialize a value as JSON."""
     return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
 
 
-_JSON: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+_CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     ((datetime, date, time), lambda value: value.isoformat()),
     (timedelta, lambda value: value.total_seconds()),
     (Decimal, str),

@@ -1,7 +1,7 @@
-"""The charts of a report: SVG by matplotlib, with the page's colours.
+"""Charts of a report: SVG by matplotlib, in the colours of the page.
 
-Each chart is drawn twice, for wide and for narrow screens; the page shows one of them. Colours are
-written as names of the page's own, so that they follow its light and dark themes.
+Each chart is drawn twice, for wide and for narrow screens; the page shows one of both. The SVG
+refers to colours by CSS variables of the page, so that charts follow its light and dark themes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from lancefs.cli.report.facts import Facts
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours that stand for those of the page: matplotlib wants real ones.
+    from lancefs.cli.usage import ColumnUse
+
+# Placeholders for the colours of the page, since matplotlib takes no CSS variables.
 _INK, _MUTED, _GRID = "#010101", "#020202", "#030303"
 _CARD = "#0c0c0c"
 _FILL, _GOOD, _BAD = "#040404", "#050505", "#060606"
@@ -34,21 +36,21 @@ _PAGE_COLOURS = {
     _BAD: "--bad",
     **{colour: f"--c{number}" for number, colour in enumerate(_SERIES, 1)},
 }
-_MOST_BARS = {"wide": 120, "narrow": 40}
-_MOST_COLUMNS = 15
-_MOST_DOTS = 200
-_LONGEST_NAME = {"wide": 28, "narrow": 14}
+_MAX_BARS = {"wide": 120, "narrow": 40}
+_MAX_COLUMNS = 15
+_MAX_TIPS = 200  # versions; charts of more have no texts on their dots
+_MAX_NAME = {"wide": 28, "narrow": 14}
 _WIDTHS = {"wide": 9.6, "narrow": 4.3}
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart.
+    """Chart.
 
     Attributes:
-        title: What it shows.
-        text: The same in words, for those who do not see it.
-        svg: How it looks, by the width of the screen.
+        title: Title.
+        text: Description, for screen readers.
+        svg: SVG elements by the width of the screen, `wide` and `narrow`.
     """
 
     title: str
@@ -57,7 +59,7 @@ class Chart:
 
 
 class _Canvas:
-    """Axes with the look of the page, and with texts that show when a pointer rests on a mark."""
+    """Axes in the style of the page, with tooltips on marks."""
 
     def __init__(self, screen: str, height: float) -> None:
         from matplotlib.figure import Figure
@@ -74,12 +76,17 @@ class _Canvas:
             spine.set_color(_GRID)
 
     def tip(self, mark: Any, text: str) -> None:
-        """Give a mark the text that shows when a pointer rests on it."""
+        """Add a tooltip to a mark."""
         mark.set_gid(f"tip-{len(self._tips)}")
         self._tips.append(text)
 
-    def counts(self, axis: str, show: Callable[[float], str] | None = None) -> None:
-        """Show the numbers of an axis as people write them."""
+    def format_counts(self, axis: str, show: Callable[[float], str] | None = None) -> None:
+        """Give an axis ticks at integers, with short labels: `20 k`.
+
+        Args:
+            axis: `x` or `y`.
+            show: Formats a label; None for a number with a unit.
+        """
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 
         chosen = self.axes.yaxis if axis == "y" else self.axes.xaxis
@@ -87,7 +94,11 @@ class _Canvas:
         chosen.set_major_formatter(FuncFormatter(lambda v, _: (show or _short)(v)))
 
     def svg(self, salt: str) -> str:
-        """Return the drawing as an element of a page."""
+        """Return the drawing as an SVG element for an HTML page.
+
+        Args:
+            salt: Prefix of ids, unique in the page.
+        """
         import matplotlib
 
         sink = io.StringIO()
@@ -107,7 +118,7 @@ class _Canvas:
         text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
         for colour, name in _PAGE_COLOURS.items():
             text = text.replace(colour, f"var({name})")
-        # Ids are of the whole page, and both variants of a chart are in it.
+        # Ids are unique in a page, and the page holds both variants of a chart.
         prefix = f"{salt}-{self.screen}-"
         for number, tip in enumerate(self._tips):
             group = f'<g id="tip-{number}">'
@@ -119,15 +130,15 @@ class _Canvas:
 
 def timeline(facts: Facts) -> Chart:
     """Draw the rows of each version, with what was added and deleted, and the tags."""
-    commits = [one for one in facts.commits if one.rows is not None]
-    tags = sum(len(one.tags) for one in facts.commits)
+    commits = [commit for commit in facts.commits if commit.rows is not None]
+    tags = sum(len(commit.tags) for commit in facts.commits)
     text = (
         f"Rows of the versions {commits[0].version} to {commits[-1].version}, from "
         f"{count(commits[0].rows)} to {count(commits[-1].rows)}; {tags} tags."
         if commits
         else "The rows of the versions are not known."
     )
-    return _both(
+    return _draw_variants(
         "Rows by version", text, "timeline", lambda screen: _draw_timeline(commits, screen)
     )
 
@@ -138,7 +149,7 @@ def fragments(facts: Facts) -> Chart:
         f"{len(facts.manifest.fragments)} fragments, {count(facts.rows)} rows, "
         f"{count(facts.deleted)} deleted rows."
     )
-    return _both(
+    return _draw_variants(
         "Rows by fragment", text, "fragments", lambda screen: _draw_fragments(facts, screen)
     )
 
@@ -146,123 +157,124 @@ def fragments(facts: Facts) -> Chart:
 def storage(facts: Facts) -> Chart:
     """Draw the bytes of the largest columns, by encoding."""
     text = f"{size(facts.usage.total)} in data files, by column and encoding."
-    return _both("Bytes by column", text, "storage", lambda screen: _draw_storage(facts, screen))
+    return _draw_variants(
+        "Bytes by column", text, "storage", lambda screen: _draw_storage(facts, screen)
+    )
 
 
-def _both(title: str, text: str, salt: str, draw: Callable[[str], _Canvas]) -> Chart:
+def _draw_variants(title: str, text: str, salt: str, draw: Callable[[str], _Canvas]) -> Chart:
     return Chart(title, text, {screen: draw(screen).svg(salt) for screen in _WIDTHS})
 
 
 def _draw_timeline(commits: Sequence[Any], screen: str) -> _Canvas:
     canvas = _Canvas(screen, 3.0)
     axes = canvas.axes
-    versions = [one.version for one in commits]
-    rows = [one.rows for one in commits]
+    versions = [commit.version for commit in commits]
+    rows = [commit.rows for commit in commits]
     axes.fill_between(versions, rows, step="mid", color=_FILL, alpha=0.16, linewidth=0)
     axes.step(versions, rows, where="mid", color=_FILL, linewidth=1.6)
     top = max([*rows, 1])
     _draw_marks(canvas, commits)
-    tagged = [one for one in commits if one.tags]
-    for one in tagged[-6:]:
+    tagged = [commit for commit in commits if commit.tags]
+    for commit in tagged[-6:]:
         axes.annotate(
-            ", ".join(one.tags)[:18],
-            (one.version, one.rows),
+            ", ".join(commit.tags)[:18],
+            (commit.version, commit.rows),
             xytext=(0, 11),
             textcoords="offset points",
             ha="center",
             fontsize=9,
             color=_INK,
-            # The line of the next version may run behind it.
+            # The line of the next version may run behind the text.
             bbox={"boxstyle": "round,pad=0.15", "facecolor": _CARD, "edgecolor": "none"},
         )
     axes.set_ylim(0, top * 1.2)
     if versions:
         axes.set_xlim(versions[0] - 0.6, versions[-1] + 0.6)
     axes.set_xlabel("version", color=_MUTED, fontsize=9)
-    canvas.counts("x", lambda value: f"{value:.0f}")
-    canvas.counts("y")
+    canvas.format_counts("x", lambda value: f"{value:.0f}")
+    canvas.format_counts("y")
     return canvas
 
 
 def _draw_marks(canvas: _Canvas, commits: Sequence[Any]) -> None:
-    """Draw a dot for each version; where they are many, without what it says of itself."""
-    size_of_dots = _dot_size(len(commits))
-    if len(commits) > _MOST_DOTS:
+    """Draw a dot for each version, with a tooltip unless there are many versions."""
+    dot_size = _dot_size(len(commits))
+    if len(commits) > _MAX_TIPS:
         for colour in (_GOOD, _BAD):
-            some = [one for one in commits if _mark(one) == colour]
+            dots = [commit for commit in commits if _dot_colour(commit) == colour]
             canvas.axes.plot(
-                [one.version for one in some],
-                [one.rows for one in some],
+                [commit.version for commit in dots],
+                [commit.rows for commit in dots],
                 "o",
                 color=colour,
-                markersize=size_of_dots,
+                markersize=dot_size,
             )
         return
-    for one in commits:
-        change = f"+{one.rows_added or 0:,} −{one.rows_deleted or 0:,}"
-        when = f"{one.timestamp:%Y-%m-%d %H:%M}" if one.timestamp else ""
-        tip = f"version {one.version}: {one.rows:,} rows ({change})\n{one.summary or ''}\n{when}"
+    for commit in commits:
+        change = f"+{commit.rows_added or 0:,} −{commit.rows_deleted or 0:,}"
+        time = f"{commit.timestamp:%Y-%m-%d %H:%M}" if commit.timestamp else ""
+        title = f"version {commit.version}: {commit.rows:,} rows ({change})"
         (dot,) = canvas.axes.plot(
-            [one.version], [one.rows], "o", color=_mark(one), markersize=size_of_dots
+            [commit.version], [commit.rows], "o", color=_dot_colour(commit), markersize=dot_size
         )
-        canvas.tip(dot, tip)
+        canvas.tip(dot, f"{title}\n{commit.summary or ''}\n{time}")
 
 
 def _dot_size(number: int) -> float:
     return 5.5 if number <= 60 else 3.0 if number <= 300 else 1.6
 
 
-def _mark(commit: Any) -> str:
-    """The colour of a version: what it did to the rows, on the whole."""
+def _dot_colour(commit: Any) -> str:
+    """Return the colour of a version: whether it has more rows or fewer than the one before."""
     change = (commit.rows_added or 0) - (commit.rows_deleted or 0)
     return _GOOD if change > 0 else _BAD if change < 0 else _MUTED
 
 
 def _draw_fragments(facts: Facts, screen: str) -> _Canvas:
     canvas = _Canvas(screen, 2.6)
-    found = list(facts.manifest.fragments)
-    bars = _grouped(found, _MOST_BARS[screen])
+    fragments = list(facts.manifest.fragments)
+    bars = _group(fragments, _MAX_BARS[screen])
     for position, group in enumerate(bars):
-        live = sum(one.num_rows or 0 for one in group)
-        gone = sum(one.num_deleted or 0 for one in group)
-        sizes = sum(file.size or 0 for one in group for file in one.files)
+        live = sum(fragment.num_rows or 0 for fragment in group)
+        deleted = sum(fragment.num_deleted or 0 for fragment in group)
+        bytes_ = sum(file.size or 0 for fragment in group for file in fragment.files)
         name = (
             f"fragment {group[0].id}"
             if len(group) == 1
             else f"fragments {group[0].id}–{group[-1].id}"
         )
-        part = gone / (live + gone) if live + gone else 0.0
-        tip = f"{name}: {live:,} rows, {share(part)} deleted, {size(sizes)}"
-        for bottom, height, colour in ((0, live, _FILL), (live, gone, _BAD)):
+        part = deleted / (live + deleted) if live + deleted else 0.0
+        tip = f"{name}: {live:,} rows, {share(part)} deleted, {size(bytes_)}"
+        for bottom, height, colour in ((0, live, _FILL), (live, deleted, _BAD)):
             (bar,) = canvas.axes.bar([position], [height], bottom=bottom, width=0.82, color=colour)
             canvas.tip(bar, tip)
-    grouped = len(bars) < len(found)
-    labels = [group[0].id for group in bars]
+    is_grouped = len(bars) < len(fragments)
+    labels = [str(group[0].id) for group in bars]
     step = max(1, -(-len(bars) // (12 if screen == "wide" else 6)))
-    canvas.axes.set_xticks(range(0, len(bars), step), [str(one) for one in labels[::step]])
-    title = f"fragment, {len(bars[0])} together" if grouped else "fragment"
+    canvas.axes.set_xticks(range(0, len(bars), step), labels[::step])
+    title = f"fragment, {len(bars[0])} together" if is_grouped else "fragment"
     canvas.axes.set_xlabel(title, color=_MUTED, fontsize=9)
-    if len(bars) < 6:  # a few bars alone would fill the chart
+    if len(bars) < 6:  # a few bars would be as wide as the chart
         canvas.axes.set_xlim(-0.8, 5.2)
-    canvas.counts("y")
+    canvas.format_counts("y")
     return canvas
 
 
-def _grouped(found: Sequence[Any], most: int) -> list[list[Any]]:
-    """Put neighbours together, so that there are few enough bars to be seen."""
-    together = max(1, -(-len(found) // most))
-    return [list(found[i : i + together]) for i in range(0, len(found), together)]
+def _group(fragments: Sequence[Any], max_groups: int) -> list[list[Any]]:
+    """Group neighbouring fragments, so that the bars are wide enough to be seen."""
+    length = max(1, -(-len(fragments) // max_groups))
+    return [list(fragments[i : i + length]) for i in range(0, len(fragments), length)]
 
 
 def _draw_storage(facts: Facts, screen: str) -> _Canvas:
     usage = facts.usage
-    columns = sorted(usage.columns, key=lambda one: -one.bytes)[:_MOST_COLUMNS]
-    columns = [one for one in columns if one.bytes]
-    rows: list[tuple[str, dict[str, int]]] = [(one.name, one.encodings) for one in columns]
-    for name, total in (("(gone columns)", usage.tombstoned), ("(metadata)", usage.overhead)):
+    columns = [column for column in _largest_columns(facts) if column.bytes]
+    rows = [(column.name, column.encodings) for column in columns]
+    for name, total in (("(dropped columns)", usage.tombstoned), ("(metadata)", usage.overhead)):
         if total:
             rows.append((name, {name.strip("()"): total}))
-    names = _ranked([encodings for _, encodings in rows])
+    names = _rank([encodings for _, encodings in rows])
     canvas = _Canvas(screen, 0.8 + 0.27 * max(len(rows), 2))
     axes = canvas.axes
     axes.grid(axis="y", visible=False)
@@ -276,7 +288,7 @@ def _draw_storage(facts: Facts, screen: str) -> _Canvas:
             )
             canvas.tip(bar, f"{name}: {size(encodings[encoding])}, {encoding}")
             left += encodings[encoding]
-    axes.set_yticks(range(len(rows)), [_fitting(name, screen) for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [_shorten(name, screen) for name, _ in rows])
     axes.tick_params(axis="y", labelcolor=_INK)
     axes.invert_yaxis()
     axes.set_xticks(_byte_ticks(max(sum(encodings.values()) for _, encodings in rows)))
@@ -293,27 +305,34 @@ def _byte_ticks(largest: int) -> list[int]:
 
 
 def legend(facts: Facts) -> list[tuple[str, str]]:
-    """Return the encodings of the storage chart, each with the name of its colour."""
-    columns = sorted(facts.usage.columns, key=lambda one: -one.bytes)[:_MOST_COLUMNS]
-    names = _ranked([one.encodings for one in columns])
+    """Return the encodings of the storage chart, each with the CSS variable of its colour."""
+    names = _rank([column.encodings for column in _largest_columns(facts)])
     return [(name, _PAGE_COLOURS[_SERIES[i % 6]]) for i, name in enumerate(names[:6])]
 
 
-def _ranked(encodings: Sequence[dict[str, int]]) -> list[str]:
-    """Encodings, those with the most bytes first, so that colours say the same everywhere."""
+def _largest_columns(facts: Facts) -> list[ColumnUse]:
+    return sorted(facts.usage.columns, key=lambda column: -column.bytes)[:_MAX_COLUMNS]
+
+
+def _rank(encodings: Sequence[dict[str, int]]) -> list[str]:
+    """Return the names of encodings, most bytes first; the rank of a name gives its colour.
+
+    Args:
+        encodings: Bytes by encoding of each column.
+    """
     totals: dict[str, int] = {}
-    for one in encodings:
-        for name, number in one.items():
+    for column in encodings:
+        for name, number in column.items():
             totals[name] = totals.get(name, 0) + number
-    real = [name for name in totals if name not in ("gone columns", "metadata")]
+    real = [name for name in totals if name not in ("dropped columns", "metadata")]
     ranked = sorted(real, key=lambda name: -totals[name])
     return ranked + [name for name in totals if name not in ranked]
 
 
-def _fitting(name: str, screen: str) -> str:
-    longest = _LONGEST_NAME[screen]
-    shown = "".join(one if one.isprintable() else "?" for one in name)
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+def _shorten(name: str, screen: str) -> str:
+    length = _MAX_NAME[screen]
+    text = "".join(char if char.isprintable() else "?" for char in name)
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def _short(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What a report tells of a table."""
+"""Contents of a report about a table."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from lancefs.cli.usage import Usage
     from lancefs.table.manifest import Manifest
 
-# Versions that a report tells of, the newest ones.
+# Newest versions that a report shows.
 MOST_VERSIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFacts:
-    """An index, all segments together.
+    """Index of a table, its segments combined.
 
     Attributes:
-        name: Of the index.
-        kind: For instance `BTree`.
-        columns: That it is over.
-        rows: Of the table.
-        uncovered: Rows that it does not cover; None where that cannot be told.
-        bytes: Of its files; None where the size of one is not known.
+        name: Name of the index.
+        kind: Kind of the index, such as `BTree`.
+        columns: Indexed columns.
+        rows: Rows of the table.
+        uncovered: Rows that are not indexed; None if not known.
+        bytes: Bytes of the files; None if the size of a file is not known.
     """
 
     name: str
@@ -42,17 +42,17 @@ class IndexFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a report tells.
+    """Contents of a report about one version.
 
     Attributes:
-        name: The version that it is about.
-        manifest: Of that version.
-        commits: Of its branch up to it, oldest first; at most `MOST_VERSIONS`.
-        versions: How many there are.
+        name: Address of the table and the version.
+        manifest: Manifest of the version.
+        commits: Commits of its branch up to the version, oldest first; at most `MOST_VERSIONS`.
+        versions: Number of versions of the branch up to the version.
         branches: Names of the branches.
-        usage: Where the bytes are.
-        indices: Without the format's own.
-        schema: A row for each field, as `lancefs schema` shows it.
+        usage: Bytes by column.
+        indices: Indices, without system indices.
+        schema: One row for each field, as in `lancefs schema`.
     """
 
     name: str
@@ -66,32 +66,32 @@ class Facts:
 
     @property
     def rows(self) -> int:
-        """Rows that a reader sees, as far as the manifest tells."""
+        """Number of live rows; 0 if the manifest does not record them."""
         return self.manifest.num_rows or 0
 
     @property
     def deleted(self) -> int:
-        """Rows that are deleted, and still in the data files."""
-        return sum(one.num_deleted or 0 for one in self.manifest.fragments)
+        """Number of deleted rows that are still in the data files."""
+        return sum(fragment.num_deleted or 0 for fragment in self.manifest.fragments)
 
 
 def gather(target: Target) -> Facts:
-    """Read what a report tells: manifests, transactions, and the metadata of data files."""
+    """Read the contents of a report: manifests, transactions, and metadata of data files."""
     from lancefs.cli.commands.schema import field_rows
     from lancefs.cli.usage import measure
     from lancefs.table.versions import list_versions
 
     where, manifest = target.resolved, target.manifest
-    files = [one for one in list_versions(where.store) if one.version <= manifest.version]
-    beyond = len(list_versions(where.store)) - len(files)
-    newest = read_history(where.store, where.root, where.branch, MOST_VERSIONS + beyond)
-    commits = [one for one in newest if one.version <= manifest.version]
+    versions = [file.version for file in list_versions(where.store)]
+    newer = sum(version > manifest.version for version in versions)
+    history = read_history(where.store, where.root, where.branch, MOST_VERSIONS + newer)
+    commits = [commit for commit in history if commit.version <= manifest.version]
     indices = read_indices(where.manifest, manifest, target.files)
     return Facts(
         name=target.address,
         manifest=manifest,
         commits=commits[-MOST_VERSIONS:],
-        versions=len(files),
+        versions=len(versions) - newer,
         branches=sorted(list_branches(where.root)),
         usage=measure(target),
         indices=_index_facts(indices, manifest),
@@ -101,12 +101,12 @@ def gather(target: Target) -> Facts:
 
 def _index_facts(indices: Sequence[Index], manifest: Manifest) -> list[IndexFacts]:
     uncovered = uncovered_rows(indices, manifest)
-    found = []
+    facts = []
     for name in uncovered:
-        segments = [one for one in indices if one.name == name]
-        sizes = [one.size for one in segments]
+        segments = [index for index in indices if index.name == name]
+        sizes = [segment.size for segment in segments]
         known = [size for size in sizes if size is not None]
-        found.append(
+        facts.append(
             IndexFacts(
                 name=name,
                 kind=segments[0].type or "not known",
@@ -116,4 +116,4 @@ def _index_facts(indices: Sequence[Index], manifest: Manifest) -> list[IndexFact
                 bytes=sum(known) if len(known) == len(sizes) else None,
             )
         )
-    return found
+    return facts

@@ -1,4 +1,4 @@
-"""What stands out about a table, in words, with what to do about it."""
+"""Findings about a table: what costs space or time, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Literal
 from lancefs.cli.render.text import plural, share, size
 from lancefs.cli.report.facts import Facts
 
-# From where on something is worth a word.
+# Thresholds of the findings.
 _SMALL_ROWS = 100_000  # Lance writes a million rows a fragment by default
 _MANY_FRAGMENTS = 10
 _DELETED_SHARE = 0.1
 _FRAGMENT_SHARE = 0.5
 _TOMBSTONE_SHARE = 0.05
 _OVERHEAD_SHARE = 0.25
-_LEAST_BYTES = 1024 * 1024  # smaller tables have more metadata than data, and nobody minds
+_LEAST_BYTES = 1024 * 1024  # in smaller tables, a large share of metadata does not matter
 _MANY_VERSIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that stands out.
+    """Finding about a table.
 
     Attributes:
-        level: How much it matters.
-        title: What it is.
-        text: What it means, and what to do.
+        level: Severity.
+        title: The finding in a few words.
+        text: Explanation, and what to do.
     """
 
     level: Literal["warning", "hint"]
@@ -36,16 +36,16 @@ class Finding:
 
 
 def find(facts: Facts) -> list[Finding]:
-    """Return what stands out, the weightiest first."""
+    """Return the findings, warnings first."""
     checks = (_problems, _deletions, _fragments, _tombstones, _coverage, _overhead, _versions)
-    found = [finding for check in checks for finding in check(facts)]
-    return sorted(found, key=lambda one: one.level != "warning")
+    findings = [finding for check in checks for finding in check(facts)]
+    return sorted(findings, key=lambda finding: finding.level != "warning")
 
 
 def _problems(facts: Facts) -> Iterator[Finding]:
     for problem in facts.usage.problems:
         yield Finding("warning", "A data file cannot be read", problem)
-    notes = [one for one in facts.commits if one.note]
+    notes = [commit for commit in facts.commits if commit.note]
     if notes:
         yield Finding(
             "hint",
@@ -55,34 +55,35 @@ def _problems(facts: Facts) -> Iterator[Finding]:
 
 
 def _deletions(facts: Facts) -> Iterator[Finding]:
-    physical = sum(one.physical_rows or 0 for one in facts.manifest.fragments)
+    physical = sum(fragment.physical_rows or 0 for fragment in facts.manifest.fragments)
     if not physical:
         return
     heavy = [
-        one
-        for one in facts.manifest.fragments
-        if one.physical_rows and (one.num_deleted or 0) / one.physical_rows > _FRAGMENT_SHARE
+        fragment
+        for fragment in facts.manifest.fragments
+        if fragment.physical_rows
+        and (fragment.num_deleted or 0) / fragment.physical_rows > _FRAGMENT_SHARE
     ]
     part = facts.deleted / physical
     if part > _DELETED_SHARE or heavy:
-        where = f" In {plural(len(heavy), 'fragment')} it is more than half." if heavy else ""
+        where = f" In {plural(len(heavy), 'fragment')}, most rows are deleted." if heavy else ""
         yield Finding(
             "warning",
             f"{share(part)} of the rows in data files are deleted",
-            f"{plural(facts.deleted, 'row')} take space and are read past.{where} "
+            f"{plural(facts.deleted, 'row')} take space and are skipped by every scan.{where} "
             "A compaction removes them.",
         )
 
 
 def _fragments(facts: Facts) -> Iterator[Finding]:
-    small = [one for one in facts.manifest.fragments if (one.num_rows or 0) < _SMALL_ROWS]
+    fragments = facts.manifest.fragments
+    small = [fragment for fragment in fragments if (fragment.num_rows or 0) < _SMALL_ROWS]
     if len(small) > _MANY_FRAGMENTS:
-        total = len(facts.manifest.fragments)
         yield Finding(
             "warning",
-            f"{len(small):,} of {plural(total, 'fragment')} are small",
-            f"They have fewer than {_SMALL_ROWS:,} rows each; every one costs requests when it is "
-            "read. A compaction joins them.",
+            f"{len(small):,} of {plural(len(fragments), 'fragment')} are small",
+            f"Each has fewer than {_SMALL_ROWS:,} rows, and reading it takes requests of its own. "
+            "A compaction merges them.",
         )
 
 
@@ -92,8 +93,8 @@ def _tombstones(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{size(usage.tombstoned)} belong to columns that are gone",
-            f"Columns were dropped or replaced, their bytes are still in the data files: "
-            f"{share(usage.tombstoned / usage.total)} of all. A compaction leaves them out.",
+            f"Dropped and replaced columns are still in the data files, "
+            f"{share(usage.tombstoned / usage.total)} of all bytes. A compaction removes them.",
         )
 
 
@@ -111,7 +112,7 @@ def _coverage(facts: Facts) -> Iterator[Finding]:
 def _overhead(facts: Facts) -> Iterator[Finding]:
     usage = facts.usage
     if usage.total > _LEAST_BYTES and usage.overhead / usage.total > _OVERHEAD_SHARE:
-        has_blobs = any(one.is_blob for one in facts.manifest.fields)
+        has_blobs = any(field.is_blob for field in facts.manifest.fields)
         if not has_blobs:
             yield Finding(
                 "hint",
@@ -125,5 +126,5 @@ def _versions(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "hint",
             f"There are {plural(facts.versions, 'version')}",
-            "Old versions keep their files. A clean-up removes those that no tag points to.",
+            "Old versions keep their files. A clean-up removes versions without tags.",
         )

@@ -1,4 +1,4 @@
-"""The page of a report: one file that needs nothing else, not even a network."""
+"""Page of a report: one HTML file, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lancefs.cli.report import charts
 from lancefs.cli.report.facts import MOST_VERSIONS, Facts
 from lancefs.cli.report.findings import Finding, find
 
-_SHOWN_VERSIONS = 30
-_SHOWN_FRAGMENTS = 30
+_MAX_VERSIONS = 30
+_MAX_FRAGMENTS = 30
 
 
 def make_page(facts: Facts) -> str:
@@ -49,7 +49,8 @@ def _top(facts: Facts) -> str:
     manifest = facts.manifest
     path, _, version = facts.name.rpartition("@")
     folder, _, name = path.rpartition("/")
-    tags = [tag for one in facts.commits if one.version == manifest.version for tag in one.tags]
+    commits = [commit for commit in facts.commits if commit.version == manifest.version]
+    tags = [tag for commit in commits for tag in commit.tags]
     numbers = (
         ("rows", count(manifest.num_rows)),
         ("columns", count(len(manifest.fields))),
@@ -73,12 +74,12 @@ def _top(facts: Facts) -> str:
     )
 
 
-def _findings(found: Sequence[Finding]) -> str:
-    if not found:
+def _findings(findings: Sequence[Finding]) -> str:
+    if not findings:
         return '<section class="findings"><p class="fine">Nothing stands out.</p></section>'
     items = "".join(
-        f'<li class="{one.level}"><strong>{escape(one.title)}</strong> {escape(one.text)}</li>'
-        for one in found
+        f'<li class="{item.level}"><strong>{escape(item.title)}</strong> {escape(item.text)}</li>'
+        for item in findings
     )
     return f'<section class="findings"><h2>What stands out</h2><ul>{items}</ul></section>'
 
@@ -88,11 +89,11 @@ def _section(name: str, title: str, body: str) -> str:
 
 
 def _chart(chart: charts.Chart, below: str = "") -> str:
-    drawn = "".join(
+    variants = "".join(
         f'<div class="chart {screen}" role="img" aria-label="{escape(chart.text)}">{svg}</div>'
         for screen, svg in chart.svg.items()
     )
-    return f"<figure><figcaption>{escape(chart.title)}</figcaption>{drawn}{below}</figure>"
+    return f"<figure><figcaption>{escape(chart.title)}</figcaption>{variants}{below}</figure>"
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> str:
@@ -106,7 +107,13 @@ def _legend(entries: Sequence[tuple[str, str]]) -> str:
 def _table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
 ) -> str:
-    """A table; cells are HTML, and those of the columns `numbers` are aligned on the right."""
+    """Return a table.
+
+    Args:
+        titles: Titles of the columns, as text.
+        rows: Cells, as HTML.
+        numbers: Positions of the columns that are aligned on the right.
+    """
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "".join(
@@ -128,24 +135,27 @@ def _folded(summary: str, body: str, is_open: bool = False) -> str:
 
 
 def _versions(facts: Facts) -> str:
-    shown = list(facts.commits)[::-1][:_SHOWN_VERSIONS]
+    shown = list(facts.commits)[::-1][:_MAX_VERSIONS]
     rows = [
         [
-            str(one.version),
-            escape(moment(one.timestamp)),
-            count(one.rows),
-            f'<span class="good">{f"+{one.rows_added:,}" if one.rows_added else ""}</span>',
-            f'<span class="bad">{f"−{one.rows_deleted:,}" if one.rows_deleted else ""}</span>',
-            escape(one.summary or one.note or "–")
-            + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in one.tags)
-            + "".join(f"<br><small>{escape(change)}</small>" for change in one.schema_changes),
+            str(commit.version),
+            escape(moment(commit.timestamp)),
+            count(commit.rows),
+            _signed("+", commit.rows_added, "good"),
+            _signed("−", commit.rows_deleted, "bad"),
+            escape(commit.summary or commit.note or "–")
+            + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in commit.tags)
+            + "".join(f"<br><small>{escape(change)}</small>" for change in commit.schema_changes),
         ]
-        for one in shown
+        for commit in shown
     ]
     titles = ("version", "committed (UTC)", "rows", "added", "deleted", "operation")
     table = _table(titles, rows, (0, 2, 3, 4))
-    told = f"The newest {len(rows):,} of {facts.versions:,} versions"
-    summary = told if len(rows) < facts.versions else plural(len(rows), "version")
+    summary = (
+        f"The newest {len(rows):,} of {facts.versions:,} versions"
+        if len(rows) < facts.versions
+        else plural(len(rows), "version")
+    )
     kinds = (("rows were added", "--good"), ("rows were deleted", "--bad"), ("neither", "--muted"))
     more = (
         f"<p>Of {facts.versions:,} versions, the chart shows the newest {MOST_VERSIONS:,}.</p>"
@@ -156,26 +166,36 @@ def _versions(facts: Facts) -> str:
     return chart + more + _folded(summary, table, is_open=len(rows) <= 12)
 
 
+def _signed(sign: str, number: int | None, style: str) -> str:
+    return f'<span class="{style}">{f"{sign}{number:,}" if number else ""}</span>'
+
+
 def _fragments(facts: Facts) -> str:
-    found = facts.manifest.fragments
-    if not found:
+    fragments = facts.manifest.fragments
+    if not fragments:
         return "<p>There are none: the table is empty.</p>"
     rows = []
-    for one in found[:_SHOWN_FRAGMENTS]:
-        part = one.num_deleted / one.physical_rows if one.num_deleted and one.physical_rows else 0.0
+    for fragment in fragments[:_MAX_FRAGMENTS]:
+        part = (
+            fragment.num_deleted / fragment.physical_rows
+            if fragment.num_deleted and fragment.physical_rows
+            else 0.0
+        )
         rows.append(
             [
-                str(one.id),
-                count(one.num_rows),
+                str(fragment.id),
+                count(fragment.num_rows),
                 f"{share(part)} {_meter(part)}" if part else "",
-                size(one.size),
-                str(len(one.files)),
-                escape(words(sorted({file.version for file in one.files}))),
+                size(fragment.size),
+                str(len(fragment.files)),
+                escape(words(sorted({file.version for file in fragment.files}))),
             ]
         )
     titles = ("fragment", "rows", "deleted", "bytes", "files", "format")
     summary = (
-        f"The first {len(rows)} of {len(found):,}" if len(rows) < len(found) else "All of them"
+        f"The first {len(rows)} of {len(fragments):,}"
+        if len(rows) < len(fragments)
+        else "All of them"
     )
     kinds = (("rows", "--c1"), ("deleted rows", "--bad"))
     table = _table(titles, rows, (0, 1, 2, 3, 4))
@@ -187,30 +207,30 @@ def _storage(facts: Facts) -> str:
     if not usage.total:
         return "<p>There are no data files.</p>"
     rows = []
-    for one in sorted(usage.columns, key=lambda column: -column.bytes):
-        around = "≈ " if one.is_estimate else ""
+    for column in sorted(usage.columns, key=lambda column: -column.bytes):
+        approximately = "≈ " if column.is_estimate else ""
         rows.append(
             [
-                escape(one.name),
-                size(one.bytes),
-                share(one.bytes / usage.total),
-                f"{around}{size(one.memory)}",
-                "–" if one.ratio is None else f"{one.ratio:.1f}",
-                size(one.dead) if one.dead else "",
-                escape(words(sorted(one.encodings, key=lambda name: -one.encodings[name]))),
+                escape(column.name),
+                size(column.bytes),
+                share(column.bytes / usage.total),
+                f"{approximately}{size(column.memory)}",
+                "–" if column.ratio is None else f"{column.ratio:.1f}",
+                size(column.dead) if column.dead else "",
+                escape(words(sorted(column.encodings, key=lambda name: -column.encodings[name]))),
             ]
         )
     titles = ("column", "bytes", "share", "in memory", "ratio", "dead", "encoding")
     table = _table(titles, rows, (1, 2, 3, 4, 5))
-    told = (
-        f"<p>{size(usage.untold)} are in files of the format 0.1, which do not tell their columns "
-        "apart.</p>"
-        if usage.untold
+    note = (
+        f"<p>{size(usage.unattributed)} are in files of format 0.1, which do not record the bytes "
+        "of each column.</p>"
+        if usage.unattributed
         else ""
     )
-    is_told = usage.untold < usage.total
-    chart = _chart(charts.storage(facts), _legend(charts.legend(facts))) if is_told else ""
-    return chart + told + _folded(plural(len(rows), "column"), table)
+    has_chart = usage.unattributed < usage.total
+    chart = _chart(charts.storage(facts), _legend(charts.legend(facts))) if has_chart else ""
+    return chart + note + _folded(plural(len(rows), "column"), table)
 
 
 def _schema(facts: Facts) -> str:
@@ -225,31 +245,31 @@ def _schema(facts: Facts) -> str:
         ]
         for row in facts.schema
     ]
-    gone = [
+    dropped = [
         f"version {commit.version}: {change}"
         for commit in facts.commits
         for change in commit.schema_changes
         if change.startswith("drop ")
     ]
     table = _table(("column", "field id", "type", "", "history"), rows, (1,))
-    table += "".join(f"<p><small>{escape(text)}</small></p>" for text in gone)
+    table += "".join(f"<p><small>{escape(text)}</small></p>" for text in dropped)
     return _folded(plural(len(rows), "field"), table, is_open=len(rows) <= 25)
 
 
 def _changes(facts: Facts, column: str) -> list[str]:
-    """Return what happened to a column, oldest first, under whatever names it had."""
-    found: list[str] = []
+    """Return the schema changes of a column, oldest first, also under its earlier names."""
+    changes: list[str] = []
     for commit in reversed(facts.commits):
         for change in commit.schema_changes:
             if _is_about(change, column):
-                found.append(f"version {commit.version}: {change}")
+                changes.append(f"version {commit.version}: {change}")
                 if change.startswith("rename "):
                     column = change.removeprefix("rename ").removesuffix(f" to {column}")
-    return found[::-1]
+    return changes[::-1]
 
 
 def _is_about(change: str, column: str) -> bool:
-    """Whether a change, as `Commit.schema_changes` puts it, is about a column."""
+    """Whether an entry of `Commit.schema_changes` is about a column."""
     verb, _, rest = change.partition(" ")
     if verb == "add":
         return rest.rpartition(": ")[0] == column
@@ -260,18 +280,18 @@ def _is_about(change: str, column: str) -> bool:
 
 def _indices(facts: Facts) -> str:
     rows: list[Sequence[Any]] = []
-    for one in facts.indices:
+    for index in facts.indices:
         covered = None
-        if one.uncovered is not None and one.rows:
-            covered = 1 - one.uncovered / one.rows
+        if index.uncovered is not None and index.rows:
+            covered = 1 - index.uncovered / index.rows
         rows.append(
             [
-                escape(one.name),
-                escape(one.kind),
-                escape(words(one.columns)),
+                escape(index.name),
+                escape(index.kind),
+                escape(words(index.columns)),
                 "–" if covered is None else f"{share(covered)} {_meter(covered, good=True)}",
-                count(one.uncovered),
-                size(one.bytes),
+                count(index.uncovered),
+                size(index.bytes),
             ]
         )
     titles = ("index", "kind", "columns", "coverage", "rows not covered", "bytes")

@@ -1,4 +1,4 @@
-"""Where the values of a field are: its pages, one a batch, and pieces of them."""
+"""Pages of a field in a data file 0.1, one per batch, and the slots to read from them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from lancefs.datafile.row_ranges import bounds_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange
 
-_LARGEST = 1 << 60  # bits of a page: no file is as large, and sums of a few still fit an int64
+# Larger than any file, and small enough that the sum of a few such numbers fits an int64.
+_MAX_PAGE_BITS = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """Slots of batches in the order that they are wanted.
+class SlotRanges:
+    """Ranges of slots, in the order in which they are read.
 
-    Piece i is of batch `batches[i]`, from slot `starts[i]` to before slot `ends[i]`. What a slot
-    is (a row, an item of a list, an offset) depends on the page.
+    A slot is a row, an item of a list or an offset, depending on the page.
+
+    Attributes:
+        batches: Batch of each range.
+        starts: First slot of each range, within the page of the batch.
+        ends: Slot after the last one of each range.
     """
 
     batches: Ints
@@ -29,84 +34,102 @@ class Pieces:
 
     @property
     def lengths(self) -> Ints:
-        """Slots of each piece."""
+        """Number of slots in each range."""
         return self.ends - self.starts
 
     @property
     def count(self) -> int:
-        """Slots of all pieces."""
+        """Number of slots in all ranges."""
         return int(self.lengths.sum())
 
-    def scaled(self, factor: int) -> Pieces:
-        """Return the pieces in slots that are smaller by a factor."""
-        return Pieces(self.batches, self.starts * factor, self.ends * factor)
+    def scaled(self, factor: int) -> SlotRanges:
+        """Return the ranges with each slot split into `factor` slots."""
+        return SlotRanges(self.batches, self.starts * factor, self.ends * factor)
 
-    def extended(self) -> Pieces:
-        """Return the pieces with one more slot at the end of each."""
-        return Pieces(self.batches, self.starts, self.ends + 1)
+    def extended(self) -> SlotRanges:
+        """Return the ranges with one more slot at the end of each."""
+        return SlotRanges(self.batches, self.starts, self.ends + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
-    """The pages of a field.
+class FieldPages:
+    """Pages of a field, one per batch.
 
-    `positions` (a byte of the file) and `lengths` (values) have an element a batch; `limit` is the
-    byte before which all pages end.
+    Attributes:
+        positions: First byte of each page, within the file.
+        lengths: Number of slots in each page.
+        limit: Position in the file before which all pages end.
     """
 
     positions: Ints
     lengths: Ints
     limit: int
 
-    def scaled(self, factor: int) -> Pages:
-        """Return the pages with each value seen as several."""
-        if self._longest() * factor > _LARGEST:
-            raise CorruptFile(f"a page of {self._longest()} values, each of {factor} items")
-        return replace(self, lengths=self.lengths * factor)
-
-    def extended(self) -> Pages:
-        """Return the pages with one more value in each."""
-        return replace(self, lengths=self.lengths + 1)
-
-    def check(self, pieces: Pieces) -> None:
-        """Check that pieces lie within the pages."""
-        lengths = self.lengths[pieces.batches]
-        if np.any(pieces.starts < 0) or np.any(pieces.ends > lengths):
-            i = int(np.argmax((pieces.starts < 0) | (pieces.ends > lengths)))
-            raise CorruptFile(
-                f"values {pieces.starts[i]}–{pieces.ends[i]} are wanted, the page of batch "
-                f"{pieces.batches[i]} has {lengths[i]}"
-            )
-
-    def bytes_of(self, pieces: Pieces, bits: int) -> tuple[list[ByteRange], Ints]:
-        """Return the bytes that hold pieces of values of a width, and the bit that each starts at.
+    def scaled(self, factor: int) -> FieldPages:
+        """Return the pages with each slot split into `factor` slots.
 
         Raises:
-            CorruptFile: Values are wanted that lie outside of their page or the file.
+            CorruptFile: No file can hold such a page.
         """
-        self.check(pieces)
-        if self._longest() * bits > _LARGEST:
-            raise CorruptFile(f"a page of {self._longest()} values of {bits} bits")
-        positions = self.positions[pieces.batches]
-        first, last = pieces.starts * bits, pieces.ends * bits
-        starts, ends = positions + first // 8, positions + (last + 7) // 8
+        if self._max_length() * factor > _MAX_PAGE_BITS:
+            raise CorruptFile(f"a page of {self._max_length()} values, each of {factor} items")
+        return replace(self, lengths=self.lengths * factor)
+
+    def extended(self) -> FieldPages:
+        """Return the pages with one more slot in each."""
+        return replace(self, lengths=self.lengths + 1)
+
+    def check(self, slots: SlotRanges) -> None:
+        """Check that the pages contain some slots.
+
+        Raises:
+            CorruptFile: They do not.
+        """
+        lengths = self.lengths[slots.batches]
+        if np.any(slots.starts < 0) or np.any(slots.ends > lengths):
+            i = int(np.argmax((slots.starts < 0) | (slots.ends > lengths)))
+            raise CorruptFile(
+                f"values {slots.starts[i]}–{slots.ends[i]} are wanted, the page of batch "
+                f"{slots.batches[i]} has {lengths[i]}"
+            )
+
+    def locate(self, slots: SlotRanges, bits: int) -> tuple[list[ByteRange], Ints]:
+        """Return the bytes of the file that hold some slots.
+
+        Args:
+            slots: The slots.
+            bits: Width of a slot.
+
+        Returns:
+            One byte range per range of slots, and the bit of its first byte at which the first
+            slot begins.
+
+        Raises:
+            CorruptFile: Slots lie outside of their page or of the file.
+        """
+        self.check(slots)
+        if self._max_length() * bits > _MAX_PAGE_BITS:
+            raise CorruptFile(f"a page of {self._max_length()} values of {bits} bits")
+        positions = self.positions[slots.batches]
+        first_bits, end_bits = slots.starts * bits, slots.ends * bits
+        starts, ends = positions + first_bits // 8, positions + (end_bits + 7) // 8
         if np.any(ends > self.limit):
             raise CorruptFile(f"a page reaches to byte {ends.max()}, pages end before {self.limit}")
-        return list(zip(starts.tolist(), ends.tolist(), strict=True)), first % 8
+        return list(zip(starts.tolist(), ends.tolist(), strict=True)), first_bits % 8
 
-    def _longest(self) -> int:
+    def _max_length(self) -> int:
         return int(self.lengths.max(initial=0))
 
 
-def cut(ranges: Sequence[RowRange], batch_offsets: Ints) -> Pieces:
-    """Cut ranges of rows at the borders of the batches.
+def split_by_batch(ranges: Sequence[RowRange], batch_offsets: Ints) -> SlotRanges:
+    """Split row ranges at the borders of batches.
 
     Args:
         ranges: Rows of the file.
-        batch_offsets: First row of each batch; then the number of rows.
+        batch_offsets: First row of each batch, followed by the number of rows.
 
     Raises:
-        CorruptFile: There are no such rows.
+        CorruptFile: The file has no such rows.
     """
     rows = bounds_of(ranges)
     rows = rows[rows[:, 0] < rows[:, 1]]
@@ -119,5 +142,5 @@ def cut(ranges: Sequence[RowRange], batch_offsets: Ints) -> Pieces:
     begin = batch_offsets[batches]
     starts = np.maximum(np.repeat(rows[:, 0], counts), begin) - begin
     ends = np.minimum(np.repeat(rows[:, 1], counts), batch_offsets[batches + 1]) - begin
-    some = starts < ends
-    return Pieces(batches[some], starts[some], ends[some])
+    has_rows = starts < ends
+    return SlotRanges(batches[has_rows], starts[has_rows], ends[has_rows])

@@ -1,7 +1,8 @@
 """Arrays of data files 2.0 as outlines (see `datafile.outlines`).
 
-Nulls are bits beside the values, or in where strings end: the values of numbers, and the bytes of
-strings, are not read. Where lengths are not told apart from values, these are decoded, and let go.
+Validity is stored as bits beside the values, or in the end offsets of strings, so that neither the
+values of numbers nor the bytes of strings are read. Encodings that do not store lengths apart from
+values are decoded; their values are discarded.
 """
 
 from __future__ import annotations
@@ -9,70 +10,92 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.blocks import FixedWidth, RowRange
+from lancefs.datafile.kernels import fsst_lengths
+from lancefs.datafile.kernels.fsst import parse_table
 from lancefs.datafile.outlines import LENGTHS, without_values, zeros
-from lancefs.datafile.v2_0 import (
-    binary,
-    fixed_size_binary,
-    fixed_size_list,
-    fsst,
-    nullable,
-    registry,
-)
-from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, count_rows
-from lancefs.datafile.v2_0.widths import has_room
-from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
-from lancefs.storage import Steps
-
-_LENGTHS: dict[str, Callable[..., Steps[Slots]]] = {
-    "binary": binary.read_lengths,
-    "fixed_size_binary": fixed_size_binary.read_lengths,
-    "fsst": fsst.read_lengths,
-}
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_0 import encodings
+from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, can_skip, name_of
+from lancefs.proto import encodings_v2_0_pb2 as pb
+from lancefs.storage import Reads
 
 
 def read(
-    encoding: ArrayEncoding,
+    encoding: pb.ArrayEncoding,
     page: ArrayPage,
     ranges: Sequence[RowRange],
     data_type: pa.DataType,
-) -> Steps[Slots]:
-    """Read rows of an array that a page describes.
+) -> Reads[Slots]:
+    """Read the outline of rows of an array of a page.
 
     Args:
-        encoding: The description.
+        encoding: Description of the array.
         page: The page.
         ranges: Rows of the array, ascending; none is empty.
-        data_type: The type of the outline.
-
-    Returns:
-        What an outline has of these rows.
+        data_type: Type of the outline.
 
     Raises:
-        CorruptFile: The bytes are not what the description says.
-        UnsupportedFeature: The encoding is not known, or not one of a data file 2.0.
+        CorruptFile: The bytes contradict the description.
+        UnsupportedFeature: The encoding is not known, or not one of data files 2.0.
     """
-    name = registry.name_of(encoding)
+    name = name_of(encoding)
     if name == "nullable":
-        below = partial(read, data_type=data_type)
-        return (yield from nullable.read(encoding.nullable, page, ranges, below))
+        read_values = partial(read, data_type=data_type)
+        return (yield from encodings.read_nullable(encoding.nullable, page, ranges, read_values))
     if name == "fixed_size_list" and pa.types.is_fixed_size_list(data_type):
-        below = partial(read, data_type=data_type.value_type)
-        return (yield from fixed_size_list.read(encoding.fixed_size_list, page, ranges, below))
+        lists, read_items = encoding.fixed_size_list, partial(read, data_type=data_type.value_type)
+        return (yield from encodings.read_fixed_size_list(lists, page, ranges, read_items))
     if name in _LENGTHS and data_type == LENGTHS:
         return (yield from _LENGTHS[name](getattr(encoding, name), page, ranges))
-    if name == "flat" and _are_there(encoding, page, ranges[-1][1], data_type):
+    if name == "flat" and _can_skip_numbers(encoding, page, ranges[-1][1], data_type):
         return Slots(zeros(data_type, count_rows(ranges)))
-    slots = yield from registry.read(encoding, page, ranges)
+    slots = yield from encodings.read(encoding, page, ranges)
     return Slots(without_values(slots.values, data_type), slots.valid)
 
 
-def _are_there(
-    encoding: ArrayEncoding, page: ArrayPage, count: int, data_type: pa.DataType
+def _can_skip_numbers(
+    encoding: pb.ArrayEncoding, page: ArrayPage, count: int, data_type: pa.DataType
 ) -> bool:
-    """Whether so many numbers are known to be in the file, without being read."""
+    """Check that `count` numbers are in the file; False where that takes reading them."""
     if data_type == LENGTHS or pa.types.is_fixed_size_list(data_type):
         return False
-    return has_room(encoding, page, -(-count * data_type.bit_width // 8))
+    return can_skip(encoding, page, -(-count * data_type.bit_width // 8))
+
+
+def _read_binary(encoding: pb.Binary, page: ArrayPage, ranges: Sequence[RowRange]) -> Reads[Slots]:
+    """Read the lengths of byte strings from their end offsets."""
+    extents = yield from encodings.read_extents(
+        encoding.indices, page, ranges, int(encoding.null_adjustment)
+    )
+    if not can_skip(encoding.bytes, page, max((end for _, end in extents.ranges), default=0)):
+        yield from encodings.read_bytes(encoding.bytes, page, extents.ranges)  # checks the bytes
+    return Slots(FixedWidth(64, np.diff(extents.offsets)), extents.valid)
+
+
+def _read_fixed_size_binary(
+    encoding: pb.FixedSizeBinary, page: ArrayPage, ranges: Sequence[RowRange]
+) -> Reads[Slots]:
+    """Return the length of byte strings of one length."""
+    width = encodings.byte_width_of(encoding)
+    if not can_skip(encoding.bytes, page, ranges[-1][1] * width):
+        yield from encodings.read_fixed_size_binary(encoding, page, ranges)  # checks the bytes
+    return Slots(FixedWidth(64, np.full(count_rows(ranges), width)))
+
+
+def _read_fsst(encoding: pb.Fsst, page: ArrayPage, ranges: Sequence[RowRange]) -> Reads[Slots]:
+    """Measure FSST strings, without decompressing them."""
+    table = parse_table(encoding.symbol_table)
+    strings, valid = yield from encodings.read_compressed(encoding, page, ranges)
+    return Slots(FixedWidth(64, fsst_lengths(table, strings.offsets, strings.data)), valid)
+
+
+# Readers of lengths, by field of `ArrayEncoding`.
+_LENGTHS: dict[str, Callable[..., Reads[Slots]]] = {
+    "binary": _read_binary,
+    "fixed_size_binary": _read_fixed_size_binary,
+    "fsst": _read_fsst,
+}

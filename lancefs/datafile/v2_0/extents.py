@@ -1,7 +1,8 @@
-"""End offsets: where the parts of strings and of lists end, with their nulls.
+"""End offsets of strings and lists, which also hold their validity.
 
-Row i is the parts from where row i − 1 ends to where it ends itself; the first starts at 0. A null
-row's end has an adjustment added that is greater than any end.
+Row i spans the items (bytes of strings, items of lists) from the end of row i − 1 to its own end;
+the first row starts at item 0. The end of a null row is stored with an adjustment added, which is
+greater than any end.
 """
 
 from __future__ import annotations
@@ -13,83 +14,84 @@ import numpy as np
 
 from lancefs.datafile.blocks import Ints, Mask, RowRange, offsets_of
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, connected, filled
-from lancefs.datafile.v2_0 import registry
-from lancefs.datafile.v2_0.array_page import ArrayPage, integers
 from lancefs.errors import CorruptFile
-from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
-from lancefs.storage import Steps
 
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Where the parts of some rows are.
+    """Items of some rows.
 
     Attributes:
-        offsets: n + 1 offsets of the n rows in the parts of `ranges`, joined; they begin at 0.
-        valid: Which rows are not null; None where all are valid.
-        ranges: The parts to read; those without any are left out.
+        offsets: n + 1 offsets of n rows into the items of `ranges`, joined; the first is 0.
+        valid: Which rows are not null; None where none is null.
+        ranges: Items to read. No range is empty.
     """
 
     offsets: Ints
     valid: Mask | None
     ranges: Sequence[RowRange]
 
-    def shifted(self, parts: int) -> Extents:
-        """Return the same rows where `parts` parts stand before those of the page."""
-        return Extents(self.offsets, self.valid, RowRanges(bounds_of(self.ranges) + parts))
+    def shifted(self, items: int) -> Extents:
+        """Return the extents in a column with `items` items before the items of the page."""
+        return Extents(self.offsets, self.valid, RowRanges(bounds_of(self.ranges) + items))
 
 
-def read_extents(
-    ends: ArrayEncoding, page: ArrayPage, ranges: Sequence[RowRange], adjustment: int
-) -> Steps[Extents]:
-    """Read where the parts of rows are.
+def with_previous_rows(ranges: Sequence[RowRange]) -> RowRanges:
+    """Return row ranges extended by the row before each, in whose end the first row starts."""
+    return RowRanges(np.maximum(bounds_of(ranges) - (1, 0), 0))
+
+
+def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> Extents:
+    """Decode the end offsets of rows.
 
     Args:
-        ends: The end offsets.
-        page: The page that they are in.
-        ranges: Rows of the page, ascending and disjoint.
-        adjustment: What is added to the end of a null row.
+        ends: Stored ends of the rows of `with_previous_rows(ranges)`.
+        ranges: Rows of the page, ascending and disjoint; at least one.
+        adjustment: Number that is added to the end of a null row.
 
     Raises:
         CorruptFile: The ends do not ascend.
     """
-    if not ranges:
-        return Extents(np.zeros(1, np.int64), None, [])
-    # A row begins where the one before it ends, so that one is read too, if there is one.
-    wanted = RowRanges(np.maximum(bounds_of(ranges) - (1, 0), 0))
-    stored = integers((yield from registry.read(ends, page, wanted)), "the offsets of a page")
     if ranges[0][0] == 0:
-        stored = np.concatenate((np.zeros(1, np.int64), stored))
-    valid, bounds = None, stored
-    if int(stored.max()) >= adjustment:
-        is_null = stored >= adjustment
-        valid, bounds = ~is_null[1:], np.where(is_null, stored - adjustment, stored)
+        ends = np.concatenate((np.zeros(1, np.int64), ends))
+    valid, bounds = None, ends
+    if int(ends.max()) >= adjustment:
+        is_null = ends >= adjustment
+        valid, bounds = ~is_null[1:], np.where(is_null, ends - adjustment, ends)
     if np.any(bounds[1:] < bounds[:-1]):
         raise CorruptFile("the offsets of a page do not ascend")
     if len(ranges) == 1:
-        parts = filled([(int(bounds[0]), int(bounds[-1]))])
+        items = filled([(int(bounds[0]), int(bounds[-1]))])
         offsets = bounds - bounds[0] if bounds[0] else bounds
     else:
-        parts, rows = _apart(bounds, ranges)
-        offsets, valid = offsets_of(np.diff(bounds)[rows]), None if valid is None else valid[rows]
-    if valid is not None and valid.all():  # only the row before them is null
+        items, is_row = _split_bounds(bounds, ranges)
+        offsets = offsets_of(np.diff(bounds)[is_row])
+        valid = None if valid is None else valid[is_row]
+    if valid is not None and valid.all():  # the only null was a previous row
         valid = None
-    return Extents(offsets, valid, parts)
+    return Extents(offsets, valid, items)
 
 
-def _apart(bounds: Ints, ranges: Sequence[RowRange]) -> tuple[RowRanges, Mask]:
-    """Tell the parts of ranges, and which bounds, the first one apart, are ends of rows."""
-    # Each range has one bound more than it has rows; the first of them is no end of a row.
+def _split_bounds(bounds: Ints, ranges: Sequence[RowRange]) -> tuple[RowRanges, Mask]:
+    """Split the bounds of several row ranges.
+
+    Args:
+        bounds: Start of the first row of each range, followed by the ends of its rows.
+        ranges: The row ranges.
+
+    Returns:
+        The items of each range, and which bounds after the first are ends of rows.
+    """
     counts = np.diff(bounds_of(ranges)).ravel() + 1
     lasts = np.cumsum(counts) - 1
     firsts = lasts - counts + 1
-    rows = np.ones(len(bounds) - 1, dtype=np.bool_)
-    rows[firsts[1:] - 1] = False
-    return connected(between(bounds[firsts], bounds[lasts])), rows
+    is_row = np.ones(len(bounds) - 1, dtype=np.bool_)
+    is_row[firsts[1:] - 1] = False
+    return connected(between(bounds[firsts], bounds[lasts])), is_row
 
 
 def join_extents(pieces: Sequence[Extents]) -> Extents:
-    """Join the rows of several pages; parts that follow each other are read as one range."""
+    """Join the extents of several pages; adjacent ranges of items become one."""
     if len(pieces) == 1:
         return pieces[0]
     valid = None
@@ -102,7 +104,7 @@ def join_extents(pieces: Sequence[Extents]) -> Extents:
         )
     lengths = [np.diff(piece.offsets) for piece in pieces]
     ranges: list[RowRange] = []
-    for start, end in (parts for piece in pieces for parts in piece.ranges):
+    for start, end in (items for piece in pieces for items in piece.ranges):
         if ranges and ranges[-1][1] == start:
             start = ranges.pop()[0]
         ranges.append((start, end))

@@ -1,12 +1,12 @@
-"""From the pages of leaf columns to the arrays of fields (data files 2.1 and later).
+"""Arrow arrays of fields, assembled from the pages of leaf columns (data files 2.1 and later).
 
-Docs: format/file/encoding. Only leaf fields own columns; lists and structs are told by the levels
-of the leaves below them. The levels of all leaves below a list or struct agree on it, so that the
-first leaf decides.
+Docs: format/file/encoding. Only leaf fields own columns; the structure of lists and structs comes
+from the levels of the leaves below them. The levels of all leaves below a list or struct agree
+about it, so that the first leaf decides.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -24,18 +24,28 @@ from lancefs.datafile.page_ranges import join_arrays, join_columns
 from lancefs.datafile.v2_1.leaf_columns import (
     FetchedRows,
     LeafField,
-    Piece,
+    PageGroup,
     decode_together,
+    group_pages,
     leaves_below,
     list_size,
-    pieces_of,
 )
 from lancefs.datafile.v2_1.levels import Unravelled
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, DecoderWarning, locating
+
+# Whether reading fails where joined decoding refuses pages that decode singly. The tests set it:
+# such a disagreement is a bug of lancefs, which the slow way must not hide.
+FAILS_WHERE_DECODERS_DISAGREE = False
+_is_reported = False  # to the user, who is warned once
 
 
 class _LeafRows(NamedTuple):
-    """Rows of one leaf: its values, and the layer of each field around it, by field id."""
+    """Rows of one leaf.
+
+    Attributes:
+        values: The values of the leaf.
+        layers: The layer of each field around the leaf, by field id.
+    """
 
     values: pa.Array
     layers: Mapping[int, Unravelled]
@@ -44,60 +54,83 @@ class _LeafRows(NamedTuple):
 def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.Array]:
     """Build the arrays of fields, with the rows of all files.
 
-    Pages that are alike are decoded as one. Where that fails, each is decoded alone, so that the
-    error says which one is damaged.
+    Pages with equal descriptions are decoded as one. Where one is damaged, every page is decoded
+    singly, so that the error names the damaged page.
 
     Args:
         fields: The fields.
-        files: What was fetched of the leaves below them.
+        files: The fetched pages of the leaves below the fields, of each file.
 
     Raises:
         CorruptFile: A file is damaged.
         UnsupportedFeature: A file uses something that this release does not read.
     """
-    leaves = [fetched.leaf for fetched in files[0].leaves]
-    if _are_alike(files):
-        with suppress(CorruptFile, UnsupportedFeature), locating():  # alone, they say which it is
-            return _assembled(fields, leaves, files, are_joined=True)
-    return join_columns([_assembled(fields, leaves, [file], are_joined=False) for file in files])
+    if not _have_same_fields(files):
+        return _assemble_singly(fields, files)
+    try:
+        return _assemble_files(fields, files, are_joined=True)
+    except CorruptFile as error:
+        refusal = error
+    columns = _assemble_singly(fields, files)
+    _report_disagreement(refusal.path or files[0].url, refusal)
+    return columns
 
 
-def _are_alike(files: Sequence[FetchedRows]) -> bool:
-    """Whether files have the same fields; packed structs may have other members in each."""
+def _assemble_singly(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.Array]:
+    """Build the arrays of fields, with each page decoded alone."""
+    return join_columns([_assemble_files(fields, [file], are_joined=False) for file in files])
+
+
+def _report_disagreement(url: str, refusal: CorruptFile) -> None:
+    """Report that joined decoding refused pages of a file that decode singly."""
+    global _is_reported
+    message = f"{url}: joined decode refused what single decode accepts; please report ({refusal})"
+    if FAILS_WHERE_DECODERS_DISAGREE:
+        raise AssertionError(message) from refusal
+    if not _is_reported:
+        _is_reported = True
+        warnings.warn(message, DecoderWarning, stacklevel=2)
+
+
+def _have_same_fields(files: Sequence[FetchedRows]) -> bool:
+    """Whether files store the same fields; packed structs may have other members in each."""
     first, *others = ([leaf.stored for leaf in file.leaves] for file in files)
     return all(other == first for other in others)
 
 
-def _assembled(
-    fields: Sequence[Field],
-    leaves: Sequence[LeafField],
-    files: Sequence[FetchedRows],
-    are_joined: bool,
+def _assemble_files(
+    fields: Sequence[Field], files: Sequence[FetchedRows], are_joined: bool
 ) -> list[pa.Array]:
-    """Build arrays of files that are alike, from pages that are decoded together or each alone."""
-    count = sum(file.rows for file in files)
+    """Build the arrays of fields, from files that store the same fields.
+
+    Args:
+        fields: The fields.
+        files: The fetched pages of each file.
+        are_joined: Whether pages with equal descriptions are decoded as one.
+    """
+    leaves = [fetched.leaf for fetched in files[0].leaves]
+    rows = sum(file.rows for file in files)
     columns = list(zip(*(file.leaves for file in files), strict=True))
-    types = [_storage_type(of_files[0].stored) for of_files in columns]
-    pieces = [
-        # The dictionaries of pages must become one without doubles, which Arrow does.
-        pieces_of(of_files, are_joined and not pa.types.is_dictionary(data_type))
+    stored = [of_files[0].stored for of_files in columns]
+    types = [_storage_type(field) for field in stored]
+    groups = [
+        # The dictionaries of pages must become one without duplicates, which Arrow does.
+        group_pages(of_files, are_joined and not pa.types.is_dictionary(data_type))
         for of_files, data_type in zip(columns, types, strict=True)
     ]
     if are_joined:
-        decode_together(chain(*pieces))
-    found = {}
-    for leaf, of_files, data_type, of_leaf in zip(leaves, columns, types, pieces, strict=True):
-        first = of_files[0]
-        with locating(first.url, first.place):
-            joined = _join(leaf, of_leaf, data_type)
-        if first.stored is not leaf.field:
-            values = without_dropped(joined.values, first.stored, leaf.field)
+        decode_together(chain(*groups))
+    by_id = {}
+    for leaf, field, data_type, of_leaf in zip(leaves, stored, types, groups, strict=True):
+        joined = _join(leaf, of_leaf, data_type)
+        if field is not leaf.field:
+            values = without_dropped(joined.values, field, leaf.field)
             joined = _LeafRows(values, joined.layers)
-        found[leaf.field.id] = joined
+        by_id[leaf.field.id] = joined
     arrays = []
     for field in fields:
         with locating(files[0].url, field.name):
-            arrays.append(_assemble(field, found, count))
+            arrays.append(_assemble(field, by_id, rows))
     return arrays
 
 
@@ -106,12 +139,12 @@ def _storage_type(field: Field) -> pa.DataType:
     return field.storage_type
 
 
-def _join(leaf: LeafField, pieces: Sequence[Piece], data_type: pa.DataType) -> _LeafRows:
-    """Build the values of pieces, and join their layers."""
+def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) -> _LeafRows:
+    """Decode groups of pages of a leaf, and join their values and their layers."""
     values, layers = [], []
-    for piece in pieces:
-        with locating(place=f"page {piece.number}"):
-            rows = piece.rows()
+    for group in groups:
+        with locating(group.leaf.url, f"{group.leaf.place}, page {group.number}"):
+            rows = group.rows()
             innermost, *outer = rows.unravel()
             block = _checked_values(rows.values, leaf.field, data_type, innermost)
             values.append(to_arrow(block, data_type, innermost.validity))
@@ -123,17 +156,19 @@ def _join(leaf: LeafField, pieces: Sequence[Piece], data_type: pa.DataType) -> _
         layers.append(outer[: len(leaf.around)])
     if not values:
         return _LeafRows(pa.array([], data_type), {})
-    joined = [_join_layer(parts) for parts in zip(*layers, strict=True)]
-    return _LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
+    first = groups[0].leaf
+    with locating(first.url, first.place):
+        joined = [_join_layer(parts) for parts in zip(*layers, strict=True)]
+        return _LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
 
 
 def _checked_values(
     values: Block, field: Field, data_type: pa.DataType, layer: Unravelled
 ) -> Block:
-    """Return the values of a page; where it has none, see that its slots need none.
+    """Return the values of a page; of a page without values, check that its slots need none.
 
-    Null slots and structs without members need none. Releases from 2 to 10 or so of pylance also
-    left out the items of fixed-size lists, where all of them were null but not the lists.
+    Null slots and structs without members need no values. Releases from about 2 to 10 of pylance
+    also left out the items of fixed-size lists that are all null, in lists that are not.
     """
     if not (isinstance(values, Constant) and values.value is None and layer.length):
         return values
@@ -148,20 +183,20 @@ def _checked_values(
 
 
 def _by_field(leaf: LeafField, layers: Sequence[Unravelled]) -> dict[int, Unravelled]:
-    """Give each field around a leaf its layer, undoing the flattening of fixed-size lists."""
-    found, factor = {}, 1
+    """Map the fields around a leaf to their layers, undoing the flattening of fixed-size lists."""
+    by_id, factor = {}, 1
     for field, layer in zip(leaf.around, layers, strict=True):
         factor *= list_size(field) or 1
         if factor > 1 and layer.offsets is not None:
             if np.any(layer.offsets % factor):
                 raise CorruptFile(f"{field.name}: a list ends within a fixed-size list")
             layer = Unravelled(layer.validity, layer.offsets // factor, layer.length)
-            factor = 1  # what is around a list is not flattened by what is in it
+            factor = 1  # fixed-size lists inside a list do not flatten the fields around the list
         elif factor > 1:
             validity = None if layer.validity is None else layer.validity[::factor]
             layer = Unravelled(validity, None, layer.length // factor)
-        found[field.id] = layer
-    return found
+        by_id[field.id] = layer
+    return by_id
 
 
 def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
@@ -190,8 +225,8 @@ def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.A
 
     Args:
         field: The field.
-        leaves: What was read of the leaves below it, by field id.
-        count: Slots of the field, as far as is known from outside.
+        leaves: The rows of the leaves below it, by field id.
+        count: Number of slots of the field, unless a list around it gives another number.
     """
     if field.is_leaf:
         return _values(field, leaves[field.id].values)
@@ -212,7 +247,7 @@ def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.A
 
 def _values(field: Field, values: pa.Array) -> pa.Array:
     if field.logical_type == "struct" and not field.children and not field.is_blob:
-        # A struct without members is stored as nulls, but has none.
+        # A struct without members is stored as nulls, although it is not null.
         return pa.Array.from_buffers(field.storage_type, len(values), [None])
     return values
 
@@ -229,13 +264,13 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32
     if len(items) > np.iinfo(width).max:
         raise CorruptFile(f"{field.name}: more than {np.iinfo(width).max} items in one array")
-    stored = empty(len(offsets), width)
-    stored[:] = offsets
-    buffers = [bitmap(layer.validity), pa.py_buffer(stored)]
+    arrow_offsets = empty(len(offsets), width)
+    arrow_offsets[:] = offsets
+    buffers = [bitmap(layer.validity), pa.py_buffer(arrow_offsets)]
     return pa.Array.from_buffers(data_type, layer.length, buffers, children=[items])
 
 
 def _layer(field: Field, leaves: Mapping[int, _LeafRows]) -> Unravelled | None:
-    """Return the layer of a list or struct, which its first leaf tells; None where no rows are."""
+    """Return the layer of a list or struct, from its first leaf; None where there are no rows."""
     first = next(leaves_below(field)).field
     return leaves[first.id].layers.get(field.id)

@@ -1,28 +1,28 @@
-"""Whether the pages of a column have dictionaries, found out from their descriptions alone."""
+"""Columns whose pages all have dictionaries, recognized by the descriptions of the pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancefs.datafile.container import Column
+from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import locating
-from lancefs.storage import Steps
+from lancefs.storage import Reads
 
-# A dictionary goes along with every batch: with more items it may be larger than its batch.
+# Every batch carries its dictionary: one with more items may be larger than the batch.
 _MOST_ITEMS = 10_000
 
 
-def with_dictionaries(reader: FieldReader, fields: Sequence[Field]) -> Steps[list[Field]]:
-    """Tell which columns have dictionaries in all their pages, and small ones.
+def with_dictionaries(reader: FieldReader, fields: Sequence[Field]) -> Reads[list[Field]]:
+    """Find the columns that have a small dictionary in every page.
 
     Args:
-        reader: Of the data file.
-        fields: Columns whose fields are leaves.
+        reader: The reader of the data file.
+        fields: Columns that are leaves.
 
     Raises:
         CorruptFile: The metadata of a column is damaged.
@@ -33,15 +33,15 @@ def with_dictionaries(reader: FieldReader, fields: Sequence[Field]) -> Steps[lis
     held = [(field, reader.columns[field.id]) for field in fields if field.id in reader.columns]
     container = reader.container
     yield from container.load([index for _, index in held])
-    found = []
+    fields_found = []
     for field, index in held:
         with locating(container.file.url, f"column {index} ({field.name})"):
             if _has_dictionaries(container.column(index)):
-                found.append(field)
-    return found
+                fields_found.append(field)
+    return fields_found
 
 
-def _has_dictionaries(column: Column) -> bool:
+def _has_dictionaries(column: ColumnPages) -> bool:
     layouts = [layout_of(page.encoding) for page in column.pages]
     return bool(layouts) and all(
         isinstance(layout, MiniBlock)

@@ -1,7 +1,7 @@
-"""The leaves of fields, and pages that were fetched of them (data files 2.1 and later).
+"""Leaf fields, and the fetched pages of their columns (data files 2.1 and later).
 
-Only leaf fields own columns. Pages that are alike are decoded as one, in pieces: those of a leaf
-that follow each other make one array; small pieces of several leaves are decoded in one call.
+Only leaf fields own columns. Consecutive pages of a leaf with equal descriptions form a group,
+which is decoded into one array. Small groups of different leaves are decoded in one call.
 """
 
 from __future__ import annotations
@@ -12,28 +12,33 @@ from typing import NamedTuple, TypeAlias
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode
 from lancefs.datafile.v2_1.layouts.page_reader import PageRows
-from lancefs.datafile.v2_1.levels import Leaf
+from lancefs.datafile.v2_1.levels import DecodedPage
 
-# Bytes of chunks of different leaves that are decoded in one call, for which they are copied; of
-# values that are stored in less, so many are counted. Their arrays share memory.
-_TOGETHER = 1024 * 1024
-_LEAST = 2
+# The bytes of chunks of different leaves that one call decodes at most: the chunks are copied for
+# it, and the arrays share memory. A value counts as at least so many bytes.
+_MOST_BYTES = 1024 * 1024
+_LEAST_VALUE_BYTES = 2
 
 
 class LeafField(NamedTuple):
-    """A field that owns a column, and the fields around it, the innermost first."""
+    """A field that owns a column.
+
+    Attributes:
+        field: The field.
+        around: The fields around it, the innermost first.
+    """
 
     field: Field
     around: tuple[Field, ...]
 
     @property
     def top(self) -> Field:
-        """The column of the table that it is, or is a part of."""
+        """The column of the table that the leaf is, or is a part of."""
         return self.around[-1] if self.around else self.field
 
     @property
     def scale(self) -> int:
-        """How many rows its column has for each row of the table.
+        """Number of rows of the leaf's column for each row of the table.
 
         A fixed-size list of structs is flattened: each of its items is a row of the columns below.
         """
@@ -46,23 +51,23 @@ class LeafField(NamedTuple):
         return scale
 
     def place(self, column: int) -> str:
-        """Return what errors call it, where it is that column of its file."""
+        """Return how errors name the leaf, as the column of a file with that index."""
         return f"{self.top.name}, column {column} ({self.field.name})"
 
 
-# The number of a page; then rows of it, or the chunks with them, to be decoded with others.
+# The index of a page in its column; then decoded rows, or the fetched chunks with the rows.
 FetchedPage: TypeAlias = tuple[int, PageRows | ChunkRun]
 
 
 class FetchedLeaf(NamedTuple):
-    """What was fetched of a leaf.
+    """The fetched pages of a leaf, in one file.
 
     Attributes:
         leaf: The leaf.
-        stored: Its field as the file has it.
+        stored: Its field as the file describes it.
         url: The file.
-        column: Which of its columns it is.
-        pages: Of the column.
+        column: The index of its column in the file.
+        pages: The pages with the rows that were asked for.
     """
 
     leaf: LeafField
@@ -78,123 +83,138 @@ class FetchedLeaf(NamedTuple):
 
 
 class FetchedRows(NamedTuple):
-    """What was fetched of a file: how many rows, and of each leaf, in the order of `leaves_of`."""
+    """The fetched rows of a file.
+
+    Attributes:
+        url: The file.
+        rows: Number of rows.
+        leaves: The pages of each leaf, in the order of `leaves_of`.
+    """
 
     url: str
     rows: int
     leaves: Sequence[FetchedLeaf]
 
 
-class _Group:
-    """Runs of several pieces, all of one kind, that are decoded in one call."""
+class _JointDecode:
+    """Groups of pages of one kind that one call decodes, once the first result is asked for."""
 
     def __init__(self) -> None:
-        self.size = 0
-        self._pieces: list[Sequence[ChunkRun]] = []
-        self._decoded: list[Leaf | None] = []
+        self.size = 0  # in bytes
+        self._runs: list[Sequence[ChunkRun]] = []
+        self._decoded: list[DecodedPage | None] = []
 
     def add(self, runs: Sequence[ChunkRun], size: int) -> int:
-        """Add the runs of a piece; return its position."""
+        """Add the chunks of a group; return its position."""
         self.size += size
-        self._pieces.append(runs)
-        return len(self._pieces) - 1
+        self._runs.append(runs)
+        return len(self._runs) - 1
 
-    def take(self, position: int) -> Leaf:
-        """Return the rows of a piece, once."""
+    def take(self, position: int) -> DecodedPage:
+        """Return the rows of the group at a position, once."""
         if not self._decoded:
-            self._decoded = [*decode(self._pieces)]
-            self._pieces = []
-        found, self._decoded[position] = self._decoded[position], None
-        assert found is not None
-        return found
+            self._decoded = [*decode(self._runs)]
+            self._runs = []
+        rows, self._decoded[position] = self._decoded[position], None
+        assert rows is not None
+        return rows
 
 
-class Piece:
-    """Pages of a leaf that are decoded as one.
+class PageGroup:
+    """Consecutive pages of a leaf, also across files, that are decoded as one.
 
     Args:
-        page: The first of the pages.
+        leaf: The leaf, in the file of the first page.
+        page: The first page.
     """
 
-    def __init__(self, page: FetchedPage) -> None:
+    def __init__(self, leaf: FetchedLeaf, page: FetchedPage) -> None:
+        self.leaf = leaf
         self.pages = [page]
-        self._group: tuple[_Group, int] | None = None
+        self._joint: tuple[_JointDecode, int] | None = None
 
     @property
     def number(self) -> int:
-        """That of its first page."""
+        """Index of the first page in its column."""
         return self.pages[0][0]
 
     @property
     def runs(self) -> list[ChunkRun]:
-        """The chunks of its pages; none where rows were fetched."""
+        """The chunks of the pages; empty where a page came as decoded rows."""
         return [rows for _, rows in self.pages if isinstance(rows, ChunkRun)]
 
-    def takes(self, page: FetchedPage) -> bool:
-        """Add a page if it follows the last one, and can be decoded with it."""
+    def append(self, page: FetchedPage) -> bool:
+        """Add a page if it can be decoded with the last one; return whether it was added."""
         last, rows = self.pages[-1][1], page[1]
         if not (isinstance(last, ChunkRun) and isinstance(rows, ChunkRun)):
             return False
-        if is_next := last.is_followed_by(rows):
+        if can_follow := last.is_followed_by(rows):
             self.pages.append(page)
-        return is_next
+        return can_follow
 
-    def joins(self, group: _Group, size: int) -> None:
-        """Have it decoded with the other pieces of a group."""
-        self._group = group, group.add(self.runs, size)
+    def decode_in(self, joint: _JointDecode, size: int) -> None:
+        """Have the pages, of `size` bytes, decoded together with other groups."""
+        self._joint = joint, joint.add(self.runs, size)
 
     def rows(self) -> PageRows:
-        """Return its rows, once.
+        """Return the rows of the pages, once.
 
         Raises:
-            CorruptFile: A page is damaged: one of its own, or of the group.
+            CorruptFile: A page is damaged, of this group or of one that is decoded together with
+                it.
             UnsupportedFeature: A page uses something that this release does not read.
         """
         first = self.pages[0][1]
         if not isinstance(first, ChunkRun):
             return first
-        if self._group is None:
+        if self._joint is None:
             return decode([self.runs])[0]
-        group, position = self._group
-        return group.take(position)
+        joint, position = self._joint
+        return joint.take(position)
 
 
-def pieces_of(leaves: Sequence[FetchedLeaf], are_joined: bool) -> list[Piece]:
-    """Return the pages of a leaf, in pieces.
+def group_pages(leaves: Sequence[FetchedLeaf], are_joined: bool) -> list[PageGroup]:
+    """Return the pages of a leaf, in groups that are decoded as one.
 
     Args:
-        leaves: What was fetched of the leaf in each file.
-        are_joined: Whether pages that can be decoded as one are.
+        leaves: The fetched pages of the leaf in each file.
+        are_joined: Whether a group takes all pages that can be decoded as one; else every page is
+            a group of its own.
     """
-    pieces: list[Piece] = []
+    groups: list[PageGroup] = []
     for leaf in leaves:
         for page in leaf.pages:
-            if not (are_joined and pieces and pieces[-1].takes(page)):
-                pieces.append(Piece(page))
-    return pieces
+            if not (are_joined and groups and groups[-1].append(page)):
+                groups.append(PageGroup(leaf, page))
+    return groups
 
 
-def decode_together(pieces: Iterable[Piece]) -> None:
-    """Have small pieces of different leaves decoded in one call, where they are alike."""
-    groups: dict[Hashable, _Group] = {}
-    for piece in pieces:
-        runs = piece.runs
+def decode_together(groups: Iterable[PageGroup]) -> None:
+    """Have small groups of different leaves decoded in one call, where their kinds are equal."""
+    joints: dict[Hashable, _JointDecode] = {}
+    for group in groups:
+        runs = group.runs
         kind = runs[0].kind if runs else None
         if kind is None:
             continue
-        size = sum([max(len(run.chunks), _LEAST * run.items) for run in runs])
-        if kind not in groups or groups[kind].size + size > _TOGETHER:
-            groups[kind] = _Group()
-        piece.joins(groups[kind], size)
+        size = sum([max(len(run.chunks), _LEAST_VALUE_BYTES * run.items) for run in runs])
+        if kind not in joints or joints[kind].size + size > _MOST_BYTES:
+            joints[kind] = _JointDecode()
+        group.decode_in(joints[kind], size)
 
 
 def leaves_of(fields: Sequence[Field]) -> list[LeafField]:
-    """Return the fields that own a column, at or below some fields."""
+    """Return the fields that own a column, at or below the given fields."""
     return [leaf for field in fields for leaf in leaves_below(field)]
 
 
 def leaves_below(field: Field, around: tuple[Field, ...] = ()) -> Iterator[LeafField]:
-    """Yield the fields that own a column, at or below a field."""
+    """Yield the fields that own a column, at or below a field.
+
+    Args:
+        field: The field.
+        around: The fields around it, the innermost first.
+    """
     if field.is_leaf:
         yield LeafField(field, around)
     else:

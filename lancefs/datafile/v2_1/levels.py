@@ -1,12 +1,13 @@
 """Repetition and definition levels: from the levels of a leaf column to validity and offsets.
 
 Docs: format/file/encoding, "Repetition and definition levels". A leaf column of a data file 2.1+
-has one level pair an item. The *layers* say what the levels mean, from the innermost (the leaf's
-own values) to the outermost: an item layer has at most one definition level (null), a list layer up
-to two (null, empty). Definition level 0 is "valid all the way"; levels count up layer by layer. A
-repetition level above 0 starts a new list: the highest starts a new row.
+has one pair of levels for each item. The *layers* define the meaning of the levels, from the
+innermost layer (the leaf's own values) to the outermost: an item layer has at most one definition
+level (null), a list layer up to two (null, empty). At definition level 0, all layers are valid; the
+levels count up layer by layer. A repetition level above 0 starts a new list, the highest one a new
+row.
 
-Items whose definition level belongs to a list layer or beyond have no value: they are *invisible*.
+An item whose definition level belongs to a list layer or beyond has no value: it is *invisible*.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb
 
 Level: TypeAlias = npt.NDArray[np.uint16]
-# Bytes of the two levels of an item.
+# Bytes of the pair of levels of an item.
 LEVEL_BYTES = 4
 
 _LISTS: dict[int, tuple[bool, bool]] = {
@@ -36,7 +37,13 @@ _ITEMS: dict[int, bool] = {pb.REPDEF_ALL_VALID_ITEM: False, pb.REPDEF_NULLABLE_I
 
 
 class Layer(NamedTuple):
-    """What one layer's levels can say."""
+    """A layer of a page.
+
+    Attributes:
+        is_list: Whether it is a list layer; else it is an item layer.
+        nullable: Whether it has a definition level for nulls.
+        emptyable: Whether it has a definition level for empty lists.
+    """
 
     is_list: bool
     nullable: bool
@@ -44,7 +51,7 @@ class Layer(NamedTuple):
 
     @property
     def levels(self) -> int:
-        """How many definition levels it has."""
+        """Number of definition levels of the layer."""
         return self.nullable + self.emptyable
 
 
@@ -52,7 +59,7 @@ def parse_layers(layers: Sequence[int]) -> tuple[Layer, ...]:
     """Read the layers of a page, innermost first.
 
     Raises:
-        CorruptFile: One of them is not known.
+        CorruptFile: A layer is of an unknown kind.
     """
     parsed = []
     for layer in layers:
@@ -78,45 +85,49 @@ def visible_levels(layers: Sequence[Layer]) -> int:
 def check_levels(
     layers: Sequence[Layer], rep: Level | None, definition: Level | None, values: int, rows: int
 ) -> None:
-    """Check that the levels of rows fit their layers and values.
+    """Check that the levels of rows fit their layers, values and number of rows.
 
     Args:
-        layers: What the levels mean.
-        rep: One repetition level an item; None where all are 0.
-        definition: The same of definition levels.
-        values: How many values there are.
-        rows: How many rows there are.
+        layers: The layers, innermost first.
+        rep: The repetition level of each item; None where all are 0.
+        definition: The definition level of each item; None where all are 0.
+        values: Number of values.
+        rows: Number of rows.
 
     Raises:
-        CorruptFile: They do not.
+        CorruptFile: The levels do not fit.
     """
     if not layers:
         raise CorruptFile("a page has no layers")
     lists = sum(layer.is_list for layer in layers)
     highest = sum(layer.levels for layer in layers)
-    visible, told = values, values if definition is None else len(definition)
+    visible, starts = values, values if definition is None else len(definition)
     if rep is not None:
-        found, inside = tally_levels(rep, lists - 1)
-        if lists == 0 or found > lists:
+        largest, inside = tally_levels(rep, lists - 1)
+        if lists == 0 or largest > lists:
             raise CorruptFile(f"a repetition level above the page's {lists} list layers")
-        visible, told = len(rep), len(rep) - inside
+        visible, starts = len(rep), len(rep) - inside
     if definition is not None:
-        found, visible = tally_levels(definition, visible_levels(layers))
-        if found > highest:
+        largest, visible = tally_levels(definition, visible_levels(layers))
+        if largest > highest:
             raise CorruptFile(f"a definition level above {highest}, the highest of the page")
     if rep is not None and definition is not None and len(rep) != len(definition):
         raise CorruptFile(f"{len(rep)} repetition levels, {len(definition)} definition levels")
     if visible != values:
         raise CorruptFile(f"{values} values where the levels tell of {visible}")
-    if told != rows:
-        raise CorruptFile(f"the levels tell of {told} rows, expected {rows}")
+    if starts != rows:
+        raise CorruptFile(f"the levels tell of {starts} rows, expected {rows}")
 
 
-class Leaf(NamedTuple):
-    """Some rows of a leaf column: its values and its levels.
+class DecodedPage(NamedTuple):
+    """Decoded rows of a leaf column.
 
-    `rep` and `definition` have one entry an item, or are None where all of them are 0; `values`
-    has the visible items.
+    Attributes:
+        values: The values of the visible items.
+        rep: The repetition level of each item; None where all are 0.
+        definition: The definition level of each item; None where all are 0.
+        layers: The layers, innermost first.
+        rows: Number of rows.
     """
 
     values: Block
@@ -125,16 +136,16 @@ class Leaf(NamedTuple):
     layers: tuple[Layer, ...]
     rows: int
 
-    def check(self) -> "Leaf":
+    def check(self) -> "DecodedPage":
         """Check that levels, layers and values fit each other; return self.
 
         Raises:
-            CorruptFile: They do not.
+            CorruptFile: The levels do not fit.
         """
         check_levels(self.layers, self.rep, self.definition, self.values.length, self.rows)
         return self
 
-    def select(self, ranges: Sequence[RowRange]) -> "Leaf":
+    def select(self, ranges: Sequence[RowRange]) -> "DecodedPage":
         """Cut row ranges, ascending and disjoint, out of these rows."""
         rows = count_rows(ranges)
         if rows == self.rows:
@@ -142,18 +153,25 @@ class Leaf(NamedTuple):
         items = ranges if self.rep is None else self._item_ranges(ranges)
         return self.select_items(items, rows)
 
-    def select_items(self, ranges: Sequence[RowRange], rows: int | None = None) -> "Leaf":
-        """Cut ranges of items; they must hold whole rows, `rows` of them (default: all rows)."""
+    def select_items(self, ranges: Sequence[RowRange], rows: int | None = None) -> "DecodedPage":
+        """Cut ranges of items out, which must form whole rows.
+
+        Args:
+            ranges: Ranges of items, ascending and disjoint.
+            rows: Number of rows in the ranges; None for the number of all rows.
+        """
         rep = None if self.rep is None else select(self.rep, ranges)
         definition = None if self.definition is None else select(self.definition, ranges)
         values = self.values.select(self._visible(ranges))
-        return Leaf(values, rep, definition, self.layers, self.rows if rows is None else rows)
+        return DecodedPage(
+            values, rep, definition, self.layers, self.rows if rows is None else rows
+        )
 
     def unravel(self) -> "list[Unravelled]":
         """Turn the levels into validity and offsets, layer by layer.
 
         Returns:
-            One entry a layer, innermost first; the first has as many slots as there are values.
+            The layers, innermost first; the first has as many slots as there are values.
 
         Raises:
             CorruptFile: The levels contradict the layers.
@@ -176,7 +194,7 @@ class Leaf(NamedTuple):
         if self.definition is None or self.rep is None:
             return items
         highest = visible_levels(self.layers)
-        if len(items) == 1:  # the numbers of all items would be several times what is counted
+        if len(items) == 1:  # counting takes a fraction of the memory of a running total
             start, end = items[0]
             _, before = tally_levels(self.definition[:start], highest)
             return [(before, before + tally_levels(self.definition[start:end], highest)[1])]
@@ -186,10 +204,16 @@ class Leaf(NamedTuple):
 
 
 class Unravelled(NamedTuple):
-    """One layer of rows: which slots are valid (None: all), and where the items of lists start."""
+    """One layer of rows, as Arrow stores it.
+
+    Attributes:
+        validity: Which slots are valid; None where all are.
+        offsets: Start of each list's items, then the number of items; None for an item layer.
+        length: Number of slots.
+    """
 
     validity: Mask | None
-    offsets: Ints | None  # n + 1, starting at 0; None for an item layer
+    offsets: Ints | None
     length: int
 
     def select(self, ranges: Sequence[RowRange]) -> "Unravelled":
@@ -211,15 +235,15 @@ class Unravelled(NamedTuple):
 
 
 class _Unraveller:
-    """Walks the layers from the inside out, dropping the items of a list when it is done."""
+    """Walks the layers from the inside out; after a list layer, one item a list is left."""
 
-    def __init__(self, leaf: Leaf) -> None:
+    def __init__(self, leaf: DecodedPage) -> None:
         self.rep = leaf.rep
         self.definition = leaf.definition
         self.layers = leaf.layers
         self.count = leaf.values.length  # slots of the current layer
-        self.below = 0  # definition levels of the layers already done
-        self.lists = 0  # list layers already done
+        self.below = 0  # definition levels of the layers inside the current one
+        self.lists = 0  # list layers inside the current one
         self.index = 0
         self.seen_from = _visible_from(leaf.layers)
 
@@ -244,8 +268,8 @@ class _Unraveller:
         self.below += layer.levels
         self.index += 1
         self.lists += 1
-        # Up to `upper` the levels speak of this list; from there to `highest` a null struct around
-        # it masks it; above that the list is part of an outer list without items.
+        # Levels up to `upper` belong to this list. At levels from there to `highest`, a struct
+        # around the list is null; above, the list would be an item of an outer list without items.
         upper = max(null, empty) or self.below
         highest = upper + visible_levels(self.layers[self.index :])
         lists = split_lists(self.rep, self.definition, Meanings(null, empty, upper, highest))
@@ -262,9 +286,9 @@ class _Unraveller:
 
 
 def _visible_from(layers: Sequence[Layer]) -> npt.NDArray[np.int64] | None:
-    """For each definition level: after how many list layers its items begin to be seen.
+    """Return, for each definition level, after how many list layers its items become visible.
 
-    None where there are no lists, so that all are seen at once.
+    None where no layer is a list, so that all items are visible from the start.
     """
     if not any(layer.is_list for layer in layers):
         return None

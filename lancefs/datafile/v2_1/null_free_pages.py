@@ -1,6 +1,6 @@
-"""Whether rows are known to be free of nulls from the description of their pages alone.
+"""Null-free rows, recognized by the descriptions of their pages.
 
-What this says costs no byte of the pages; where it says no, there may still be no nulls.
+The check reads no byte of the pages. Rows of pages that may hold nulls can still be free of them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from lancefs.datafile.v2_1.layouts.page_reader import PageReader
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import locating
 from lancefs.proto.encodings_v2_0_pb2 import ArrayEncoding
-from lancefs.storage import Steps
+from lancefs.storage import Reads
 
 _PLAIN_2_0 = ("flat", "bitpacked", "bitpacked_for_non_neg")
 
 
 def known_without_nulls(
     reader: FieldReader, field: Field, ranges: Sequence[RowRange]
-) -> Steps[bool]:
-    """Tell whether rows of a field, and all below them, are known to have no nulls.
+) -> Reads[bool]:
+    """Check whether rows of a field, and of all fields below it, are known to have no nulls.
 
     Args:
-        reader: Of the data file.
+        reader: The reader of the data file.
         field: The field, pruned to what the file holds.
         ranges: Rows of the file, ascending and disjoint.
 
@@ -57,30 +57,31 @@ def known_without_nulls(
             column = container.column(index)
             for page, _ in by_page(column.first_rows, ranges):
                 with locating(place=f"page {page}"):
-                    one = column.pages[page]
-                    check = _valid_2_0 if isinstance(reader, ArrayReader) else _valid
-                    if not check(one):
+                    is_null_free = (
+                        _is_null_free_2_0 if isinstance(reader, ArrayReader) else _is_null_free
+                    )
+                    if not is_null_free(column.pages[page]):
                         return False
     return True
 
 
 def _leaves(field: Field) -> list[Field] | None:
-    """The leaves of a field that is one of fixed width, or a struct of such; None for others."""
+    """Return the leaves of a field of fixed width, or of a struct of such fields; else None."""
     if field.is_leaf:
-        is_plain = not (field.children or field.is_blob) and _is_fixed(field.storage_type)
+        is_plain = not (field.children or field.is_blob) and _has_fixed_width(field.storage_type)
         return [field] if is_plain else None
     if field.logical_type != "struct":
         return None
-    found: list[Field] = []
+    leaves: list[Field] = []
     for child in field.children:
         below = _leaves(child)
         if below is None:
             return None
-        found += below
-    return found
+        leaves += below
+    return leaves
 
 
-def _is_fixed(data_type: pa.DataType) -> bool:
+def _has_fixed_width(data_type: pa.DataType) -> bool:
     if pa.types.is_dictionary(data_type):
         return False
     while pa.types.is_fixed_size_list(data_type):
@@ -91,7 +92,7 @@ def _is_fixed(data_type: pa.DataType) -> bool:
         return False
 
 
-def _valid(page: Page) -> bool:
+def _is_null_free(page: Page) -> bool:
     """Whether a page of a data file 2.1 or later has no nulls."""
     reader: PageReader = open_page(page)
     if not isinstance(reader, MiniBlockPage | FullZipPage | ConstantPage):
@@ -103,13 +104,13 @@ def _valid(page: Page) -> bool:
     return items_are_valid(reader.layout.value_compression)
 
 
-def _valid_2_0(page: Page) -> bool:
+def _is_null_free_2_0(page: Page) -> bool:
     """Whether a page of a data file 2.0 has no nulls."""
     encoding = ArrayEncoding()
     try:
         encoding.ParseFromString(page.encoding.data)
     except DecodeError:
-        return False  # who reads the page will say so
+        return False  # reading the page will report the damage
     while (kind := encoding.WhichOneof("array_encoding")) not in _PLAIN_2_0:
         if kind == "nullable" and encoding.nullable.HasField("no_nulls"):
             encoding = encoding.nullable.no_nulls.values

@@ -1,13 +1,12 @@
 """Rows of a data file 2.1 or later, as Arrow arrays.
 
-Docs: format/file/encoding. A reader finds the pages of the columns that own the values of fields,
-and fetches what holds the wanted rows; `assembly` makes arrays of that.
+Docs: format/file/encoding. A reader finds the pages of the leaf columns of fields, and fetches the
+chunks that hold the requested rows; `assembly` makes arrays of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +18,11 @@ from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page
 from lancefs.datafile.row_ranges import count_rows, scaled
 from lancefs.datafile.v2_1.assembly import assemble
-from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, Request, request_whole
+from lancefs.datafile.v2_1.layouts.chunk_runs import (
+    ChunkRun,
+    Request,
+    request_whole,
+)
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page
@@ -31,8 +34,8 @@ from lancefs.datafile.v2_1.leaf_columns import (
     LeafField,
     leaves_of,
 )
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
-from lancefs.storage import Steps, together
+from lancefs.errors import locating
+from lancefs.storage import Reads, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -46,19 +49,21 @@ class StructuralReader:
         columns: Column index of each leaf field, by field id.
     """
 
+    decodes_dictionaries = True
+
     def __init__(self, container: Container, columns: Mapping[int, int]) -> None:
         self.container = container
         self.columns = columns
         self._pages: dict[tuple[int, int], PageReader] = {}
-        self._packed: dict[int, Field] = {}  # packed structs as the file has them, by field id
+        self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
     def num_rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows of the file."""
         first = next(iter(self.columns.values()), 0)
         return self.container.column(first).first_rows[-1]
 
-    def read(self, field: Field, ranges: Sequence[RowRange]) -> Steps[pa.Array]:
+    def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read rows of a field whose leaves all have columns in this file.
 
         Args:
@@ -69,12 +74,12 @@ class StructuralReader:
 
     def read_all(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
-    ) -> Steps[list[pa.Array]]:
-        """Read rows of several fields in one go; see `read`."""
+    ) -> Reads[list[pa.Array]]:
+        """Read rows of several fields in the same rounds of requests; see `read`."""
         return assemble(fields, [(yield from self.fetch(leaves_of(fields), ranges))])
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
-        """Return the pages of the columns of each field, with their bytes."""
+        """Return the sizes of the pages of each field's columns."""
         leaves = [leaves_of([field]) for field in fields]
         columns = [self.columns[leaf.field.id] for of_field in leaves for leaf in of_field]
         self.container.load_columns(columns)
@@ -84,69 +89,71 @@ class StructuralReader:
         from lancefs.datafile.row_sizes import sizes_of
 
         column = self.container.column(self.columns[leaf.field.id])
-        return sizes_of(column, leaf.field, _besides)
+        return sizes_of(column, leaf.field, decoded_overhead)
 
-    def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Steps[FetchedRows]:
-        """Fetch rows of leaves, to be assembled with those of other files, or without.
+    def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Reads[FetchedRows]:
+        """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
         Args:
-            leaves: Of fields, pruned to what the file holds.
+            leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
-        known, steps = [], []
+        planned, reads = [], []
         for leaf, pages in zip(leaves, self._cut(leaves, ranges), strict=True):
             if requests := self._requests(leaf, pages):
-                known.append((leaf, requests))
+                planned.append((leaf, requests))
             else:
-                steps.append(self._fetch_leaf(leaf, pages))
-        if known:
-            steps.append(self._fetch_runs(known))
-        parts = yield from together(steps)
-        found = {fetched.leaf.field.id: fetched for part in parts for fetched in part}
+                reads.append(self._fetch_leaf(leaf, pages))
+        if planned:
+            reads.append(self._fetch_runs(planned))
+        parts = yield from together(reads)
+        count_pages(sum(len(fetched.pages) for part in parts for fetched in part))
+        by_id = {fetched.leaf.field.id: fetched for part in parts for fetched in part}
         url, count = self.container.file.url, count_rows(ranges)
-        return FetchedRows(url, count, [found[leaf.field.id] for leaf in leaves])
+        return FetchedRows(url, count, [by_id[leaf.field.id] for leaf in leaves])
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
     ) -> Iterator[Sequence[PageRanges]]:
-        """Yield the pages of each leaf that hold the rows, with the rows of each."""
-        known: dict[tuple[int, tuple[int, ...]], Sequence[PageRanges]] = {}
+        """Yield the pages of each leaf that hold the rows, with the rows in each page."""
+        # Most columns of a file have the same first rows of pages.
+        cuts: dict[tuple[int, tuple[int, ...]], Sequence[PageRanges]] = {}
         for leaf in leaves:
             index, scale = self.columns[leaf.field.id], leaf.scale
             first_rows = self.container.column(index).first_rows
-            if (scale, first_rows) not in known:
+            if (scale, first_rows) not in cuts:
                 with locating(self.container.file.url, leaf.place(index)):
                     rows = ranges if scale == 1 else scaled(ranges, scale)
-                    known[scale, first_rows] = by_page(first_rows, rows)
-            yield known[scale, first_rows]
+                    cuts[scale, first_rows] = by_page(first_rows, rows)
+            yield cuts[scale, first_rows]
 
     def _requests(
         self, leaf: LeafField, pages: Sequence[PageRanges]
     ) -> Sequence[tuple[int, Request]]:
-        """Return what to fetch of the pages of a leaf, where it is known for all without a look.
+        """Return what to fetch of the pages of a leaf, where their descriptions tell it.
 
         Returns:
-            The pages, and what to fetch of each; nothing where some are to be looked into, or of
-            other layouts.
+            The index of each page, and its request. Empty where the chunk table of a page must be
+            read first, or a page has another layout than mini-block.
         """
         if leaf.field.is_outline or leaf.scale != 1:
             return ()
         index = self.columns[leaf.field.id]
         column, requests = self.container.column(index), []
-        with suppress(CorruptFile, UnsupportedFeature):  # reading page by page tells where
-            for number, rows in pages:
+        url, place = self.container.file.url, leaf.place(index)
+        for number, rows in pages:
+            with locating(url, f"{place}, page {number}"):
                 request = self._request(index, number, column.pages[number], rows)
-                if request is None:
-                    return ()
-                requests.append((number, request))
-            return requests
-        return ()
+            if request is None:
+                return ()
+            requests.append((number, request))
+        return requests
 
     def _request(
         self, column: int, number: int, page: Page, rows: Sequence[RowRange]
     ) -> Request | None:
-        """Return what to fetch of rows of a page, where it is known without a look at the page."""
+        """Return what to fetch for rows of a page; None where the page must be read to know."""
         reader = self._pages.get((column, number))
         if reader is not None:
             return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
@@ -155,29 +162,29 @@ class StructuralReader:
 
     def _fetch_runs(
         self, leaves: Sequence[tuple[LeafField, Sequence[tuple[int, Request]]]]
-    ) -> Steps[list[FetchedLeaf]]:
-        """Fetch pages of leaves, all at once."""
-        wanted = [one for _, pages in leaves for _, request in pages for one in request.ranges]
-        got = iter((yield wanted))
+    ) -> Reads[list[FetchedLeaf]]:
+        """Fetch pages of leaves, all in one round of requests."""
+        ranges = [span for _, pages in leaves for _, request in pages for span in request.ranges]
+        buffers = iter((yield ranges))
         return [
             self._fetched(
                 leaf,
                 [
-                    (number, request.opened([next(got) for _ in request.ranges]))
+                    (number, request.open([next(buffers) for _ in request.ranges]))
                     for number, request in pages
                 ],
             )
             for leaf, pages in leaves
         ]
 
-    def _fetch_leaf(self, leaf: LeafField, pages: Sequence[PageRanges]) -> Steps[list[FetchedLeaf]]:
+    def _fetch_leaf(self, leaf: LeafField, pages: Sequence[PageRanges]) -> Reads[list[FetchedLeaf]]:
         index = self.columns[leaf.field.id]
         with locating(self.container.file.url, leaf.place(index)):
-            found = yield from together(
+            rows = yield from together(
                 [self._fetch_page(leaf.field, index, page, local) for page, local in pages]
             )
         numbers = [page for page, _ in pages]
-        return [self._fetched(leaf, list(zip(numbers, found, strict=True)))]
+        return [self._fetched(leaf, list(zip(numbers, rows, strict=True)))]
 
     def _fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
         index, url = self.columns[leaf.field.id], self.container.file.url
@@ -185,7 +192,7 @@ class StructuralReader:
 
     def _fetch_page(
         self, field: Field, column: int, number: int, ranges: Sequence[RowRange]
-    ) -> Steps[PageRows | ChunkRun]:
+    ) -> Reads[PageRows | ChunkRun]:
         with locating(place=f"page {number}"):
             reader = self._page_reader(field, column, number)
             if isinstance(reader, MiniBlockPage) and not field.is_outline:
@@ -193,7 +200,7 @@ class StructuralReader:
             return (yield from reader.read(ranges))
 
     def _stored(self, leaf: LeafField) -> Field:
-        """Return the field of a column as the file has it."""
+        """Return the field of a leaf as the file stores it."""
         field = leaf.field
         if not field.is_packed:
             return field
@@ -203,7 +210,7 @@ class StructuralReader:
         return self._packed[field.id]
 
     def _page_reader(self, field: Field, column: int, page: int) -> PageReader:
-        """Return the reader of a page, kept with what it has read of where things are."""
+        """Return the reader of a page; it is kept, with the chunk table that it has read."""
         key = (column, page)
         if key not in self._pages:
             self._pages[key] = open_page(self.container.column(column).pages[page])
@@ -214,7 +221,7 @@ class StructuralReader:
         return outlined(self._pages[key], field.storage_type)
 
 
-def _besides(page: Page) -> float:
-    """Return how many bytes the rows of a page take, once read, besides those that it stores."""
+def decoded_overhead(page: Page) -> float:
+    """Bytes the decoded page needs beyond its stored size."""
     layout = layout_of(page.encoding)
-    return layout.besides(page) if isinstance(layout, MiniBlock) else 0.0
+    return layout.decoded_overhead(page) if isinstance(layout, MiniBlock) else 0.0

@@ -46,7 +46,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class WrittenFragment:
     """A fragment that was written.
 
     Attributes:
@@ -71,10 +71,10 @@ class Piece:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Piece:
+    def from_json(said: Mapping[str, Any]) -> WrittenFragment:
         """From what `to_json` wrote, decoded."""
         parts = tuple(Part(**part) for part in said["parts"])
-        return Piece(said["fragment"], said["key"], said["rows"], parts)
+        return WrittenFragment(said["fragment"], said["key"], said["rows"], parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Materialized:
     committed: str
     settings: Settings
     schema: pa.Schema
-    pieces: tuple[Piece, ...] = field(repr=False)
+    pieces: tuple[WrittenFragment, ...] = field(repr=False)
     previous: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -230,7 +230,7 @@ def parse_manifest(files: Files, data: bytes) -> Materialized:
                 settings["types"],
             ),
             schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"]))),
-            pieces=tuple(Piece.from_json(piece) for piece in said["fragments"]),
+            pieces=tuple(WrittenFragment.from_json(piece) for piece in said["fragments"]),
             previous=tuple(said["previous"]),
         )
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:

@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.partitions import Span, scan
-from lancefs.spark.pinned_version import OpenVersion, Pinned, open_table, pin
+from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.content import Contents
 from lancefs.spark.pipeline.destination import (
     DATA,
     MANIFEST,
     PROGRESS,
     Materialized,
-    Piece,
     Settings,
+    WrittenFragment,
     parse_manifest,
 )
 from lancefs.spark.pipeline.jobs import run_pieces
@@ -32,6 +32,7 @@ from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
 from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 
 logger = logging.getLogger("lancefs.spark")
@@ -53,6 +54,7 @@ def materialize(
     incremental: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
+    base_paths: Mapping[str, str] | None = None,
 ) -> Materialized:
     """Write a version of a table as files; readers of the destination see all of it, or none.
 
@@ -72,6 +74,7 @@ def materialize(
             kept.
         storage_options: For the table's store.
         destination_options: For the destination's.
+        base_paths: Where the files below base paths of the table are now, by base path.
 
     Returns:
         What is there now.
@@ -81,9 +84,9 @@ def materialize(
         LanceError: The table cannot be read.
     """
     settings = _settings(format, partition_by, columns, types)
-    table = TableOptions(absolute(source), dict(storage_options or {}))
+    table = TableOptions(absolute(source), dict(storage_options or {}), moved=base_paths or {})
     version = open_table(table, make_ref(ref=ref))
-    dataset = version.dataset
+    dataset = LanceDataset(version)
     files = Files(destination, destination_options)
     schema = _schema(dataset, settings)
     check_partition_columns(schema, settings.partition_by)
@@ -105,7 +108,7 @@ def materialize(
         _shipped(settings),
         _packed(todo),
     )
-    written = [Piece.from_json(json.loads(text)) for text in results]
+    written = [WrittenFragment.from_json(json.loads(text)) for text in results]
     done.update({(piece.fragment, piece.key): piece for piece in written})
 
     pieces = tuple(done[key] for key in wanted)
@@ -126,7 +129,7 @@ def make_writer(
     """Return what a worker does: write a fragment, and say so."""
     how, positions = Settings(*settings), _unpacked(todo)
     files, version = Files(*where), pinned.open()
-    contents, schema = Contents(version.dataset, how), _schema(version.dataset, how)
+    contents, schema = Contents(LanceDataset(version), how), _schema(LanceDataset(version), how)
 
     def write(number: int) -> str:
         try:
@@ -148,7 +151,7 @@ def _write(
     schema: pa.Schema,
     files: Files,
     how: Settings,
-) -> Piece:
+) -> WrittenFragment:
     fragment = version.manifest.fragments[position]
     key = contents.key(fragment)
     batches = scan(version, Span(position, position), how.columns)
@@ -158,7 +161,7 @@ def _write(
     rows = sum(part.rows for part in parts)
     if fragment.num_rows not in (None, rows):
         raise CorruptFile(f"fragment {fragment.id}: {rows} rows, expected {fragment.num_rows}")
-    return Piece(fragment.id, key, rows, parts)
+    return WrittenFragment(fragment.id, key, rows, parts)
 
 
 def _converted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -207,17 +210,17 @@ def _keys(dataset: LanceDataset, settings: Settings) -> list[tuple[int, str]]:
     return [(fragment.id, contents.key(fragment)) for fragment in dataset.fragments]
 
 
-def _known(files: Files, before: Materialized | None) -> dict[tuple[int, str], Piece]:
+def _known(files: Files, before: Materialized | None) -> dict[tuple[int, str], WrittenFragment]:
     """Fragments that need not be written: of the version before, and of a run that was killed."""
     pieces = [] if before is None else list(before.pieces)
     notes = [name for name in files.names(PROGRESS) if name.endswith(".json")]
     for data in files.read_all(notes):
         try:
-            pieces.append(Piece.from_json(json.loads(data)))
+            pieces.append(WrittenFragment.from_json(json.loads(data)))
         except (ValueError, KeyError, TypeError) as error:
             logger.info("a note in %s/%s is damaged, ignored: %r", files.url, PROGRESS, error)
     there = files.names(DATA) if pieces else {}
-    known: dict[tuple[int, str], Piece] = {}
+    known: dict[tuple[int, str], WrittenFragment] = {}
     for piece in pieces:
         if all(there.get(part.path) == part.size for part in piece.parts):
             known.setdefault((piece.fragment, piece.key), piece)
@@ -232,7 +235,7 @@ def _complete(
     dataset: LanceDataset,
     settings: Settings,
     schema: pa.Schema,
-    pieces: tuple[Piece, ...],
+    pieces: tuple[WrittenFragment, ...],
     before: Materialized | None,
 ) -> Materialized:
     now = {part.path for piece in pieces for part in piece.parts}
@@ -265,7 +268,7 @@ def _tidy(files: Files, complete: Materialized) -> None:
 def _log_plan(
     dataset: LanceDataset,
     wanted: Sequence[tuple[int, str]],
-    done: Mapping[tuple[int, str], Piece],
+    done: Mapping[tuple[int, str], WrittenFragment],
     before: Materialized | None,
 ) -> None:
     old = {} if before is None else {piece.fragment: piece.key for piece in before.pieces}

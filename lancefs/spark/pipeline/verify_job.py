@@ -70,6 +70,7 @@ def verify(
     *,
     ref: Ref | str | int | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    base_paths: Mapping[str, str] | None = None,
 ) -> Report:
     """Decode every value of a version, and compare counts and lengths with the manifest.
 
@@ -78,12 +79,13 @@ def verify(
         source: The table.
         ref: The version; the newest by default.
         storage_options: For fsspec.
+        base_paths: Where the files below base paths of the table are now, by base path.
 
     Raises:
         LanceError: The version cannot be opened at all.
     """
     began = time.monotonic()
-    table = TableOptions(absolute(source), dict(storage_options or {}))
+    table = TableOptions(absolute(source), dict(storage_options or {}), moved=base_paths or {})
     version = open_table(table, make_ref(ref=ref))
     number, count = version.manifest.version, len(version.manifest.fragments)
     what = f"verify {table.url}@{number}"

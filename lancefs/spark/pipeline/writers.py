@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.scan.row_groups import row_groups
 from lancefs.spark.pipeline.destination import DATA, Part, Settings
 from lancefs.spark.pipeline.output_files import Files
-from lancefs.table.batch_rows import row_groups
 
 # A row group or record batch is at least this large, unless it is the last.
 # Files that are open at once where rows go to many directories.

@@ -1,7 +1,7 @@
-"""Arrow IPC files that are encoded whole, in memory, when they are first read.
+"""Arrow IPC files that are encoded whole, in memory, at the first read.
 
-For `.arrow` views that cannot be laid out before (see `lazy_file`): those with columns that say
-which row a row is, and those of types that `shapes` does not know.
+For `.arrow` views that cannot be laid out in advance (see `lazy_file`): those with row-metadata
+columns (`_rowid`, …), and those with a type that has no shape (see `shapes`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from lancefs.errors import UnsupportedFeature
 
 
 def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
-    """Return rows as the bytes of an Arrow IPC file, without compression.
+    """Return rows as the bytes of an uncompressed Arrow IPC file.
 
     Args:
-        schema: Of the rows.
-        batches: The rows; they are the batches of the file.
+        schema: The schema of the rows.
+        batches: The rows; they become the record batches of the file.
 
     Raises:
-        UnsupportedFeature: The rows do not fit into a file.
+        UnsupportedFeature: The dictionaries of a column cannot be unified.
     """
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
-        if any_type(schema, pa.types.is_dictionary):
+        if _any_type(schema, pa.types.is_dictionary):
             _write_unified(writer, pa.Table.from_batches(batches, schema))
         else:
             for batch in batches:
@@ -35,7 +35,7 @@ def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
 
 
 def _write_unified(writer: pa.RecordBatchWriter, table: pa.Table) -> None:
-    """Write rows with dictionaries: a file has one for each column, while fragments differ."""
+    """Write rows whose fragments have different dictionaries: a file has one for each column."""
     try:
         writer.write_table(table)
     except pa.ArrowInvalid as error:
@@ -45,14 +45,14 @@ def _write_unified(writer: pa.RecordBatchWriter, table: pa.Table) -> None:
         ) from error
 
 
-def any_type(schema: pa.Schema, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type is among those of the columns, or anywhere below them."""
-    waiting = [field.type for field in schema]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, pa.BaseExtensionType):
-            one = one.storage_type
-        if is_wanted(one):
+def _any_type(schema: pa.Schema, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a predicate holds for the type of a column, or for any type below one."""
+    pending = [field.type for field in schema]
+    while pending:
+        data_type = pending.pop()
+        if isinstance(data_type, pa.BaseExtensionType):
+            data_type = data_type.storage_type
+        if is_wanted(data_type):
             return True
-        waiting.extend(one.field(position).type for position in range(one.num_fields))
+        pending.extend(data_type.field(index).type for index in range(data_type.num_fields))
     return False

@@ -1,4 +1,4 @@
-"""Where everything lies in an Arrow IPC file."""
+"""The layout of an Arrow IPC file: the position of every message and buffer in it."""
 
 from __future__ import annotations
 
@@ -8,138 +8,157 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import Ints
 from lancefs.views.arrow import ipc_format
 from lancefs.views.arrow.ipc_format import ALIGNMENT
-from lancefs.views.arrow.shapes import Numbers, Shape
+from lancefs.views.arrow.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An Arrow IPC file: its head, the batches one after the other, its tail.
+    """The layout of a file: head, record batches, tail.
+
+    The head holds the schema and the dictionaries. Each record batch is a message, of the same
+    length in all batches, followed by its body: the buffers of all columns.
 
     Attributes:
-        shapes: Of the columns.
-        head: The bytes before the first batch: the schema and the dictionaries.
-        tail: The bytes after the last batch.
-        rows: Of each batch.
-        starts: Where each batch begins; then where the tail does.
-        message: Length of the message before the values of a batch.
-        nodes: Length of each node in each batch.
-        buffers: Length of each buffer in each batch, without padding.
-        offsets: Where in the values of its batch each buffer begins; then where the last one ends.
-        columns: Which buffer is the first one of each column; then how many there are.
+        shapes: Shape of each column.
+        head: Bytes before the first batch.
+        tail: Bytes after the last batch: the end-of-stream marker and the footer.
+        rows: Number of rows of each batch, of shape (batches,).
+        starts: Position in the file of each batch, then of the tail, of shape (batches + 1,).
+        message: Length in bytes of the message of a batch.
+        node_lengths: Length (slots) of each node in each batch, of shape (batches, nodes).
+        buffer_lengths: Length in bytes, without padding, of each buffer in each batch, of shape
+            (batches, buffers).
+        buffer_offsets: Offset in the body of each buffer in each batch, then the length of the
+            body, of shape (batches, buffers + 1).
+        first_buffers: Number of the first buffer of each column, then the number of all buffers,
+            of shape (columns + 1,).
     """
 
     shapes: tuple[Shape, ...]
     head: bytes
     tail: bytes
-    rows: Numbers
-    starts: Numbers
+    rows: Ints
+    starts: Ints
     message: int
-    nodes: Numbers
-    buffers: Numbers
-    offsets: Numbers
-    columns: Numbers
+    node_lengths: Ints
+    buffer_lengths: Ints
+    buffer_offsets: Ints
+    first_buffers: Ints
 
     @property
     def size(self) -> int:
-        """The length of the file in bytes."""
+        """Length of the file in bytes."""
         return int(self.starts[-1]) + len(self.tail)
 
     @property
     def cost(self) -> int:
-        """The bytes of memory that this takes, about."""
-        arrays = (self.rows, self.starts, self.nodes, self.buffers, self.offsets)
+        """Estimated memory of the layout in bytes."""
+        arrays = (
+            self.rows,
+            self.starts,
+            self.node_lengths,
+            self.buffer_lengths,
+            self.buffer_offsets,
+        )
         return len(self.head) + len(self.tail) + sum(array.nbytes for array in arrays)
 
-    def batch_message(self, batch: int, null_counts: Numbers) -> bytes:
-        """Return what stands before the values of a batch.
+    def batch_message(self, batch: int, null_counts: Ints) -> bytes:
+        """Return the message of a batch, which precedes its body.
 
         Args:
-            batch: Which one.
-            null_counts: Of its nodes.
+            batch: Number of the batch.
+            null_counts: Null count of each node, of shape (nodes,).
         """
-        nodes = np.stack([self.nodes[batch], null_counts], 1)
-        buffers = np.stack([self.offsets[batch, :-1], self.buffers[batch]], 1)
-        body = int(self.offsets[batch, -1])
+        nodes = np.stack([self.node_lengths[batch], null_counts], 1)
+        buffers = np.stack([self.buffer_offsets[batch, :-1], self.buffer_lengths[batch]], 1)
+        body = int(self.buffer_offsets[batch, -1])
         return ipc_format.batch_message(int(self.rows[batch]), nodes, buffers, body)
 
-    def values_start(self, batch: int) -> int:
-        """Return where in the file the values of a batch begin."""
+    def body_start(self, batch: int) -> int:
+        """Return the position in the file of the body of a batch."""
         return int(self.starts[batch]) + self.message
 
     def column_bounds(self, batch: int) -> list[int]:
-        """Return where in the file the values of each column of a batch begin; then the end."""
-        bounds: list[int] = (self.offsets[batch, self.columns] + self.values_start(batch)).tolist()
+        """Return the positions in the file of the columns of a batch, then of the body's end."""
+        starts = self.buffer_offsets[batch, self.first_buffers] + self.body_start(batch)
+        bounds: list[int] = starts.tolist()
         return bounds
 
     def is_inside_a_buffer(self, position: int) -> bool:
-        """Whether a position in the file is neither the beginning of anything nor padding."""
+        """Return whether a position in the file is after the first byte of a buffer's values.
+
+        Positions in messages and in padding are not.
+        """
         batch = int(np.searchsorted(self.starts, position, "right")) - 1
-        if not 0 <= batch < len(self.rows) or position < self.values_start(batch):
+        if not 0 <= batch < len(self.rows) or position < self.body_start(batch):
             return False
-        within = position - self.values_start(batch)
-        buffer = int(np.searchsorted(self.offsets[batch], within, "right")) - 1
-        if buffer >= self.buffers.shape[1]:
+        offset = position - self.body_start(batch)
+        buffer = int(np.searchsorted(self.buffer_offsets[batch], offset, "right")) - 1
+        if buffer >= self.buffer_lengths.shape[1]:
             return False
-        return 0 < within - int(self.offsets[batch, buffer]) < int(self.buffers[batch, buffer])
+        start, length = self.buffer_offsets[batch, buffer], self.buffer_lengths[batch, buffer]
+        return 0 < offset - int(start) < int(length)
 
 
 def lay_out(
     schema: pa.Schema,
     shapes: Sequence[Shape],
-    rows: Numbers,
-    measures: Sequence[Numbers],
+    rows: Ints,
+    measures: Sequence[Ints],
     dictionaries: Sequence[bytes] = (),
 ) -> Layout:
-    """Lay a file out.
+    """Compute the layout of a file.
 
     Args:
-        schema: Of the rows.
-        shapes: Of the columns.
-        rows: Of each batch.
-        measures: Of each column in all batches; null counts do not matter.
-        dictionaries: The messages of dictionaries, each followed by its values.
+        schema: The schema of the file.
+        shapes: Shape of each column.
+        rows: Number of rows of each batch, of shape (batches,).
+        measures: For each column its measures in all batches, of shape (batches, num_measures).
+            Null counts have no influence and may be unknown.
+        dictionaries: For each dictionary its message and body.
     """
-    lengths = [
-        shape.node_lengths(rows, measured) for shape, measured in zip(shapes, measures, strict=True)
-    ]
+    columns = list(zip(shapes, measures, strict=True))
+    lengths = [shape.node_lengths(rows, measured) for shape, measured in columns]
     sizes = [
         shape.buffer_lengths(length, measured)
-        for shape, length, measured in zip(shapes, lengths, measures, strict=True)
+        for (shape, measured), length in zip(columns, lengths, strict=True)
     ]
     nothing = np.empty((len(rows), 0), np.int64)
     nodes, buffers = np.concatenate([nothing, *lengths], 1), np.concatenate([nothing, *sizes], 1)
     padded = -(-buffers // ALIGNMENT) * ALIGNMENT
     offsets = np.concatenate([np.zeros((len(rows), 1), np.int64), np.cumsum(padded, 1)], 1)
     message = ipc_format.batch_size(nodes.shape[1], buffers.shape[1])
-    begin = ipc_format.head(schema)
-    places = _places(len(begin), [_parts(one) for one in dictionaries])
-    head = b"".join([begin, *dictionaries])
+    schema_bytes = ipc_format.head(schema)
+    dictionary_blocks = _locate(len(schema_bytes), dictionaries)
+    head = b"".join([schema_bytes, *dictionaries])
     starts = np.cumsum(np.concatenate([[len(head)], offsets[:, -1] + message]))
-    batches = np.stack([starts[:-1], np.full(len(rows), message), offsets[:, -1]], 1)
+    batch_blocks = np.stack([starts[:-1], np.full(len(rows), message), offsets[:, -1]], 1)
     return Layout(
-        tuple(shapes),
-        head,
-        ipc_format.tail(schema, places, batches),
-        rows,
-        starts,
-        message,
-        nodes,
-        buffers,
-        offsets,
-        np.cumsum([0, *(shape.buffers for shape in shapes)]),
+        shapes=tuple(shapes),
+        head=head,
+        tail=ipc_format.tail(schema, dictionary_blocks, batch_blocks),
+        rows=rows,
+        starts=starts,
+        message=message,
+        node_lengths=nodes,
+        buffer_lengths=buffers,
+        buffer_offsets=offsets,
+        first_buffers=np.cumsum([0, *(shape.num_buffers for shape in shapes)]),
     )
 
 
-def _parts(message: bytes) -> tuple[int, int]:
-    """Return the lengths of a message and of what follows it."""
-    length = 8 + int.from_bytes(message[4:8], "little")
-    return length, len(message) - length
+def _locate(start: int, dictionaries: Sequence[bytes]) -> Ints:
+    """Return the position, the message's length and the body's length of each dictionary.
 
-
-def _places(start: int, parts: Sequence[tuple[int, int]]) -> Numbers:
-    """Return where messages that follow each other lie: start, length, length of the body."""
-    found = np.array(parts, np.int64).reshape(-1, 2)
-    ends = start + np.cumsum(found.sum(1))
-    return np.column_stack([ends - found.sum(1), found])
+    Args:
+        start: Position in the file of the first dictionary; the others follow it.
+        dictionaries: For each dictionary its message and body.
+    """
+    messages = [8 + int.from_bytes(data[4:8], "little") for data in dictionaries]
+    totals = [len(data) for data in dictionaries]
+    lengths = np.array([messages, totals], np.int64).reshape(2, -1).T
+    ends = start + np.cumsum(lengths[:, 1])
+    return np.column_stack([ends - lengths[:, 1], lengths[:, 0], lengths[:, 1] - lengths[:, 0]])

@@ -1,4 +1,4 @@
-"""Arrow IPC streams: the `.arrows` views, which flow while they are made."""
+"""Arrow IPC streams: the `.arrows` views, which are encoded batch by batch while they are read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 def encode_stream(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Generator[memoryview, None, None]:
-    """Yield the bytes of an Arrow IPC stream, the next batch read only when it is needed.
+    """Yield the bytes of an Arrow IPC stream; take the next batch only when its bytes are needed.
 
     Args:
-        schema: Of the rows.
-        batches: The rows; they are the batches of the stream.
+        schema: The schema of the rows.
+        batches: The rows; they become the record batches of the stream.
     """
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema) as writer:
@@ -26,7 +26,7 @@ def encode_stream(
 
 
 class _Sink:
-    """What a pyarrow writer writes to; keeps its buffers, without copying them."""
+    """A file-like object for a pyarrow writer that keeps the written buffers without a copy."""
 
     closed = False
 
@@ -38,9 +38,9 @@ class _Sink:
         return len(self._written[-1])
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: the sink holds no data back."""
 
     def take(self) -> list[memoryview]:
-        """Return what was written since this was last asked."""
-        taken, self._written = self._written, []
-        return taken
+        """Return the buffers written since the last call."""
+        buffers, self._written = self._written, []
+        return buffers

@@ -1,6 +1,7 @@
-"""The bytes of arrays as they stand in a file: the same for the same values, whatever lay around.
+"""The bytes of arrays in the body of a message, in a canonical form.
 
-Offsets count from 0, bits and bytes after the last value are zero, and so are values under nulls.
+Equal arrays have equal bytes, whatever buffers they come from: offsets begin at 0; padding, bits
+after the last value, and values under nulls are zero.
 """
 
 from __future__ import annotations
@@ -23,48 +24,49 @@ def encode(
     indices: Sequence[pa.Array] = (),
     into: Bytes | None = None,
 ) -> Bytes:
-    """Return the buffers of an array, one after the other, each padded.
+    """Return the buffers of an array, one after the other, each padded to the alignment.
 
     Args:
         array: The array.
-        shape: Of its type.
-        indices: In place of those of each dictionary in it, as they are in the file.
-        into: Where to write them: as many bytes as they take. New memory where it is None.
+        shape: The shape of its type.
+        indices: For each dictionary array at or below `array`, the indices to write instead of its
+            own: indices into the dictionary of the file.
+        into: Memory to write to, exactly as long as the buffers; None to allocate it.
     """
     arrays = list(walk(array))
-    found = measure(arrays, shape)
-    lengths = shape.node_lengths(np.array([len(array)]), found[None])
-    sizes = shape.buffer_lengths(lengths, found[None])[0]
+    measures = measure(arrays, shape)[None]
+    lengths = shape.node_lengths(np.array([len(array)]), measures)
+    sizes = shape.buffer_lengths(lengths, measures)[0]
     starts = np.cumsum([0, *map(aligned, sizes.tolist())])
     body = empty(int(starts[-1]), np.uint8) if into is None else into
     assert len(body) == starts[-1]
-    room = _rooms(body, starts.tolist(), sizes.tolist())
-    mapped = iter(indices)
-    for node, one in zip(shape.nodes, arrays, strict=True):
-        _write(node, next(mapped) if node.kind == "dictionary" else one, room)
+    buffers = _slice_buffers(body, starts.tolist(), sizes.tolist())
+    file_indices = iter(indices)
+    for node, child in zip(shape.nodes, arrays, strict=True):
+        _write_node(node, next(file_indices) if node.kind == "dictionary" else child, buffers)
     return body
 
 
-def _rooms(body: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> Iterator[Bytes]:
-    """Yield where each buffer is written; what follows it is cleared."""
+def _slice_buffers(body: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> Iterator[Bytes]:
+    """Yield the slice of the body for each buffer; clear the padding after it."""
     for start, size, end in zip(starts, sizes, starts[1:], strict=False):
         body[start + size : end] = 0
         yield body[start : start + size]
 
 
-def _write(node: Node, array: pa.Array, room: Iterator[Bytes]) -> None:
-    """Write the buffers of one node."""
+def _write_node(node: Node, array: pa.Array, buffers: Iterator[Bytes]) -> None:
+    """Write the buffers of one node into the next slices of `buffers`."""
     if node.kind == "null":
         return
-    _write_validity(array, next(room))
+    _write_validity(array, next(buffers))
     if node.kind in ("fixed", "dictionary"):
-        _write_values(array, node.width, next(room))
+        _write_values(array, node.width, next(buffers))
     if node.kind in ("bytes", "list"):
         offsets = offsets_of(array)
-        into = next(room)
+        into = next(buffers)
         into.view(f"<i{node.width}")[:] = offsets - offsets[0]
         if node.kind == "bytes":
-            data, into = array.buffers()[2], next(room)
+            data, into = array.buffers()[2], next(buffers)
             if len(into):
                 into[:] = np.frombuffer(data, np.uint8, len(into), int(offsets[0]))
 
@@ -72,12 +74,13 @@ def _write(node: Node, array: pa.Array, room: Iterator[Bytes]) -> None:
 def _write_validity(array: pa.Array, into: Bytes) -> None:
     if array.null_count == 0:
         into[:] = 255
-        _cut_bits(into, len(array))
+        _clear_bits_after(into, len(array))
     else:
         _write_bits(array.buffers()[0], array.offset, len(array), into)
 
 
 def _write_values(array: pa.Array, bits: int, into: Bytes) -> None:
+    """Write values of fixed width; zeros under nulls."""
     data = array.buffers()[1]
     if not len(into):
         return
@@ -87,9 +90,9 @@ def _write_values(array: pa.Array, bits: int, into: Bytes) -> None:
     if bits == 1:
         _write_bits(data, array.offset, len(array), into)
         if array.null_count:
-            valid = np.zeros_like(into)
-            _write_validity(array, valid)
-            into &= valid
+            validity = np.zeros_like(into)
+            _write_validity(array, validity)
+            into &= validity
         return
     width = bits // 8
     into[:] = np.frombuffer(data, np.uint8, len(into), array.offset * width)
@@ -98,21 +101,23 @@ def _write_values(array: pa.Array, bits: int, into: Bytes) -> None:
 
 
 def _void(width: int) -> np.dtype[np.void]:
+    """Return the type of opaque values of `width` bytes."""
     return np.dtype((np.void, width))
 
 
 def _write_bits(data: pa.Buffer, offset: int, count: int, into: Bytes) -> None:
+    """Write `count` bits of a bitmap, from bit `offset` on."""
     start, shift = divmod(offset, 8)
     if shift == 0:
         into[:] = np.frombuffer(data, np.uint8, len(into), start)
     else:
-        held = np.frombuffer(data, np.uint8, (shift + count + 7) // 8, start)
-        bits = np.unpackbits(held, bitorder="little")[shift : shift + count]
+        source = np.frombuffer(data, np.uint8, (shift + count + 7) // 8, start)
+        bits = np.unpackbits(source, bitorder="little")[shift : shift + count]
         into[:] = np.packbits(bits, bitorder="little")
-    _cut_bits(into, count)
+    _clear_bits_after(into, count)
 
 
-def _cut_bits(bits: Bytes, count: int) -> None:
-    """Clear the bits after the last one."""
+def _clear_bits_after(bits: Bytes, count: int) -> None:
+    """Clear the bits of the last byte after the first `count` bits."""
     if count % 8:
         bits[-1] &= (1 << count % 8) - 1

@@ -1,8 +1,9 @@
-"""Arrow IPC files that are laid out before their values are read: the `.arrow` views.
+"""Arrow IPC files whose layout is known before their values are read: the `.arrow` views.
 
-What a byte range needs is read when it is asked for: the columns of the batches that it touches,
-and, for the message before a batch, the null counts of that batch. Lengths of strings and lists
-are needed before anything else, since all that follows them in the file moves with them.
+The layout of a file (see `arrow_layout`) needs the extents of all columns: the lengths of strings
+and lists determine where everything after them lies. Everything else is read when a byte range
+needs it: the columns of the batches that the range touches, and the null counts of a batch if the
+range touches its message.
 """
 
 from __future__ import annotations
@@ -19,47 +20,58 @@ import pyarrow as pa
 from lancefs.datafile.buffers import empty
 from lancefs.storage import Bytes
 from lancefs.storage.budget_cache import BudgetCache
-from lancefs.views.arrow import unified_dictionaries as dictionaries
+from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.arrow.measures import Measures
-from lancefs.views.arrow.unified_dictionaries import Dictionaries
+from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size
 
-# All in bytes of values in the file. What is read together ahead of somebody who copies a file, and
-# how much of a batch is remembered for the next reader, where no more of it is read at a time.
-TOGETHER = 16 * 1024 * 1024
-# What a thread reads and writes before it takes the next: it stays in the caches of a processor.
-_A_THREAD = 2 * 1024 * 1024
-# What is read together from afar of one batch; and what of the next ones may wait to be asked for.
-_A_ROUND = 64 * 1024 * 1024
-AHEAD = 256 * 1024 * 1024
+# These constants count bytes of values in the file.
+# Columns that are read together for a sequential reader. Reads of at most this size are cached for
+# other readers.
+GROUP_BYTES = 16 * 1024 * 1024
+# Columns that one thread reads and encodes at a time: they stay in the CPU caches.
+_TASK_BYTES = 2 * 1024 * 1024
+# Columns of one batch that are read in one round of requests.
+_ROUND_BYTES = 64 * 1024 * 1024
+# Largest read-ahead of a remote store: decoded values that wait to be encoded.
+AHEAD_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """All that is known of a file but its values."""
+    """Everything about a file except its values.
+
+    Attributes:
+        layout: Where everything lies.
+        measures: Null counts and extents, with the batches to read values from.
+        dictionaries: The unified dictionaries.
+        lock: Held while values are read.
+        process: Id of the process that owns the lock: a forked child cannot use it.
+    """
 
     layout: Layout
     measures: Measures
-    dictionaries: Dictionaries
-    making: threading.Lock  # held by whoever makes values
-    process: int  # another one cannot use the lock
+    dictionaries: UnifiedDictionaries
+    lock: threading.Lock
+    process: int
 
 
-_CONTENTS: BudgetCache[Key, Content] = BudgetCache(64 * 1024 * 1024)
-_LEAST = 64 * 1024  # what one costs at least: it keeps readers of fragments
+_CONTENTS: BudgetCache[Key, Content] = BudgetCache(64 * 1024 * 1024)  # bytes
+# Smallest cost in bytes of a `Content`: it refers to open readers of fragments.
+_CONTENT_BYTES = 64 * 1024
 
 
 class LazyFile(View):
     """An Arrow IPC file whose bytes are made when they are asked for.
 
     Args:
-        key: Which bytes these are; two views of the same key share what is known of them.
-        schema: Of the rows.
-        measures: Returns the columns and batches; nothing of them needs to be known yet.
-        cache: Where layouts are kept for other processes.
+        key: Identity of the bytes. Views with the same key share everything but values.
+        schema: The schema of the file.
+        measures: Returns the measures of the file, known or not.
+        cache: Layouts on disk that other processes can use; None for no such cache.
     """
 
     def __init__(
@@ -73,17 +85,17 @@ class LazyFile(View):
         self._schema = schema
         self._measures = measures
         self._cache = cache
-        self._known: Content | None = None
-        self._end = 0  # of the range that was read last
-        self._is_copying = False  # whether one range follows the other, wherever buffers end
-        self._messages = 0  # of batches, read since any values were
-        self._run = 1  # how many batches were read together last, from afar
-        # By column: the batch that comes after those that were read together, and how many it were.
-        self._next: dict[int, tuple[int, int]] = {}
-        # Columns of batches that were read and not asked for yet; and those that the last range had
-        # a part of, as they stand in the file.
+        self._known_content: Content | None = None
+        self._last_end = 0  # end of the range that was read last
+        self._is_copying = False  # whether ranges follow each other regardless of buffers
+        self._messages_read = 0  # messages of batches, read since any values were
+        self._run = 1  # batches that the last remote read took together, budget aside
+        # By column: the batch after those that the last remote read took, and that read's `_run`.
+        self._continuations: dict[int, tuple[int, int]] = {}
+        # Both by (batch, column): decoded columns that are not encoded yet, and encoded columns
+        # that the last range covered only in part.
         self._arrays: dict[tuple[int, int], pa.Array] = {}
-        self._held: dict[tuple[int, int], Bytes] = {}
+        self._bodies: dict[tuple[int, int], Bytes] = {}
 
     @property
     def size(self) -> int:
@@ -98,129 +110,150 @@ class LazyFile(View):
         end = min(end, layout.size)
         if start >= end:
             return pa.py_buffer(b"")
-        # Whoever goes on in the middle of a buffer copies the file, and does so to the end.
-        is_next = start == self._end
+        # A range that continues the last one within a buffer is a sign of a sequential copy, which
+        # goes on to the end of the file. Other readers ask for whole buffers.
+        is_next = start == self._last_end
         self._is_copying = is_next and (self._is_copying or layout.is_inside_a_buffer(start))
-        part = _Part(start, empty(end - start, np.uint8))
-        part.put(0, layout.head)
+        output = _OutputRange(start, empty(end - start, np.uint8))
+        output.write(0, layout.head)
         first = max(0, int(np.searchsorted(layout.starts, start, "right")) - 1)
         last = min(len(layout.rows), int(np.searchsorted(layout.starts, end, "left")))
         for batch in range(first, last):
-            self._message(batch, part)
-            self._values(batch, part)
-        part.put(int(layout.starts[-1]), layout.tail)
-        self._end = end
-        return pa.py_buffer(part.data)
+            self._write_message(batch, output)
+            self._write_body(batch, output)
+        output.write(int(layout.starts[-1]), layout.tail)
+        self._last_end = end
+        return pa.py_buffer(output.data)
 
     def _content(self) -> Content:
-        if self._known is None or self._known.process != os.getpid():
-            self._known = _CONTENTS.get(
-                self._key, self._lay_out, lambda content: _LEAST + content.layout.cost
+        if self._known_content is None or self._known_content.process != os.getpid():
+            self._known_content = _CONTENTS.get(
+                self._key, self._lay_out, lambda content: _CONTENT_BYTES + content.layout.cost
             )
-        return self._known
+        return self._known_content
 
     def _lay_out(self) -> Content:
         measures = self._measures()
-        kept = None if self._cache is None else self._cache.load(self._key[2], measures)
-        was_known = kept is not None and measures.is_laid_out
-        joined = dictionaries.unify(measures) if kept is None else kept
+        cached = None if self._cache is None else self._cache.load(self._key[2], measures)
+        was_cached = cached is not None and measures.has_extents
+        dictionaries = unified_dictionaries.unify(measures) if cached is None else cached
         measures.require_extents()
-        if self._cache is not None and not was_known:
-            self._cache.save(self._key[2], measures, joined)
+        if self._cache is not None and not was_cached:
+            self._cache.save(self._key[2], measures, dictionaries)
         layout = lay_out(
-            self._schema, measures.shapes, measures.rows, measures.columns, joined.messages()
+            self._schema, measures.shapes, measures.rows, measures.columns, dictionaries.messages()
         )
-        return Content(layout, measures, joined, threading.Lock(), os.getpid())
+        return Content(layout, measures, dictionaries, threading.Lock(), os.getpid())
 
-    def _message(self, batch: int, part: _Part) -> None:
-        """Write what a part has of the message before a batch."""
+    def _write_message(self, batch: int, output: _OutputRange) -> None:
+        """Write the part of a batch's message that lies in the output range."""
         layout, measures = self._content().layout, self._content().measures
-        begin, values = int(layout.starts[batch]), layout.values_start(batch)
-        if not (part.start < values and begin < part.end):
+        start, body = int(layout.starts[batch]), layout.body_start(batch)
+        if not (output.start < body and start < output.end):
             return
         if not measures.is_known(batch):
-            # Who reads messages alone will read all of them; who copies, one after the other. From
-            # afar, more and more of them are found out at once.
-            is_copied = part.end > values
-            count = len(layout.rows) if self._messages > 0 and not is_copied else 1
+            # A reader that asks for a second message without values in between reads all messages:
+            # find the null counts of all batches. Any other reader needs those of this batch; on a
+            # remote store find those of the batches that will be read ahead with it.
+            includes_values = output.end > body
+            count = len(layout.rows) if self._messages_read > 0 and not includes_values else 1
             if measures.batches[batch].is_remote:
                 count = max(count, self._run)
             measures.require_all(range(batch, min(batch + count, len(layout.rows))))
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self._key[2], measures, self._content().dictionaries)
-        self._messages += 1
-        part.put(begin, layout.batch_message(batch, measures.null_counts(batch)))
+        self._messages_read += 1
+        output.write(start, layout.batch_message(batch, measures.null_counts(batch)))
 
-    def _values(self, batch: int, part: _Part) -> None:
-        """Write what a part has of the values of a batch."""
+    def _write_body(self, batch: int, output: _OutputRange) -> None:
+        """Write the part of a batch's body that lies in the output range."""
         bounds = self._content().layout.column_bounds(batch)
-        spans = enumerate(pairwise(bounds))
-        wanted = [one for one, (low, high) in spans if max(low, part.start) < min(high, part.end)]
-        if not wanted:
+        columns = [
+            column
+            for column, (low, high) in enumerate(pairwise(bounds))
+            if max(low, output.start) < min(high, output.end)
+        ]
+        if not columns:
             return
-        self._messages = 0
-        self._arrays = {place: one for place, one in self._arrays.items() if place[0] >= batch}
-        held: dict[tuple[int, int], Bytes] = {}
-        for columns in _groups(wanted, bounds, _A_ROUND):
-            held |= self._written(batch, columns, part)
-        self._held = held
+        self._messages_read = 0
+        self._arrays = {place: array for place, array in self._arrays.items() if place[0] >= batch}
+        bodies: dict[tuple[int, int], Bytes] = {}
+        for group in _group_columns(columns, bounds, _ROUND_BYTES):
+            bodies |= self._write_columns(batch, group, output)
+        self._bodies = bodies
 
-    def _written(
-        self, batch: int, columns: Sequence[int], part: _Part
+    def _write_columns(
+        self, batch: int, columns: Sequence[int], output: _OutputRange
     ) -> dict[tuple[int, int], Bytes]:
-        """Write columns of a batch, in threads; return those of which only some is in the part."""
+        """Read and write columns of a batch, in threads if any must be read.
+
+        Returns:
+            The encoded columns that lie only partly in the output range, by (batch, column).
+        """
         content = self._content()
-        missing = [one for one in columns if not self._has(batch, one)]
+        missing = [column for column in columns if not self._has(batch, column)]
         if not missing:
-            return self._write(batch, columns, part)
-        keep = self._weight(batch, missing) <= TOGETHER
-        groups = _groups(columns, content.layout.column_bounds(batch), _A_THREAD)
-        with content.making:  # whoever waits may find them read
-            self._load(batch, missing, keep)
-            done = content.measures.in_threads(
-                lambda one: self._write(batch, one, part, keep), groups
+            return self._encode_columns(batch, columns, output)
+        is_small = self._bytes_of(batch, missing) <= GROUP_BYTES
+        bounds = content.layout.column_bounds(batch)
+        with content.lock:  # threads that wait may find the values cached
+            self._load(batch, missing, is_small)
+            bodies = content.measures.in_threads(
+                lambda group: self._encode_columns(batch, group, output, is_small),
+                _group_columns(columns, bounds, _TASK_BYTES),
             )
-        return {place: body for found in done for place, body in found.items()}
+        return {place: body for group in bodies for place, body in group.items()}
 
     def _has(self, batch: int, column: int) -> bool:
-        """Whether the values of a column of a batch need not be read."""
-        return (batch, column) in self._held or (batch, column) in self._arrays
+        """Return whether a column of a batch is at hand, decoded or encoded."""
+        return (batch, column) in self._bodies or (batch, column) in self._arrays
 
-    def _write(
-        self, batch: int, columns: Sequence[int], part: _Part, keep: bool = True
+    def _encode_columns(
+        self, batch: int, columns: Sequence[int], output: _OutputRange, cache: bool = True
     ) -> dict[tuple[int, int], Bytes]:
-        """Write columns of a batch; return those of which only some is in the part."""
+        """Encode columns of a batch into the output range; read those that are not at hand.
+
+        Returns:
+            The encoded columns that lie only partly in the output range, by (batch, column).
+        """
         content = self._content()
-        missing = [one for one in columns if not self._has(batch, one)]
+        missing = [column for column in columns if not self._has(batch, column)]
         if missing:
-            read = content.measures.read_together([batch], missing, keep)
-            self._note([batch], missing, read)
-        bounds, held = content.layout.column_bounds(batch), {}
+            arrays = content.measures.read_and_measure([batch], missing, cache)
+            self._hold([batch], missing, arrays)
+        bounds, bodies = content.layout.column_bounds(batch), {}
         for column in columns:
             low, high = bounds[column], bounds[column + 1]
-            body = self._held.get((batch, column))
+            body = self._bodies.get((batch, column))
             if body is None:
-                is_whole = part.start <= low and high <= part.end
-                body = part.room(low, high) if is_whole else empty(high - low, np.uint8)
+                is_whole = output.start <= low and high <= output.end
+                body = output.slice(low, high) if is_whole else empty(high - low, np.uint8)
                 self._encode(batch, column, body)
                 if is_whole:
                     continue
-            part.put(low, body)
-            held[batch, column] = body
-        return held
+            output.write(low, body)
+            bodies[batch, column] = body
+        return bodies
 
     def _encode(self, batch: int, column: int, body: Bytes) -> None:
-        """Write the values of a column of a batch, which were read, as they stand in the file."""
+        """Encode a decoded column of a batch into `body`, and release the decoded values."""
         array = self._arrays.pop((batch, column))
         content = self._content()
         shape = content.layout.shapes[column]
         encode(array, shape, content.dictionaries.indices(column, array, shape), body)
 
-    def _load(self, batch: int, missing: Sequence[int], keep: bool) -> None:
-        """Read columns of a batch, before they are written, with others that are wanted next.
+    def _load(self, batch: int, missing: Sequence[int], cache: bool) -> None:
+        """Read columns of a batch, and read ahead what the reader will probably ask for next.
 
-        Who copies a file wants the columns after them. From afar, each request takes its time: who
-        reads columns of one batch after the other gets more and more batches at once.
+        A sequential copy will ask for the columns that follow. On a remote store, where each round
+        of requests takes its time, a reader that asks for the same columns of one batch after the
+        other gets a growing number of batches at once. Nothing is read here for other readers of
+        local files: `_encode_columns` reads their columns in threads.
+
+        Args:
+            batch: Number of the batch.
+            missing: Positions of the columns to read, ascending.
+            cache: Whether to cache the values for other readers, unless there are too many.
         """
         layout, measures = self._content().layout, self._content().measures
         is_remote = measures.batches[batch].is_remote
@@ -228,65 +261,69 @@ class LazyFile(View):
             return
         columns, bounds = list(missing), layout.column_bounds(batch)
         every = range(len(layout.shapes)) if self._is_copying else columns
-        columns += [one for one in every if one > columns[-1]]
-        count = self._count(batch, every) if is_remote else 1
+        columns += [column for column in every if column > columns[-1]]
+        count = self._batches_to_read(batch, every) if is_remote else 1
         if count == 1 and self._is_copying:
-            columns = _groups(columns, bounds, TOGETHER)[0]
+            columns = _group_columns(columns, bounds, GROUP_BYTES)[0]
         following = range(batch + 1, batch + count)
         if list(every) == columns:
             plan = [(range(batch, batch + count), columns)]
         else:
             plan = [(range(batch, batch + 1), columns), (following, list(every))]
-        # Neighbours share requests; several threads decode while others still wait for theirs.
-        most = TOGETHER // count if is_remote else _A_THREAD
+        # Batches of a fragment share requests. Columns are split among threads, so that some of
+        # them decode while others wait for their requests.
+        most = GROUP_BYTES // count if is_remote else _TASK_BYTES
         tasks = [
-            (span, some)
-            for batches, group in plan
-            for span in measures.by_fragment(batches)
-            for some in _groups(group, bounds, most)
+            (group, part)
+            for batches, planned in plan
+            for group in measures.group_by_fragment(batches)
+            for part in _group_columns(planned, bounds, most)
         ]
-        keep = keep and count * self._weight(batch, every) <= TOGETHER
-        read = measures.in_threads(lambda task: measures.read_together(*task, keep), tasks)
-        for (span, some), found in zip(tasks, read, strict=True):
-            self._note(span, some, found)
+        cache = cache and count * self._bytes_of(batch, every) <= GROUP_BYTES
+        read = measures.in_threads(lambda task: measures.read_and_measure(*task, cache), tasks)
+        for (group, part), arrays in zip(tasks, read, strict=True):
+            self._hold(group, part, arrays)
         for column in columns:
-            self._next[column] = batch + count, self._run
+            self._continuations[column] = batch + count, self._run
 
-    def _count(self, batch: int, columns: Sequence[int]) -> int:
-        """Return how many batches are read together from afar, with a batch that is wanted now.
+    def _batches_to_read(self, batch: int, columns: Sequence[int]) -> int:
+        """Return the number of batches to read at once from a remote store, from `batch` on.
 
-        Their end is that of a fragment where one is near: another one takes requests of its own.
+        The number grows fourfold with each read that continues the last one, within the budget of
+        `AHEAD_BYTES`. The batches end with a fragment if that keeps more than half of them: the
+        next fragment takes requests of its own anyway.
         """
-        expected, run = self._next.get(columns[0], (-1, 1))
+        expected, run = self._continuations.get(columns[0], (-1, 1))
         left = len(self._content().layout.rows) - batch
         self._run = min(4 * run, left) if batch == expected else 1
-        room = AHEAD - int(sum(array.nbytes for array in self._arrays.values()))
-        count = max(1, min(self._run, room // self._weight(batch, columns)))
+        budget = AHEAD_BYTES - int(sum(array.nbytes for array in self._arrays.values()))
+        count = max(1, min(self._run, budget // self._bytes_of(batch, columns)))
         if count >= left:
             return left
-        *whole, _ = self._content().measures.by_fragment(range(batch, batch + count + 1))
+        *whole, _ = self._content().measures.group_by_fragment(range(batch, batch + count + 1))
         complete = sum(map(len, whole))
         return complete if 2 * complete > count else count
 
-    def _note(
+    def _hold(
         self, batches: Sequence[int], columns: Sequence[int], read: Sequence[Sequence[pa.Array]]
     ) -> None:
+        """Hold decoded columns of batches until they are encoded."""
         for batch, arrays in zip(batches, read, strict=True):
-            self._arrays.update(zip(((batch, one) for one in columns), arrays, strict=True))
+            self._arrays.update(zip(((batch, column) for column in columns), arrays, strict=True))
 
-    def _weight(self, batch: int, columns: Sequence[int]) -> int:
-        """The bytes that columns of a batch have in the file."""
+    def _bytes_of(self, batch: int, columns: Sequence[int]) -> int:
+        """Return the length in bytes of columns of a batch in the file, at least 1."""
         sizes = np.diff(self._content().layout.column_bounds(batch))
         return max(1, int(sizes[list(columns)].sum()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Some bytes of a file, to be written.
+class _OutputRange:
+    """The bytes of a range of a file, to be filled in.
 
     Attributes:
-        start: Where in the file they begin.
-        data: They.
+        start: Position of the range in the file.
+        data: The bytes of the range.
     """
 
     start: int
@@ -296,26 +333,32 @@ class _Part:
     def end(self) -> int:
         return self.start + len(self.data)
 
-    def room(self, low: int, high: int) -> Bytes:
-        """Return where the bytes between two places of the file are; all of them are in it."""
+    def slice(self, low: int, high: int) -> Bytes:
+        """Return the memory for the positions of the file from `low` to `high`, in the range."""
         return self.data[low - self.start : high - self.start]
 
-    def put(self, start: int, data: bytes | Bytes) -> None:
-        """Write what there is in it of bytes that begin at a place of the file."""
+    def write(self, start: int, data: bytes | Bytes) -> None:
+        """Write the part of `data` that lies in the range; `data` begins at `start` in the file."""
         low, high = max(start, self.start), min(start + len(data), self.end)
         if low < high:
-            self.room(low, high)[:] = np.frombuffer(data, np.uint8)[low - start : high - start]
+            self.slice(low, high)[:] = np.frombuffer(data, np.uint8)[low - start : high - start]
 
 
-def _groups(columns: Sequence[int], bounds: Sequence[int], most: int) -> list[list[int]]:
-    """Group columns, in order, that have at most `most` bytes together, or are alone."""
+def _group_columns(columns: Sequence[int], bounds: Sequence[int], most: int) -> list[list[int]]:
+    """Group columns, in order, into groups of at most `most` bytes; a larger column is alone.
+
+    Args:
+        columns: Positions of the columns.
+        bounds: Positions in the file of all columns of a batch, then the end of its body.
+        most: Largest size of a group in bytes.
+    """
     groups: list[list[int]] = []
-    room = 0
+    left = 0
     for column in columns:
         size = bounds[column + 1] - bounds[column]
-        if size > room:
+        if size > left:
             groups.append([])
-            room = most
+            left = most
         groups[-1].append(column)
-        room -= size
+        left -= size
     return groups

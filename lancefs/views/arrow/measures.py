@@ -1,7 +1,14 @@
-"""What a view must know of its values before it can be laid out, found out once a fragment.
+"""The measures of a view's columns (see `shapes`): computed on demand, shared between views.
 
-The measures of a column (see `shapes`) are found out when they are asked for, batch by batch, and
-remembered by fragment: versions that share a fragment share what is known of it.
+The measures of a column are computed when they are asked for, batch by batch, from the cheapest
+source that has them:
+
+1. the metadata of a column without nulls, strings and lists: all measures are 0;
+2. its outline (see `datafile.outlines`): lengths and nulls, without values;
+3. its values.
+
+They are cached for the process by fragment and column, so that views and versions that share a
+fragment share its measures.
 """
 
 from __future__ import annotations
@@ -15,27 +22,33 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile
-from lancefs.scan.mapped_memory import STREAM_BYTES, Mapped
+from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.settings import STREAM_MAPPED_BYTES
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
-from lancefs.views.arrow.shapes import Numbers, Shape, measure, walk
+from lancefs.views.arrow.shapes import Shape, measure, walk
 from lancefs.views.view_batches import BATCH_ROWS, Batch, joins, read_together
 
-# Who may share, and the table, as in `view.Key`; the fragment; the column.
-CellKey: TypeAlias = tuple[str, str, str, Field]
+# A column of a fragment: sharer and table as in `view.Key`, identity of the fragment, column.
+ColumnKey: TypeAlias = tuple[str, str, str, Field]
 
-_KNOWN: BudgetCache[CellKey, Numbers] = BudgetCache(64 * 1024 * 1024)
-# Arrays that were read to measure them, and may be wanted next.
-_READ: BudgetCache[tuple[CellKey, int], pa.Array] = BudgetCache(128 * 1024 * 1024)
+# Measures of a column in all batches of a fragment, of shape (batches, num_measures); -1 if
+# unknown. The budget is in bytes.
+_MEASURES: BudgetCache[ColumnKey, Ints] = BudgetCache(64 * 1024 * 1024)
+# Values of a column in one batch, which were read for their measures and may be read next: by
+# column and number of the batch in its fragment. The budget is in bytes.
+_ARRAYS: BudgetCache[tuple[ColumnKey, int], pa.Array] = BudgetCache(128 * 1024 * 1024)
+_ENTRY_BYTES = 500  # estimated memory of a cache entry without its array
 
-# Columns that are read together to measure them.
-_TOGETHER = 8
-# Threads that wait for a remote store.
+# Number of columns that are read in one round of requests for their measures.
+_COLUMNS_TOGETHER = 8
+# Number of threads for a remote store, which mostly wait.
 REQUESTS = 8
 
 T = TypeVar("T")
@@ -43,13 +56,17 @@ R = TypeVar("R")
 
 
 class Measures:
-    """The measures of the columns of a view, as far as they are known.
+    """The measures of the columns of a view, as far as they are known. Threads may share it.
 
     Args:
-        sharer: Who may share them: the store, its credentials, the rules; and the table.
+        sharer: Who may share cached measures and values: an identity of store, credentials and
+            rules, and the URL of the table.
         batches: The batches of the view.
-        fields: Its columns.
-        shapes: Of their types.
+        fields: The columns of the view.
+        shapes: Shape of the type of each column.
+
+    Attributes:
+        columns: For each column its measures, of shape (batches, num_measures); -1 if unknown.
     """
 
     def __init__(
@@ -63,31 +80,34 @@ class Measures:
         self.fields = fields
         self.shapes = shapes
         self._sharer = sharer
-        self._identities: dict[int, str] = {}
-        self._mapped = Mapped(STREAM_BYTES)
+        self._identities: dict[int, str] = {}  # of fragments, by the id of the reader
+        self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = threading.Lock()
-        # Unknown ones are below zero.
-        self.columns = [self._gathered(column) for column in range(len(fields))]
+        self.columns = [self._load_known(column) for column in range(len(fields))]
 
     @property
-    def rows(self) -> Numbers:
-        """Of each batch."""
+    def rows(self) -> Ints:
+        """Number of rows of each batch, of shape (batches,)."""
         return np.array([batch.rows for batch in self.batches], np.int64)
 
     def require_extents(self) -> None:
-        """Find out what the lengths of buffers depend on, in all batches.
+        """Compute the missing extents of all batches: the lengths of buffers depend on them.
 
         Raises:
-            LanceError: What must be read for it cannot be read.
+            LanceError: A column cannot be read.
         """
         self._require(range(len(self.batches)), [len(shape.nodes) for shape in self.shapes])
 
     def require_all(self, batches: Iterable[int]) -> None:
-        """Find out all measures of some batches; raises as `require_extents` does."""
+        """Compute the missing measures of some batches.
+
+        Raises:
+            LanceError: A column cannot be read.
+        """
         self._require(batches, [0] * len(self.shapes))
 
-    def null_counts(self, batch: int) -> Numbers:
-        """Return the null counts of all nodes of a batch, where they are known."""
+    def null_counts(self, batch: int) -> Ints:
+        """Return the null counts of all nodes in a batch, which must be known."""
         return np.concatenate(
             [np.empty(0, np.int64)]
             + [
@@ -97,123 +117,132 @@ class Measures:
         )
 
     @property
-    def is_laid_out(self) -> bool:
-        """Whether all is known that the lengths of buffers depend on."""
+    def has_extents(self) -> bool:
+        """Whether all extents are known."""
         pairs = zip(self.columns, self.shapes, strict=True)
         return not any(np.any(column[:, len(shape.nodes) :] < 0) for column, shape in pairs)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of them are known."""
+        """Whether all measures of all batches are known."""
         return not any(np.any(column < 0) for column in self.columns)
 
     def is_known(self, batch: int) -> bool:
-        """Whether all of a batch are known."""
+        """Return whether all measures of a batch are known."""
         return not any(np.any(column[batch] < 0) for column in self.columns)
 
-    def read_together(
-        self, batches: Sequence[int], columns: Sequence[int], keep: bool = True
+    def read_and_measure(
+        self, batches: Sequence[int], columns: Sequence[int], cache: bool = True
     ) -> list[list[pa.Array]]:
-        """Read columns of batches of one fragment, and remember their measures.
+        """Read columns of batches of one fragment, and record their measures.
+
+        Values that are in the cache are not read again.
 
         Args:
-            batches: Which ones, ascending.
+            batches: Positions of the batches, ascending.
             columns: Positions of the columns.
-            keep: Whether they may be wanted again, by another reader.
+            cache: Whether to cache the values for other readers.
 
         Returns:
-            The columns of each batch.
+            For each batch its columns.
 
         Raises:
-            LanceError: They cannot be read.
+            LanceError: A column cannot be read, or its values contradict known measures.
         """
-        found = {
-            (batch, column): _READ.peek(self._place(column, batch))
+        arrays = {
+            (batch, column): _ARRAYS.peek(self._array_key(column, batch))
             for batch in batches
             for column in columns
         }
-        wanted = [one for one in columns if any(found[batch, one] is None for batch in batches)]
-        if wanted:
-            read = self._read(batches, [self.fields[column] for column in wanted])
-            for batch, arrays in zip(batches, read, strict=True):
-                found.update(zip(((batch, column) for column in wanted), arrays, strict=True))
-        new = set(wanted)
-        for (batch, column), array in found.items():
-            # Also of arrays that another view has read: it may have done so just now.
+        missing = [
+            column for column in columns if any(arrays[batch, column] is None for batch in batches)
+        ]
+        if missing:
+            read = self._read(batches, [self.fields[column] for column in missing])
+            for batch, values in zip(batches, read, strict=True):
+                arrays.update(zip(((batch, column) for column in missing), values, strict=True))
+        new = set(missing)
+        for (batch, column), array in arrays.items():
+            # Cached values may come from another view, so that this one has no measures of them.
             if column in new or np.any(self.columns[column][batch] < 0):
                 assert array is not None
                 self._measure(batch, column, array)
-                if keep:
-                    _READ.put(self._place(column, batch), array, array.nbytes)
-        return [[found[batch, column] for column in columns] for batch in batches]
+                if cache:
+                    _ARRAYS.put(self._array_key(column, batch), array, array.nbytes)
+        return [[arrays[batch, column] for column in columns] for batch in batches]
 
     def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[list[pa.Array]]:
-        """Read fields of batches of one fragment."""
+        """Read columns or outlines of batches of one fragment."""
         group = [self.batches[batch] for batch in batches]
         read = read_together(group, fields)
         self._mapped.watch(group[0].fragment)
         return read
 
-    def spans(self, batches: Iterable[int], columns: int) -> list[list[int]]:
-        """Group batches that are read together.
+    def request_groups(self, batches: Iterable[int], columns: int) -> list[list[int]]:
+        """Group batches that are read in the same rounds of requests.
 
         Args:
-            batches: Which ones, ascending.
-            columns: How many columns are read.
+            batches: Positions of the batches, ascending.
+            columns: Number of columns that are read.
         """
         groups: list[list[int]] = []
         for batch in batches:
-            group = [self.batches[one] for one in groups[-1]] if groups else []
-            if joins(group, self.batches[batch], columns):
+            before = [self.batches[number] for number in groups[-1]] if groups else []
+            if joins(before, self.batches[batch], columns):
                 groups[-1].append(batch)
             else:
                 groups.append([batch])
         return groups
 
-    def by_fragment(self, batches: Iterable[int]) -> list[list[int]]:
-        """Group batches, which are ascending, by their fragments."""
+    def group_by_fragment(self, batches: Iterable[int]) -> list[list[int]]:
+        """Group batches, given in ascending order, by fragment."""
         groups = groupby(batches, lambda batch: id(self.batches[batch].fragment))
         return [list(group) for _, group in groups]
 
-    def note(self, batch: int, column: int, found: Numbers) -> None:
-        """Remember measures of a column in a batch; those below zero are unknown.
+    def record(self, batch: int, column: int, measures: Ints) -> None:
+        """Record measures of a column in a batch, for this view and for others.
+
+        Args:
+            batch: Position of the batch.
+            column: Position of the column.
+            measures: The measures, of shape (num_measures,); -1 if unknown.
 
         Raises:
-            CorruptFile: They were others before.
+            CorruptFile: A measure differs from its known value.
         """
         shared = self._shared(column, batch)[self.batches[batch].number]
         for known in (self.columns[column][batch], shared):
-            if np.any((known != found) & (known >= 0) & (found >= 0)):
+            if np.any((known != measures) & (known >= 0) & (measures >= 0)):
                 raise CorruptFile(
                     f"fragment {self.batches[batch].fragment.fragment.id}, "
                     f"{self.fields[column].name}: the values are not those that the file was laid "
                     "out for; a data file, or what the layout cache keeps of it, was changed"
                 )
-            np.copyto(known, found, where=found >= 0)
+            np.copyto(known, measures, where=measures >= 0)
 
-    def note_all(self, column: int, found: Numbers) -> None:
-        """Remember measures of a column in all batches, where they are not known yet.
+    def record_column(self, column: int, measures: Ints) -> None:
+        """Record measures of a column in all batches, for this view only; keep known measures.
 
         Args:
-            column: Its position.
-            found: Those below zero are unknown.
+            column: Position of the column.
+            measures: The measures, of shape (batches, num_measures); -1 if unknown.
         """
-        np.copyto(self.columns[column], found, where=self.columns[column] < 0)
+        np.copyto(self.columns[column], measures, where=self.columns[column] < 0)
 
-    def key(self, column: int, batch: int) -> CellKey:
-        """Return what tells a column of a batch from all others, but the number of the batch."""
+    def _column_key(self, column: int, batch: int) -> ColumnKey:
+        """Return the key of a column in the fragment of a batch."""
         fragment = self.batches[batch].fragment
         identity = self._identities.get(id(fragment))
         if identity is None:
             identity = self._identities[id(fragment)] = _identity(fragment)
         return *self._sharer, identity, self.fields[column]
 
-    def _place(self, column: int, batch: int) -> tuple[CellKey, int]:
-        return self.key(column, batch), self.batches[batch].number
+    def _array_key(self, column: int, batch: int) -> tuple[ColumnKey, int]:
+        return self._column_key(column, batch), self.batches[batch].number
 
-    def _gathered(self, column: int) -> Numbers:
-        """What is known of a column, of all batches."""
-        parts = [np.empty((0, self.shapes[column].measures), np.int64)]
+    def _load_known(self, column: int) -> Ints:
+        """Return the cached measures of a column in all batches; -1 if unknown."""
+        parts = [np.empty((0, self.shapes[column].num_measures), np.int64)]
         first = 0
         for _, group in groupby(self.batches, lambda batch: id(batch.fragment)):
             numbers = [batch.number for batch in group]
@@ -221,103 +250,126 @@ class Measures:
             first += len(numbers)
         return np.concatenate(parts)
 
-    def _shared(self, column: int, batch: int) -> Numbers:
-        """What all views know of a column in the fragment of a batch, of all its steps."""
+    def _shared(self, column: int, batch: int) -> Ints:
+        """Return the measures, shared by all views, of a column in the fragment of a batch."""
         steps = -(-self.batches[batch].fragment.physical_rows // BATCH_ROWS)
-        shape = steps, self.shapes[column].measures
-        return _KNOWN.get(
-            self.key(column, batch),
+        shape = steps, self.shapes[column].num_measures
+        return _MEASURES.get(
+            self._column_key(column, batch),
             lambda: np.full(shape, -1, np.int64),
-            lambda table: table.nbytes + 500,
+            lambda table: table.nbytes + _ENTRY_BYTES,
         )
 
     def _require(self, batches: Iterable[int], first: Sequence[int]) -> None:
-        """Find out the measures from the first ones given on."""
-        with self._lock:  # whoever waits finds all of it known
+        """Compute the missing measures of some batches.
+
+        Args:
+            batches: Positions of the batches, ascending.
+            first: For each column the first of its measures that is needed.
+        """
+        with self._lock:  # threads that wait find the measures known
             batches = list(batches)
-            for together in self.by_fragment(batches):
-                self._note_valid(together, first)
-            unknown = self.in_threads(lambda batch: self._unknown(batch, first), batches)
+            for group in self.group_by_fragment(batches):
+                self._record_null_free_fragment(group, first)
+            unknown = self.in_threads(lambda batch: self._columns_to_read(batch, first), batches)
             tasks = []
             pairs = zip(batches, unknown, strict=True)
-            for columns, group in groupby(pairs, lambda pair: pair[1]):
-                spans = self.spans((one for one, _ in group), min(len(columns), _TOGETHER))
-                starts = range(0, len(columns), _TOGETHER)
-                tasks += [(span, columns[a : a + _TOGETHER]) for span in spans for a in starts]
-            self.in_threads(lambda task: self._find_out(*task), tasks)
+            for columns, same in groupby(pairs, lambda pair: pair[1]):
+                together = min(len(columns), _COLUMNS_TOGETHER)
+                groups = self.request_groups((batch for batch, _ in same), together)
+                starts = range(0, len(columns), _COLUMNS_TOGETHER)
+                parts = [columns[start : start + _COLUMNS_TOGETHER] for start in starts]
+                tasks += [(group, part) for group in groups for part in parts]
+            self.in_threads(lambda task: self._compute(*task), tasks)
 
-    def _find_out(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        """Find out the measures of columns in batches of one fragment, by outlines where it can."""
-        outlines = {one: self._outline(batches[0], one) for one in columns}
-        told = {one: outline for one, outline in outlines.items() if outline is not None}
-        if told:
-            read = self._read(batches, list(told.values()))
+    def _compute(self, batches: Sequence[int], columns: Sequence[int]) -> None:
+        """Compute the measures of columns in batches of one fragment, from outlines if possible."""
+        candidates = ((column, self._outline(batches[0], column)) for column in columns)
+        outlines = {column: outline for column, outline in candidates if outline is not None}
+        if outlines:
+            read = self._read(batches, list(outlines.values()))
             for batch, arrays in zip(batches, read, strict=True):
-                for column, array in zip(told, arrays, strict=True):
+                for column, array in zip(outlines, arrays, strict=True):
                     self._measure(batch, column, array)
-        left = [one for one in columns if one not in told]
-        if left:
-            self.read_together(batches, left)
+        others = [column for column in columns if column not in outlines]
+        if others:
+            self.read_and_measure(batches, others)
 
     def _measure(self, batch: int, column: int, array: pa.Array) -> None:
-        """Remember the measures of a column in a batch, which it or its outline tells."""
-        self.note(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
+        """Record the measures of a column in a batch, given its values or its outline."""
+        self.record(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Do something for each item, several at a time; more of them where that means waiting."""
+        """Call a function for each item in threads; use more threads for a remote store."""
         is_remote = any(batch.is_remote for batch in self.batches[:1])
         return in_threads(work, items, REQUESTS if is_remote else THREADS, "lancefs-layout")
 
-    def _unknown(self, batch: int, first: Sequence[int]) -> list[int]:
-        """Return the columns of a batch that must be read to know their measures."""
+    def _columns_to_read(self, batch: int, first: Sequence[int]) -> list[int]:
+        """Return the columns of a batch whose missing measures do not follow from metadata.
+
+        Args:
+            batch: Position of the batch.
+            first: For each column the first of its measures that is needed.
+        """
         unknown = [
             column
             for column, known in enumerate(self.columns)
             if np.any(known[batch, first[column] :] < 0)
         ]
-        return self._without_valid(batch, unknown) if unknown else []
+        return self._record_null_free(batch, unknown) if unknown else []
 
-    def _note_valid(self, batches: Sequence[int], first: Sequence[int]) -> None:
-        """Note columns that have no nulls in all of a fragment: most, and all batches at once."""
-        free = [
+    def _record_null_free_fragment(self, batches: Sequence[int], first: Sequence[int]) -> None:
+        """Record the columns without nulls in a whole fragment, for several batches at once."""
+        fixed_width = [
             column
             for column, known in enumerate(self.columns)
-            if not self.shapes[column].extents and np.any(known[batches, first[column] :] < 0)
+            if not self.shapes[column].num_extents and np.any(known[batches, first[column] :] < 0)
         ]
-        if len(batches) == 1 or not free:
+        if len(batches) == 1 or not fixed_width:
             return
         fragment = self.batches[batches[0]].fragment
         rows = [(0, fragment.physical_rows)]
-        valid = all_valid(fragment, [self.fields[column] for column in free], rows)
-        for column, answer in zip(free, valid, strict=True):
-            for batch in batches if answer else ():
-                self.note(batch, column, np.zeros(self.shapes[column].measures, np.int64))
+        are_valid = all_valid(fragment, [self.fields[column] for column in fixed_width], rows)
+        for column, is_valid in zip(fixed_width, are_valid, strict=True):
+            for batch in batches if is_valid else ():
+                self._record_zeros(batch, column)
 
-    def _without_valid(self, batch: int, columns: Sequence[int]) -> list[int]:
-        """Note columns whose measures follow from their having no nulls; return the others."""
-        free = [column for column in columns if not self.shapes[column].extents]
-        valid = self.batches[batch].known_valid([self.fields[column] for column in free])
-        done = {column for column, answer in zip(free, valid, strict=True) if answer}
+    def _record_null_free(self, batch: int, columns: Sequence[int]) -> list[int]:
+        """Record columns without nulls, strings and lists in a batch; return the other columns."""
+        fixed_width = [column for column in columns if not self.shapes[column].num_extents]
+        are_valid = self.batches[batch].known_valid([self.fields[column] for column in fixed_width])
+        done = {column for column, valid in zip(fixed_width, are_valid, strict=True) if valid}
         for column in done:
-            self.note(batch, column, np.zeros(self.shapes[column].measures, np.int64))
+            self._record_zeros(batch, column)
         return [column for column in columns if column not in done]
 
-    def _outline(self, batch: int, column: int) -> Field | None:
-        """Return the outline that tells the measures of a column; None where its values must.
+    def _record_zeros(self, batch: int, column: int) -> None:
+        self.record(batch, column, np.zeros(self.shapes[column].num_measures, np.int64))
 
-        They also do where no lengths are to be known of a remote table, and nulls come with the
-        values: who asks for a message mostly asks for values next.
+    def _outline(self, batch: int, column: int) -> Field | None:
+        """Return the outline of a column to measure; None to measure its values.
+
+        The values are read, too, if the column has no strings and lists, the table is remote, and
+        its files store nulls with the values: a reader that needs the message of a batch mostly
+        reads the values next, and an outline would not fetch fewer bytes.
         """
-        one = self.batches[batch]
-        waits = one.is_remote and not self.shapes[column].extents
-        if waits and not all(file.has_nulls_apart for file in one.fragment.fragment.files):
-            return None
+        is_remote = self.batches[batch].is_remote
+        if is_remote and not self.shapes[column].num_extents:
+            files = self.batches[batch].fragment.fragment.files
+            if any(not file.has_nulls_apart for file in files):
+                return None
         return outline_of(self.fields[column])
 
 
 def _identity(reader: FragmentReader) -> str:
-    """A digest of what the rows of a fragment depend on."""
-    one = reader.fragment
-    where = reader.files.store.root
-    parts = (where, one.files, one.deletion_file, one.overlays, one.physical_rows)
+    """Return a digest of everything that the rows of a fragment depend on."""
+    fragment = reader.fragment
+    root = reader.files.store.root
+    parts = (
+        root,
+        fragment.files,
+        fragment.deletion_file,
+        fragment.overlays,
+        fragment.physical_rows,
+    )
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -1,11 +1,15 @@
-"""How an array becomes buffers: by the shape of its type, and a few numbers about its values.
+"""How arrays of a type become buffers: the shape of the type, and the measures of each array.
 
-An array with all that lies below it is a list of *nodes*, each before those below it. The lengths
-of all nodes and buffers follow from the number of rows and a few numbers for each array, its
-*measures*: the null count of every node, and the *extent* of every node of variable width (bytes of
-strings, items of lists). Every node has a validity buffer, also one without nulls: so where things
-lie in a file does not depend on null counts, and the size of a file without strings and lists is
-known before anything is read.
+A *shape* lists the nodes of a type: the type itself and all types below it, each parent before its
+children. The *measures* of an array are the numbers that the lengths of its buffers depend on, in
+addition to its number of rows:
+
+- the null count of each node, in the order of the nodes;
+- the *extent* of each node of variable width: bytes of all strings, or items of all lists.
+
+Number of rows and extents determine the lengths of all nodes and buffers. Null counts do not: every
+node gets a validity buffer, also a node without nulls. The size of a file without strings and lists
+is therefore known before any page is read.
 """
 
 from __future__ import annotations
@@ -17,15 +21,14 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of
+from lancefs.datafile.buffers import Ints
 from lancefs.datafile.outlines import LENGTHS
 
 Kind: TypeAlias = Literal["null", "fixed", "bytes", "list", "fixed_list", "struct", "dictionary"]
-Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _KINDS: dict[Kind, tuple[str, ...]] = {
     "null": ("is_null",),
@@ -35,20 +38,21 @@ _KINDS: dict[Kind, tuple[str, ...]] = {
     "struct": ("is_struct",),
     "dictionary": ("is_dictionary",),
 }
-_VIEWS = ("is_string_view", "is_binary_view")
-_LARGE = ("is_large_string", "is_large_binary", "is_large_list")
+_VIEW_TYPES = ("is_string_view", "is_binary_view")
+_LARGE_TYPES = ("is_large_string", "is_large_binary", "is_large_list")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An array of a type, or one below it.
+    """A type, or a type below it.
 
     Attributes:
-        kind: What its buffers are.
-        type: Its storage type.
-        width: Bits of a value, bytes of an offset or items of a list, by its kind.
-        parent: The position of the node above; -1 for the first.
-        extent: Where its extent is among the measures; -1 where it has none.
+        kind: Which buffers an array of the type has.
+        type: The storage type.
+        width: By kind: bits of a value ("fixed"), bits of an index ("dictionary"), bytes of an
+            offset ("bytes", "list"), items of a list ("fixed_list"), else 0.
+        parent: Position of the parent node in the shape; -1 for the first node.
+        extent: Position of the extent among the measures; -1 for a node without one.
     """
 
     kind: Kind
@@ -58,84 +62,97 @@ class Node:
     extent: int = -1
 
     @property
-    def buffers(self) -> int:
-        """How many buffers it has."""
+    def num_buffers(self) -> int:
+        """Number of buffers of an array of this type, without its children."""
         return {"null": 0, "fixed_list": 1, "struct": 1, "bytes": 3}.get(self.kind, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """All nodes of a type; their null counts are the first of its measures, in the same order."""
+    """All nodes of a type.
+
+    The measures of an array are the null counts of `nodes`, in order, followed by the extents.
+    """
 
     nodes: tuple[Node, ...]
 
     @property
-    def measures(self) -> int:
-        """How many measures an array has."""
-        return len(self.nodes) + self.extents
+    def num_measures(self) -> int:
+        """Number of measures of an array."""
+        return len(self.nodes) + self.num_extents
 
     @property
-    def extents(self) -> int:
-        """How many of them are extents."""
+    def num_extents(self) -> int:
+        """Number of extents among the measures of an array."""
         return sum(node.extent >= 0 for node in self.nodes)
 
     @property
-    def buffers(self) -> int:
-        """How many buffers an array has."""
-        return sum(node.buffers for node in self.nodes)
+    def num_buffers(self) -> int:
+        """Number of buffers of an array, with those of its children."""
+        return sum(node.num_buffers for node in self.nodes)
 
     @property
     def dictionaries(self) -> list[int]:
-        """The positions of the nodes that are dictionaries."""
+        """Positions of the nodes of dictionary types."""
         return [index for index, node in enumerate(self.nodes) if node.kind == "dictionary"]
 
-    def node_lengths(self, rows: Numbers, measures: Numbers) -> Numbers:
-        """Return the length of each node in several arrays.
+    def node_lengths(self, rows: Ints, measures: Ints) -> Ints:
+        """Return the length (number of slots) of each node in several arrays.
 
         Args:
-            rows: Of each array.
-            measures: Of each array, of shape (arrays, measures).
+            rows: Number of rows of each array, of shape (arrays,).
+            measures: Measures of each array, of shape (arrays, num_measures).
+
+        Returns:
+            The lengths, of shape (arrays, nodes).
         """
         lengths = np.empty((len(rows), len(self.nodes)), np.int64)
         for index, node in enumerate(self.nodes):
-            above = None if node.parent < 0 else self.nodes[node.parent]
-            if above is None:
+            parent = None if node.parent < 0 else self.nodes[node.parent]
+            if parent is None:
                 lengths[:, index] = rows
-            elif above.kind == "list":
-                lengths[:, index] = measures[:, above.extent]
+            elif parent.kind == "list":
+                lengths[:, index] = measures[:, parent.extent]
             else:
-                times = above.width if above.kind == "fixed_list" else 1
-                lengths[:, index] = lengths[:, node.parent] * times
+                items = parent.width if parent.kind == "fixed_list" else 1
+                lengths[:, index] = lengths[:, node.parent] * items
         return lengths
 
-    def buffer_lengths(self, lengths: Numbers, measures: Numbers) -> Numbers:
-        """Return the length in bytes of each buffer in several arrays, without padding.
+    def buffer_lengths(self, lengths: Ints, measures: Ints) -> Ints:
+        """Return the length in bytes, without padding, of each buffer in several arrays.
 
         Args:
-            lengths: Of the nodes.
-            measures: Of each array.
+            lengths: Lengths of the nodes, of shape (arrays, nodes).
+            measures: Measures of each array, of shape (arrays, num_measures).
+
+        Returns:
+            The lengths, of shape (arrays, num_buffers).
         """
-        found: list[Numbers] = []
+        sizes: list[Ints] = []
         for index, node in enumerate(self.nodes):
             slots = lengths[:, index]
             if node.kind != "null":
-                found.append((slots + 7) // 8)
+                sizes.append((slots + 7) // 8)
             if node.kind in ("fixed", "dictionary"):
-                found.append((slots * node.width + 7) // 8)
+                sizes.append((slots * node.width + 7) // 8)
             if node.kind in ("bytes", "list"):
-                found.append((slots + 1) * node.width)
+                sizes.append((slots + 1) * node.width)
             if node.kind == "bytes":
-                found.append(measures[:, node.extent])
-        return np.stack(found, 1) if found else np.empty((len(lengths), 0), np.int64)
+                sizes.append(measures[:, node.extent])
+        return np.stack(sizes, 1) if sizes else np.empty((len(lengths), 0), np.int64)
 
 
 @lru_cache(maxsize=4096)
 def shape_of(data_type: pa.DataType) -> Shape | None:
-    """Return the shape of a type; None where it has one that no file is laid out for."""
+    """Return the shape of a type, or None if files with the type cannot be laid out in advance.
+
+    Types without a shape: views of strings, binaries or lists; unions; run-end encoded types;
+    dictionaries of nested values or of float16; and types that contain any of these.
+    """
     nodes: list[Node] = []
-    if not _add(nodes, data_type, -1):
+    if not _add_nodes(nodes, data_type, -1):
         return None
-    extents = count(len(nodes))  # they come after the null counts
+    extents = count(len(nodes))  # their positions follow those of the null counts
     with_extents = ("bytes", "list")
     return Shape(
         tuple(
@@ -145,35 +162,38 @@ def shape_of(data_type: pa.DataType) -> Shape | None:
     )
 
 
-def _add(nodes: list[Node], data_type: pa.DataType, parent: int) -> bool:
-    """Add the nodes of a type; return whether that could be done."""
+def _add_nodes(nodes: list[Node], data_type: pa.DataType, parent: int) -> bool:
+    """Append the nodes of a type; return whether all of them have a kind."""
     while isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
-    kind, width = _kind(data_type)
+    kind, width = _kind_and_width(data_type)
     if kind is None:
         return False
     position = len(nodes)
     nodes.append(Node(kind, data_type, width, parent))
     if kind == "dictionary":
-        values, _ = _kind(data_type.value_type)
-        return values in ("fixed", "bytes") and not pa.types.is_float16(data_type.value_type)
-    below = data_type.num_fields if kind in ("list", "fixed_list", "struct") else 0
-    return all(_add(nodes, data_type.field(index).type, position) for index in range(below))
+        value_kind, _ = _kind_and_width(data_type.value_type)
+        is_float16 = pa.types.is_float16(data_type.value_type)
+        return value_kind in ("fixed", "bytes") and not is_float16
+    children = data_type.num_fields if kind in ("list", "fixed_list", "struct") else 0
+    return all(
+        _add_nodes(nodes, data_type.field(index).type, position) for index in range(children)
+    )
 
 
 @lru_cache(maxsize=4096)
-def _kind(data_type: pa.DataType) -> tuple[Kind | None, int]:
-    kind = next((k for k, names in _KINDS.items() if _is(data_type, names)), None)
+def _kind_and_width(data_type: pa.DataType) -> tuple[Kind | None, int]:
+    kind = next((k for k, tests in _KINDS.items() if _is_any(data_type, tests)), None)
     match kind:
         case None:
-            if _is(data_type, _VIEWS):
+            if _is_any(data_type, _VIEW_TYPES):
                 return None, 0
             try:
                 return "fixed", int(data_type.bit_width)
             except ValueError:
                 return None, 0
         case "bytes" | "list":
-            return kind, 8 if _is(data_type, _LARGE) else 4
+            return kind, 8 if _is_any(data_type, _LARGE_TYPES) else 4
         case "fixed_list":
             return kind, int(data_type.list_size)
         case "dictionary":
@@ -182,44 +202,44 @@ def _kind(data_type: pa.DataType) -> tuple[Kind | None, int]:
             return kind, 0
 
 
-def _is(data_type: pa.DataType, names: tuple[str, ...]) -> bool:
-    return any(getattr(pa.types, name)(data_type) for name in names)
+def _is_any(data_type: pa.DataType, tests: tuple[str, ...]) -> bool:
+    return any(getattr(pa.types, test)(data_type) for test in tests)
 
 
-def measure(arrays: Sequence[pa.Array], shape: Shape) -> Numbers:
-    """Return the measures of an array.
+def measure(arrays: Sequence[pa.Array], shape: Shape) -> Ints:
+    """Return the measures of an array, of shape (num_measures,).
 
     Args:
-        arrays: It, or its outline, and those below it, as `walk` gives them.
-        shape: Of its type.
+        arrays: The array, or its outline, and all arrays below it, as `walk` yields them.
+        shape: The shape of its type.
     """
-    found = np.zeros(shape.measures, np.int64)
-    for index, (node, one) in enumerate(zip(shape.nodes, arrays, strict=True)):
-        found[index] = one.null_count
-        if one.type == LENGTHS and node.kind == "bytes":
-            found[node.extent] = pc.sum(one, min_count=0).as_py()
+    measures = np.zeros(shape.num_measures, np.int64)
+    for index, (node, array) in enumerate(zip(shape.nodes, arrays, strict=True)):
+        measures[index] = array.null_count
+        if array.type == LENGTHS and node.kind == "bytes":  # an outline
+            measures[node.extent] = pc.sum(array, min_count=0).as_py()
         elif node.extent >= 0:
-            offsets = offsets_of(one)
-            found[node.extent] = offsets[-1] - offsets[0]
-            if node.kind == "bytes" and one.null_count:  # nothing of what lies under nulls is shown
-                found[node.extent] -= np.diff(offsets)[mask_of(one.is_null())].sum()
-    return found
+            offsets = offsets_of(array)
+            measures[node.extent] = offsets[-1] - offsets[0]
+            if node.kind == "bytes" and array.null_count:  # bytes under nulls are not written
+                measures[node.extent] -= np.diff(offsets)[mask_of(array.is_null())].sum()
+    return measures
 
 
 def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
-    """Yield an array and those below it, each before those below it, cut to what it shows of them.
+    """Yield an array and all arrays below it, parents first, each cut to the slots in use.
 
-    Nulls of variable width come out empty, whatever lay under them.
+    Null strings and lists become empty: the bytes and items under nulls are removed.
 
     Args:
         array: The array.
-        hidden: Whether strings under nulls may stay, which is enough to measure them.
+        hidden: Whether bytes of strings under nulls may stay, which is enough for `measure`.
     """
     while isinstance(array, pa.ExtensionArray):
         array = array.storage
-    kind, _ = _kind(array.type)
-    may_hide = kind == "list" or (kind == "bytes" and not hidden)
-    if may_hide and array.null_count and _hides_something(array):
+    kind, _ = _kind_and_width(array.type)
+    is_cleaned = kind == "list" or (kind == "bytes" and not hidden)
+    if is_cleaned and array.null_count and _has_values_under_nulls(array):
         array = array.take(pa.array(np.arange(len(array)), mask=mask_of(array.is_null())))
     yield array
     if kind == "struct":
@@ -234,16 +254,19 @@ def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
         yield from walk(array.values.slice(array.offset * size, len(array) * size), hidden)
 
 
-def offsets_of(array: pa.Array) -> Numbers:
-    """Return the offsets of strings or lists: one more than there are, as they are stored."""
+def offsets_of(array: pa.Array) -> Ints:
+    """Return the offsets of a string or list array, of shape (len(array) + 1,).
+
+    The offsets have the width in which they are stored, and need not begin at 0.
+    """
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, np.int64)
-    width = 8 if _is(array.type, _LARGE) else 4
-    found = np.frombuffer(buffer, f"<i{width}", count=len(array) + 1, offset=array.offset * width)
-    return found
+    width = 8 if _is_any(array.type, _LARGE_TYPES) else 4
+    offsets = np.frombuffer(buffer, f"<i{width}", count=len(array) + 1, offset=array.offset * width)
+    return offsets
 
 
-def _hides_something(array: pa.Array) -> bool:
+def _has_values_under_nulls(array: pa.Array) -> bool:
     lengths = np.diff(offsets_of(array))
     return bool(np.any(lengths[mask_of(array.is_null())]))

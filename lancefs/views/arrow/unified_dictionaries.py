@@ -1,8 +1,8 @@
-"""Dictionaries of a view: an Arrow file has one for each field, while pages each have their own.
+"""Unified dictionaries: an Arrow file has one for each field, a Lance table has one in each page.
 
-The dictionary of a file holds the values of all pages in the order in which they come, so that it
-is the same whenever it is made. A column with a dictionary is therefore read once before anything
-of a file that has it can be.
+The dictionary of a file holds the distinct values of all pages in the order of their first
+occurrence, so that it is the same in every process. Every column with a dictionary is therefore
+read once before any byte of the file is known.
 """
 
 from __future__ import annotations
@@ -22,95 +22,100 @@ from lancefs.views.arrow.shapes import Shape, measure, shape_of, walk
 
 
 @dataclass(frozen=True, slots=True)
-class Dictionaries:
+class UnifiedDictionaries:
     """The dictionaries of a file.
 
     Attributes:
-        values: By column, in the order of the dictionaries below it.
+        values: By position of the column, the values of each dictionary at or below it, in the
+            order of the nodes of its shape. Columns without dictionaries are absent.
     """
 
     values: dict[int, list[pa.Array]]
 
     def all(self) -> list[pa.Array]:
-        """Return all of them, in the order of the file."""
-        return [one for found in self.values.values() for one in found]
+        """Return the values of all dictionaries in the order of the file."""
+        return [values for column in self.values.values() for values in column]
 
     def messages(self) -> list[bytes]:
-        """Return each as it stands in the file."""
-        return [_message(number, one) for number, one in enumerate(self.all())]
+        """Return the message and the body of each dictionary in the order of the file."""
+        return [_message_and_body(number, values) for number, values in enumerate(self.all())]
 
     def indices(self, column: int, array: pa.Array, shape: Shape) -> list[pa.Array]:
-        """Return the indices into these dictionaries in place of those that an array has.
+        """Return the indices into these dictionaries of each dictionary array in a column.
 
         Args:
-            column: Its position.
-            array: Of the column.
-            shape: Of its type.
+            column: Position of the column.
+            array: Values of the column.
+            shape: Shape of its type.
+
+        Raises:
+            CorruptFile: A value is not in the dictionary.
         """
-        found = []
-        values = iter(self.values.get(column, ()))
-        for node, one in zip(shape.nodes, walk(array), strict=True):
+        indices = []
+        dictionaries = iter(self.values.get(column, ()))
+        for node, child in zip(shape.nodes, walk(array), strict=True):
             if node.kind == "dictionary":
-                places = pc.index_in(one.dictionary, value_set=next(values))
-                if places.null_count:
+                positions = pc.index_in(child.dictionary, value_set=next(dictionaries))
+                if positions.null_count:
                     raise CorruptFile(
                         "a dictionary has values that the file was not laid out for; a data file, "
                         "or what the layout cache keeps of it, was changed"
                     )
-                found.append(places.take(one.indices).cast(node.type.index_type))
-        return found
+                indices.append(positions.take(child.indices).cast(node.type.index_type))
+        return indices
 
 
-def unify(measures: Measures) -> Dictionaries:
-    """Read the columns with dictionaries, and join the dictionaries of each.
+def unify(measures: Measures) -> UnifiedDictionaries:
+    """Read the columns with dictionaries, and unify the dictionaries of each.
 
     Args:
-        measures: Of the view; it gets to know those columns.
+        measures: Measures of the view; those of the columns that are read become known.
 
     Raises:
-        UnsupportedFeature: A column has more values than its type can count.
+        UnsupportedFeature: A dictionary has more values than its index type can count.
         LanceError: A column cannot be read.
     """
     columns = [index for index, shape in enumerate(measures.shapes) if shape.dictionaries]
     if not columns:
-        return Dictionaries({})
-    joined: dict[int, list[pa.Array]] = {}
+        return UnifiedDictionaries({})
+    unified: dict[int, list[pa.Array]] = {}
     for column in columns:
         shape = measures.shapes[column]
         types = [shape.nodes[index].type for index in shape.dictionaries]
-        joined[column] = [pa.array([], one.value_type) for one in types]
-    for span in measures.spans(range(len(measures.batches)), len(columns)):
-        for arrays in measures.read_together(span, columns):
+        unified[column] = [pa.array([], data_type.value_type) for data_type in types]
+    for group in measures.request_groups(range(len(measures.batches)), len(columns)):
+        for arrays in measures.read_and_measure(group, columns):
             for column, array in zip(columns, arrays, strict=True):
-                found = _below(array, measures.shapes[column])
-                joined[column] = [
-                    pc.unique(pa.concat_arrays([one, more]))
-                    for one, more in zip(joined[column], found, strict=True)
+                dictionaries = _dictionaries_of(array, measures.shapes[column])
+                unified[column] = [
+                    pc.unique(pa.concat_arrays([known, more]))
+                    for known, more in zip(unified[column], dictionaries, strict=True)
                 ]
     for column in columns:
-        _check(joined[column], measures.shapes[column], measures.fields[column].name)
-    return Dictionaries(joined)
+        _check_sizes(unified[column], measures.shapes[column], measures.fields[column].name)
+    return UnifiedDictionaries(unified)
 
 
-def _below(array: pa.Array, shape: Shape) -> list[pa.Array]:
-    """Return the dictionaries at or below an array."""
+def _dictionaries_of(array: pa.Array, shape: Shape) -> list[pa.Array]:
+    """Return the values of each dictionary at or below an array."""
     arrays = zip(shape.nodes, walk(array), strict=True)
-    return [one.dictionary for node, one in arrays if node.kind == "dictionary"]
+    return [child.dictionary for node, child in arrays if node.kind == "dictionary"]
 
 
-def _check(values: Sequence[pa.Array], shape: Shape, name: str) -> None:
-    for index, one in zip(shape.dictionaries, values, strict=True):
+def _check_sizes(dictionaries: Sequence[pa.Array], shape: Shape, name: str) -> None:
+    """Check that the index type of each dictionary can count its values."""
+    for index, values in zip(shape.dictionaries, dictionaries, strict=True):
         data_type = shape.nodes[index].type
         most = np.iinfo(data_type.index_type.to_pandas_dtype()).max
-        if len(one) - 1 > most:
+        if len(values) - 1 > most:
             raise UnsupportedFeature(
                 f"column {name}: the dictionaries of the fragments do not fit together into one: "
-                f"{len(one)} values, where {data_type.index_type} counts to {most}; an Arrow file "
-                "needs that; the stream, named .arrows, can be read, and single fragments"
+                f"{len(values)} values, where {data_type.index_type} counts to {most}; an Arrow "
+                "file needs that; the stream, named .arrows, can be read, and single fragments"
             )
 
 
-def _message(number: int, values: pa.Array) -> bytes:
+def _message_and_body(number: int, values: pa.Array) -> bytes:
     shape = shape_of(values.type)
     assert shape is not None
     measures = measure(list(walk(values)), shape)
@@ -120,5 +125,5 @@ def _message(number: int, values: pa.Array) -> bytes:
     starts = np.concatenate([[0], ends[:-1]])
     nodes = np.stack([lengths[0], measures[: len(shape.nodes)]], 1)
     buffers = np.stack([starts, sizes], 1)
-    head = ipc_format.dictionary_message(number, nodes, buffers, int(ends[-1]))
-    return head + encode(values, shape).tobytes()
+    message = ipc_format.dictionary_message(number, nodes, buffers, int(ends[-1]))
+    return message + encode(values, shape).tobytes()

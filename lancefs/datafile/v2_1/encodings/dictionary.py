@@ -1,6 +1,6 @@
-"""Dictionary: values given by their index among the items that occur.
+"""Dictionary: distinct items, and for each value the index of its item.
 
-As a sequence (format 2.3) its buffer begins with the sizes of both parts, u64 each.
+The buffer of a sequence (format 2.3) begins with the sizes of both parts, u64 each.
 """
 
 from typing import NamedTuple
@@ -25,17 +25,17 @@ def decode_sequence(encoding: DictionaryMessage, data: Bytes, count: int) -> Int
     indices = registry.decode_sequence(encoding.indices, parts[0], count)
     items = registry.decode_sequence(encoding.items, parts[1], int(encoding.num_dictionary_items))
     if count and int(indices.max()) >= len(items):
-        raise _beyond(int(indices.max()), len(items))
+        raise _out_of_bounds(int(indices.max()), len(items))
     return items[indices]
 
 
-class Dictionaries(NamedTuple):
-    """What the values of pages point into, each page having a dictionary of its own.
+class PageDictionaries(NamedTuple):
+    """The dictionaries of one or more pages.
 
     Attributes:
-        items: Of all dictionaries, one after the other.
-        sizes: Items of each dictionary; None where there is only one.
-        counts: Values that point into each, in order; None where there is only one.
+        items: The items of all dictionaries, concatenated.
+        sizes: Number of items of each dictionary; None for a single dictionary.
+        counts: Number of values of each page, in order; None for a single dictionary.
     """
 
     items: Block
@@ -43,30 +43,30 @@ class Dictionaries(NamedTuple):
     counts: Ints | None = None
 
 
-def look_up(indices: Block, dictionaries: Dictionaries) -> DictionaryBlock:
-    """Join indices with the dictionaries that they point into.
+def look_up(indices: Block, dictionaries: PageDictionaries) -> DictionaryBlock:
+    """Join the indices of pages with the dictionaries of the pages.
 
     Raises:
-        CorruptFile: An index is beyond its dictionary.
+        CorruptFile: An index is not below the size of its dictionary.
     """
     if not isinstance(indices, FixedWidth) or indices.bits not in (8, 16, 32, 64):
         raise CorruptFile("the indices into a dictionary are not integers")
     items, sizes, counts = dictionaries.items, dictionaries.sizes, dictionaries.counts
     if sizes is None or counts is None:
         if indices.length and int(indices.values.max()) >= items.length:
-            raise _beyond(int(indices.values.max()), items.length)
+            raise _out_of_bounds(int(indices.values.max()), items.length)
         return DictionaryBlock(indices.values, items)
     if indices.length != int(counts.sum()):
         raise CorruptFile(f"{indices.length} indices, expected {int(counts.sum())}")
-    pointing = counts > 0
-    starts = (np.cumsum(counts) - counts)[pointing]
+    with_values = counts > 0
+    starts = (np.cumsum(counts) - counts)[with_values]
     largest = np.maximum.reduceat(indices.values, starts) if len(starts) else counts[:0]
-    wrong = np.flatnonzero(largest >= sizes[pointing])
+    wrong = np.flatnonzero(largest >= sizes[with_values])
     if len(wrong):
-        raise _beyond(int(largest[wrong[0]]), int(sizes[pointing][wrong[0]]))
+        raise _out_of_bounds(int(largest[wrong[0]]), int(sizes[with_values][wrong[0]]))
     shifts = (np.cumsum(sizes) - sizes).astype(np.uint32)
     return DictionaryBlock(indices.values.astype(np.uint32) + np.repeat(shifts, counts), items)
 
 
-def _beyond(index: int, items: int) -> CorruptFile:
+def _out_of_bounds(index: int, items: int) -> CorruptFile:
     return CorruptFile(f"index {index} into a dictionary of {items} items")

@@ -1,4 +1,4 @@
-"""Flat: values as they are, one after the other; booleans take a bit each."""
+"""Flat: uncompressed consecutive values; a boolean takes one bit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _check(encoding: Flat, buffers: Sequence[Chunked]) -> None:
 
 
 def _sizes(buffer: Chunked, bits: int, counts: Ints) -> Ints:
-    """Return the bytes of each chunk's values, which are within the chunk."""
+    """Return the size of each chunk's values, checked to be within the chunk."""
     if not 0 <= bits <= 1 << 31:
         raise CorruptFile(f"flat values of {bits} bits")
     sizes: Ints = -(-counts * bits // 8)
@@ -67,7 +67,7 @@ def _sizes(buffer: Chunked, bits: int, counts: Ints) -> Ints:
 
 
 def _one_chunk(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
-    """Read values that lie together, which takes a tenth of the time that chunks take."""
+    """Read the values of a single chunk, in a tenth of the time that the general case takes."""
     start, end, count = int(buffer.starts[0]), int(buffer.ends[0]), int(counts[0])
     size = -(-count * bits // 8)
     if count < 0 or not 0 <= start <= start + size <= end <= len(buffer.data):
@@ -89,7 +89,7 @@ def _bits(data: Bytes, sizes: Ints, counts: Ints) -> Bytes:
     total = int(counts.sum())
     if np.all(counts[:-1] % 8 == 0):
         return values[:total]
-    # Each chunk begins a byte of its own: drop the padding bits between them.
+    # Each chunk begins at a whole byte: drop the padding bits between chunks.
     within = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes).repeat(8) * 8
-    kept: Bytes = values[within < np.repeat(counts, sizes * 8)]
-    return kept
+    bits: Bytes = values[within < np.repeat(counts, sizes * 8)]
+    return bits

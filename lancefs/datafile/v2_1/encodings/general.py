@@ -1,7 +1,7 @@
 """General: whole buffers compressed with lz4 or zstd.
 
-lz4 buffers begin with the raw size (u32), zstd ones with the raw size (u64) or at once with a
-frame. Of a chunk only the first buffer is compressed. Full-zip values are compressed one by one.
+An lz4 buffer begins with the raw size (u32), a zstd buffer with the raw size (u64) or directly with
+a frame. Only the first buffer of a chunk is compressed. Full-zip values are compressed one by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lancefs.proto.encodings_v2_1_pb2 import (
 from lancefs.storage import Bytes
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# More than either algorithm can reach: a size beyond it is damage, not compression.
+# Upper limit of the compression ratio of each algorithm: a raw size beyond it is damage.
 _LARGEST_RATIO: dict[int, int] = {
     COMPRESSION_ALGORITHM_LZ4: 256,
     COMPRESSION_ALGORITHM_ZSTD: 1 << 16,
@@ -46,30 +46,36 @@ def decode_blocks(encoding: General, buffer: Chunked, counts: Ints) -> Block:
 
 
 def decode_variable(encoding: General, values: Chunked) -> Block:
-    found = decompress_chunks(encoding, values)
-    return VariableWidth(offsets_of(found.sizes), found.data)
+    raw = decompress_chunks(encoding, values)
+    return VariableWidth(offsets_of(raw.sizes), raw.data)
 
 
 def decompress_chunks(encoding: General, packed: Chunked) -> Chunked:
     """Decompress one buffer of each chunk; see `decompress`."""
     scheme = encoding.compression.scheme
-    data, sizes = _in_one_go(scheme, packed) or _one_by_one(scheme, packed)
+    data, sizes = _decompress_together(scheme, packed) or _decompress_each(scheme, packed)
     offsets = offsets_of(sizes)
     return Chunked(data, offsets[:-1], offsets[1:])
 
 
-def _in_one_go(scheme: int, packed: Chunked) -> tuple[Bytes, Ints] | None:
-    """Decompress several buffers in one go; None where that cannot be done."""
-    held = packed.sizes > 0  # an empty one stays empty
-    if scheme not in _LARGEST_RATIO or np.count_nonzero(held) < 2:
+def _decompress_together(scheme: int, packed: Chunked) -> tuple[Bytes, Ints] | None:
+    """Decompress several buffers in one call.
+
+    Returns:
+        The raw bytes, concatenated, and the raw size of each buffer; None where the buffers must be
+        decompressed one by one, also because one is damaged.
+    """
+    has_bytes = packed.sizes > 0  # an empty buffer stays empty
+    if scheme not in _LARGEST_RATIO or np.count_nonzero(has_bytes) < 2:
         return None
     several = _lz4_blocks if scheme == COMPRESSION_ALGORITHM_LZ4 else decompress_frames
-    found = several(packed.data, packed.starts[held], packed.ends[held], _LARGEST_RATIO[scheme])
-    if found is None:
+    starts, ends = packed.starts[has_bytes], packed.ends[has_bytes]
+    raw = several(packed.data, starts, ends, _LARGEST_RATIO[scheme])
+    if raw is None:
         return None
-    sizes = np.zeros(len(held), np.int64)
-    sizes[held] = found[1]
-    return found[0], sizes
+    sizes = np.zeros(len(has_bytes), np.int64)
+    sizes[has_bytes] = raw[1]
+    return raw[0], sizes
 
 
 def _lz4_blocks(
@@ -84,7 +90,7 @@ def _lz4_blocks(
     return decompress_lz4(data, starts + 4, ends, sizes), sizes
 
 
-def _one_by_one(scheme: int, packed: Chunked) -> tuple[Bytes, Ints]:
+def _decompress_each(scheme: int, packed: Chunked) -> tuple[Bytes, Ints]:
     pieces = [
         decompress(scheme, packed.data[start:end])
         for start, end in zip(packed.starts.tolist(), packed.ends.tolist(), strict=True)
@@ -96,8 +102,12 @@ def _one_by_one(scheme: int, packed: Chunked) -> tuple[Bytes, Ints]:
 def decompress(scheme: int, data: Bytes) -> Bytes:
     """Decompress one buffer; an empty one stays empty.
 
+    Args:
+        scheme: A `COMPRESSION_ALGORITHM_…`.
+        data: The buffer.
+
     Raises:
-        CorruptFile: It is cut short or does not decompress to the size that it names.
+        CorruptFile: The buffer is cut short, or does not decompress to the size that it names.
         UnsupportedFeature: The scheme is not lz4 or zstd.
     """
     if not len(data):
@@ -114,14 +124,14 @@ def decompress(scheme: int, data: Bytes) -> Bytes:
     if len(data) < prefix or size > _LARGEST_RATIO[scheme] * len(data):
         raise CorruptFile(f"a buffer of {len(data)} bytes says that {size} bytes are in it")
     if scheme == COMPRESSION_ALGORITHM_LZ4:
-        return decompress_lz4(data, *(np.array([one]) for one in (prefix, len(data), size)))
+        return decompress_lz4(data, np.array([prefix]), np.array([len(data)]), np.array([size]))
     try:
-        found = np.frombuffer(pa.Codec("zstd").decompress(data[prefix:], size), dtype=np.uint8)
-    except OSError as error:  # Arrow's name for bytes that do not decompress
+        raw = np.frombuffer(pa.Codec("zstd").decompress(data[prefix:], size), dtype=np.uint8)
+    except OSError as error:  # pyarrow's error for bytes that do not decompress
         raise CorruptFile(f"a buffer does not decompress: {error}") from error
-    if len(found) != size:
-        raise CorruptFile(f"a buffer decompresses to {len(found)} bytes, not the {size} it says")
-    return found
+    if len(raw) != size:
+        raise CorruptFile(f"a buffer decompresses to {len(raw)} bytes, not the {size} it says")
+    return raw
 
 
 def _first_decompressed(encoding: General, buffers: Sequence[Chunked]) -> list[Chunked]:
@@ -131,9 +141,9 @@ def _first_decompressed(encoding: General, buffers: Sequence[Chunked]) -> list[C
 
 
 def _zstd_frame(data: Bytes) -> Bytes:
-    """Decompress a bare zstd frame, whose raw size its header need not tell."""
+    """Decompress a bare zstd frame, whose header need not hold the raw size."""
     stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd")
     try:
         return np.frombuffer(stream.read(), dtype=np.uint8)
-    except OSError as error:
+    except OSError as error:  # pyarrow's error for bytes that do not decompress
         raise CorruptFile(f"a buffer does not decompress: {error}") from error

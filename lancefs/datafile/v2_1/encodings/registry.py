@@ -1,4 +1,4 @@
-"""Which file decodes which compressive encoding (docs: format/file/encoding)."""
+"""The module that decodes each compressive encoding (docs: format/file/encoding)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
 from lancefs.storage import Bytes
 
-# The field of `CompressiveEncoding` that is set -> the module that decodes it.
-_MODULES = {
-    "flat": "flat",
-    "variable": "variable",
-    "constant": "constant",
-    "out_of_line_bitpacking": "out_of_line_bitpacking",
-    "inline_bitpacking": "inline_bitpacking",
-    "fsst": "fsst",
-    "dictionary": "dictionary",
-    "rle": "rle",
-    "byte_stream_split": "byte_stream_split",
-    "general": "general",
-    "fixed_size_list": "fixed_size_list",
-    "packed_struct": "packed_struct",
-    "variable_packed_struct": "variable_packed_struct",
-    "range": "range",
-    "delta": "delta",
-}
+# The fields of `CompressiveEncoding`; each is decoded by the module of the same name.
+ENCODINGS = frozenset(
+    {
+        "flat",
+        "variable",
+        "constant",
+        "out_of_line_bitpacking",
+        "inline_bitpacking",
+        "fsst",
+        "dictionary",
+        "rle",
+        "byte_stream_split",
+        "general",
+        "fixed_size_list",
+        "packed_struct",
+        "variable_packed_struct",
+        "range",
+        "delta",
+    }
+)
 
-
-# Numbers that count or locate anything are below this.
+# Upper limit of counts, offsets and positions, so that sums of two do not overflow.
 LARGEST = 1 << 62
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 
@@ -62,9 +63,9 @@ def decode_chunks(encoding: CompressiveEncoding, buffers: Sequence[Chunked], cou
     """Decompress the values of several chunks, in order.
 
     Args:
-        encoding: What the page says about its values.
+        encoding: The encoding of the values.
         buffers: The buffers of the chunks, as many as the encoding has.
-        counts: Values in each chunk.
+        counts: Number of values in each chunk.
     """
     return _required(encoding, "decode_chunks")(_message(encoding), buffers, counts)
 
@@ -72,12 +73,12 @@ def decode_chunks(encoding: CompressiveEncoding, buffers: Sequence[Chunked], cou
 def decode_at(
     encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints, wanted: Ints
 ) -> Block:
-    """Decompress some values of several chunks; where it can be, with no look at the others.
+    """Decompress some values of several chunks; where the encoding allows, only these.
 
     Args:
-        encoding: What the page says about its values.
+        encoding: The encoding of the values.
         buffers: The buffers of the chunks, as many as the encoding has.
-        counts: Values in each chunk.
+        counts: Number of values in each chunk.
         wanted: Positions among the values of all chunks, ascending, each once.
     """
     function = _optional(encoding, "decode_at")
@@ -87,12 +88,12 @@ def decode_at(
 
 
 def value_lengths(encoding: CompressiveEncoding, buffers: Sequence[Chunked], counts: Ints) -> Ints:
-    """Tell how long the values of several chunks are, written out only where that must be.
+    """Return the lengths of the values of several chunks, decompressing values only if needed.
 
     Args:
-        encoding: What the page says about its values, which are of variable width.
+        encoding: The encoding of the values, which are of variable width.
         buffers: The buffers of the chunks, as many as the encoding has.
-        counts: Values in each chunk.
+        counts: Number of values in each chunk.
 
     Raises:
         CorruptFile: The chunks are damaged, or the values are of no variable width.
@@ -125,11 +126,11 @@ def decode_fixed(encoding: CompressiveEncoding, data: Bytes, count: int) -> Bloc
 
 
 def decode_variable(encoding: CompressiveEncoding, values: Chunked) -> Block:
-    """Decompress full-zip values of many lengths, each on its own.
+    """Decompress full-zip values of variable width, each on its own.
 
     Args:
-        encoding: What the page says about its values.
-        values: Where each lies, ascending and disjoint; of a null, nothing.
+        encoding: The encoding of the values.
+        values: The bytes of each value, ascending and disjoint; a null has no bytes.
     """
     return _required(encoding, "decode_variable")(_message(encoding), values)
 
@@ -138,12 +139,12 @@ def decode_sequence(encoding: CompressiveEncoding, data: Bytes, count: int) -> I
     """Decompress `count` unsigned numbers, such as positions, counts or offsets (format 2.3).
 
     Args:
-        encoding: The description.
+        encoding: The encoding of the numbers.
         data: The buffer; empty where the encoding has none (see `has_payload`).
-        count: How many numbers.
+        count: Number of numbers.
 
     Raises:
-        CorruptFile: The buffer does not hold them, or one is beyond 62 bits.
+        CorruptFile: The buffer does not hold the numbers, or a number is beyond 62 bits.
     """
     function = _optional(encoding, "decode_sequence")
     if function is not None:
@@ -167,13 +168,17 @@ def take_sequence(encoding: CompressiveEncoding, buffers: Iterator[Bytes], count
 
 
 def has_payload(encoding: CompressiveEncoding) -> bool:
-    """Tell whether a sequence has a buffer, or is told by its description alone."""
+    """Whether a sequence has a buffer; else its description gives all numbers."""
     function = _optional(encoding, "has_payload")
     return True if function is None else bool(function(_message(encoding)))
 
 
 def split_parts(data: Bytes, sizes: int) -> list[Bytes]:
-    """Split a buffer that begins with the sizes (u64) of its first parts; the rest is the last.
+    """Split a buffer that begins with the sizes (u64) of its first parts; the last is the rest.
+
+    Args:
+        data: The buffer.
+        sizes: Number of sizes, one less than there are parts.
 
     Raises:
         CorruptFile: The parts are larger than the buffer.
@@ -188,10 +193,14 @@ def split_parts(data: Bytes, sizes: int) -> list[Bytes]:
 
 
 def flat_bits(encoding: CompressiveEncoding, where: str) -> int:
-    """Return the bits of a value, for an encoding that must be flat.
+    """Return the bits of a value in an encoding that must be flat.
+
+    Args:
+        encoding: The encoding.
+        where: The use of the values, for messages.
 
     Raises:
-        UnsupportedFeature: It is another one.
+        UnsupportedFeature: The encoding is not flat.
     """
     if encoding.WhichOneof("compression") != "flat":
         raise UnsupportedFeature(f"encoding {name_of(encoding)} for {where}; only flat is known")
@@ -206,10 +215,10 @@ def name_of(encoding: CompressiveEncoding) -> str:
 
 
 def expect_buffers(buffers: Sequence[Chunked], count: int, name: str) -> None:
-    """Check how many buffers a chunk has.
+    """Check that chunks have the number of buffers that an encoding needs.
 
     Raises:
-        CorruptFile: It has more or fewer than the encoding needs.
+        CorruptFile: They have more or fewer.
     """
     if len(buffers) != count:
         raise CorruptFile(f"{len(buffers)} buffers a chunk; {name} needs {count}")
@@ -221,7 +230,7 @@ def _message(encoding: CompressiveEncoding) -> Any:
 
 @cache
 def _function(name: str, position: str) -> Callable[..., Any] | None:
-    module = import_module(f"lancefs.datafile.v2_1.encodings.{_MODULES[name]}")
+    module = import_module(f"lancefs.datafile.v2_1.encodings.{name}")
     return cast("Callable[..., Any] | None", getattr(module, position, None))
 
 
@@ -234,7 +243,7 @@ def _required(encoding: CompressiveEncoding, position: str) -> Callable[..., Blo
 
 def _optional(encoding: CompressiveEncoding, position: str) -> Callable[..., Any] | None:
     name = name_of(encoding)
-    if name not in _MODULES:
+    if name not in ENCODINGS:
         raise UnsupportedFeature(
             "a compressive encoding that this release of lancefs does not know; the file may have "
             "been written by a newer Lance"

@@ -1,8 +1,8 @@
 """Run-length encoding: the value of each run, and its length.
 
-In a chunk these are two buffers. Where a buffer stands alone (levels), the size of the values comes
-first (u64), then the values, then the lengths. Runs are split where they would not fit their
-length, and the last may reach beyond the chunk.
+A chunk has a buffer for each. A buffer that stands alone (levels) holds the size of the values
+(u64), then the values, then the lengths. Writers split runs that are too long for the width of a
+length. The last run may reach beyond the chunk.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lancefs.storage import Bytes
 
 def decode_chunks(encoding: Rle, buffers: Sequence[Chunked], counts: Ints) -> Block:
     expect_buffers(buffers, 2, "run-length encoding")
-    lengths, runs = _own_count(encoding.run_lengths, buffers[1])
-    stored, value_runs = _own_count(encoding.values, buffers[0])
+    lengths, runs = _count_runs(encoding.run_lengths, buffers[1])
+    stored, value_runs = _count_runs(encoding.values, buffers[0])
     if runs is None:
         runs = value_runs
     if runs is None:
@@ -64,15 +64,15 @@ def decode_sequence(encoding: Rle, data: Bytes, count: int) -> Ints:
 
 
 def _sequence_runs(encoding: Rle, values: Bytes, lengths: Bytes, count: int) -> int:
-    """Return the number of runs: one of both parts tells it by its size or its description."""
+    """Return the number of runs, from the size or the description of one of both parts."""
     for part, data in ((encoding.run_lengths, lengths), (encoding.values, values)):
         if part.WhichOneof("compression") == "flat":
             return len(data) * 8 // max(1, int(part.flat.bits_per_value))
-    described = encoding.run_lengths.WhichOneof("compression")
-    if described == "constant":
+    kind = encoding.run_lengths.WhichOneof("compression")
+    if kind == "constant":
         length = int.from_bytes(encoding.run_lengths.constant.value, "little")
         return count // length if length else 0
-    if described == "range":  # lengths grow, so that there are at most so many
+    if kind == "range":  # lengths ascend: find how many of them add up to the count
         most = registry.decode_sequence(
             encoding.run_lengths, registry.NO_BYTES, min(count, 1 << 24)
         )
@@ -80,8 +80,13 @@ def _sequence_runs(encoding: Rle, values: Bytes, lengths: Bytes, count: int) -> 
     raise UnsupportedFeature("runs of a sequence whose number is not told")
 
 
-def _own_count(encoding: CompressiveEncoding, buffer: Chunked) -> tuple[Chunked, Ints | None]:
-    """Undo general compression, and tell the runs of each chunk where the size does."""
+def _count_runs(encoding: CompressiveEncoding, buffer: Chunked) -> tuple[Chunked, Ints | None]:
+    """Undo general compression, and count the runs of each chunk.
+
+    Returns:
+        The decompressed buffer; the number of runs in each chunk, None where its size does not
+        give the number.
+    """
     if encoding.WhichOneof("compression") == "general":
         buffer = decompress_chunks(encoding.general, buffer)
         encoding = encoding.general.values

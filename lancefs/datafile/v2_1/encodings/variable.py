@@ -1,8 +1,8 @@
 """Variable: byte strings as offsets and bytes.
 
-In a chunk the offsets come first and count from the start of the chunk's buffer; the bytes follow.
-A block of its own (a dictionary) begins with a header: the bits of an offset and the position of
-the bytes, each as wide as an offset; its offsets count from that position.
+A chunk holds the offsets, which count from the start of the chunk's buffer, then the bytes. A block
+that stands alone (a dictionary) begins with a header: the bits of an offset and the position of the
+bytes, each as wide as an offset. The offsets of a block count from that position.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from lancefs.storage import Bytes
 
 
 def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
-    if _is_apart(encoding):
-        return _decode_apart(encoding, buffers, counts)
+    if _has_compressed_offsets(encoding):
+        return _decode_with_offsets(encoding, buffers, counts)
     return VariableWidth(*join_chunks(*_chunks(encoding, buffers, counts)))
 
 
 def decode_at(encoding: Variable, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
-    if _is_apart(encoding):
-        return _decode_apart(encoding, buffers, counts).select(as_ranges(wanted))
+    if _has_compressed_offsets(encoding):
+        return _decode_with_offsets(encoding, buffers, counts).select(as_ranges(wanted))
     starts, ends = find_strings(*_chunks(encoding, buffers, counts), wanted)
     return VariableWidth(offsets_of(ends - starts), gather(buffers[0].data, starts, ends))
 
 
 def value_lengths(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Ints:
-    if _is_apart(encoding):
-        return lengths_of(_decode_apart(encoding, buffers, counts))
+    if _has_compressed_offsets(encoding):
+        return lengths_of(_decode_with_offsets(encoding, buffers, counts))
     lengths, _, _ = chunk_lengths(*_chunks(encoding, buffers, counts))
     return lengths
 
 
-def _is_apart(encoding: Variable) -> bool:
-    """Whether the offsets are compressed, which puts them into a buffer of their own."""
+def _has_compressed_offsets(encoding: Variable) -> bool:
+    """Whether the offsets are compressed, in a buffer of their own (format 2.3)."""
     return registry.name_of(encoding.offsets) != "flat"
 
 
 def _chunks(
     encoding: Variable, buffers: Sequence[Chunked], counts: Ints
 ) -> tuple[Bytes, Ints, Ints, Ints, int]:
-    """Return what the kernels take: the chunks, their values, and the bytes of an offset."""
+    """Return the arguments of the kernels: the chunks, their counts, and the width of an offset."""
     expect_buffers(buffers, 1, "variable")
     buffer = buffers[0]
     return buffer.data, buffer.starts, buffer.ends, counts, _offset_width(encoding)
 
 
-def _decode_apart(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
-    """Decode chunks whose offsets are compressed, in a buffer of their own (format 2.3)."""
+def _decode_with_offsets(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
+    """Decode chunks whose offsets are compressed."""
     stored = registry.has_payload(encoding.offsets)
     expect_buffers(buffers, 1 + stored, "variable with compressed offsets")
     data, lengths = buffers[-1], []
@@ -82,7 +82,7 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     ]
     if len(blocks) == 1:
         return blocks[0]
-    # The offsets of a block begin where its first string does, which need not be its first byte.
+    # The first offset of a block need not be 0.
     texts = [block.data[block.offsets[0] : block.offsets[-1]] for block in blocks]
     lengths = np.concatenate([np.diff(block.offsets) for block in blocks])
     return VariableWidth(narrowed(offsets_of(lengths)), np.concatenate(texts))
@@ -116,10 +116,10 @@ def _offset_width(encoding: Variable) -> int:
 
 
 def _block_header(data: Bytes) -> tuple[int, int, int]:
-    """Return the bytes of an offset, where the offsets start, and where they end.
+    """Return the width of an offset in bytes, and the start and the end of the offsets.
 
-    Files from before 2.1 was stable have another header: one byte for the bits, then the number
-    of values, which puts something other than zeros into bytes 1 to 3.
+    Files written before 2.1 was stable have another header: one byte for the bits, then the number
+    of values. In these, bytes 1 to 3 are not all zero.
     """
     if len(data) < 9:
         raise CorruptFile(f"a block of strings has only {len(data)} bytes")

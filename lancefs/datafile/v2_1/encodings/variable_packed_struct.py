@@ -1,6 +1,6 @@
 """Packed struct with variable-width children: each row is one full-zip value.
 
-In a row the children follow each other; a variable-width one has its length before it.
+A row is the concatenation of its children; a length precedes a variable-width child.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ def decode_variable(encoding: VariablePackedStruct, values: Chunked) -> Block:
 def _child(
     field: VariablePackedStruct.FieldEncoding, data: Bytes, cursor: Ints, stops: Ints
 ) -> tuple[Block, Ints]:
-    """Cut one child out of all rows; return it and where the next child starts in each row."""
+    """Cut one child out of all rows; return it, and the start of the next child in each row."""
     if field.WhichOneof("layout") == "bits_per_value":
         if field.bits_per_value % 8:
             raise CorruptFile("a child of a packed struct does not fill whole bytes")
-        ends = _within(cursor + int(field.bits_per_value) // 8, stops)
+        ends = _check_ends(cursor + int(field.bits_per_value) // 8, stops)
         fixed = gather(data, cursor, ends)
         return registry.decode_fixed(field.value, fixed, len(cursor)), ends
     if field.bits_per_length not in (32, 64):
         raise CorruptFile(f"length prefixes of {field.bits_per_length} bits in a packed struct")
     width = int(field.bits_per_length) // 8
-    starts = _within(cursor + width, stops)
+    starts = _check_ends(cursor + width, stops)
     lengths = gather(data, cursor, starts).view(f"<i{width}").astype(np.int64)
     if np.any(lengths < 0):
         raise CorruptFile("a length in a packed struct is negative")
-    ends = _within(starts + lengths, stops)
+    ends = _check_ends(starts + lengths, stops)
     return registry.decode_variable(field.value, Chunked(data, starts, ends)), ends
 
 
-def _within(ends: Ints, stops: Ints) -> Ints:
+def _check_ends(ends: Ints, stops: Ints) -> Ints:
     if np.any(ends > stops):
         raise CorruptFile("a row of a packed struct is too short for its children")
     return ends

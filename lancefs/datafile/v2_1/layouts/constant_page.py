@@ -1,7 +1,7 @@
 """The constant layout: all values of a page are null, or the same value.
 
-Docs: format/file/encoding, "Constant page layout". A small value is in the description, others are
-the first buffer of the page. A page with lists, or with some nulls, has two more buffers:
+Docs: format/file/encoding, "Constant page layout". The description holds a small value, the first
+buffer of the page a larger one. A page with lists, or with some nulls, has two more buffers:
 repetition and definition levels.
 """
 
@@ -23,20 +23,21 @@ from lancefs.datafile.blocks import (
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
-from lancefs.datafile.v2_1.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, ConstantLayout
-from lancefs.storage import ByteRange, Bytes, Steps
+from lancefs.storage import ByteRange, Bytes, Reads
 
-# More than compression can reach: a count beyond it is damage, and no memory is allocated for it.
+# More levels than a compressed byte can hold: a larger count is damage, refused before memory is
+# allocated for it.
 _LEVELS_A_BYTE = 1 << 16
 
 
 class ConstantPage:
-    """Reads rows of one constant page; keeps its value, and its levels where they lie together.
+    """Reads rows of one constant page; keeps its value, and levels that must be read as a whole.
 
     Args:
-        page: Where the buffers are.
+        page: The location of the page.
         layout: The description of the page.
     """
 
@@ -47,52 +48,53 @@ class ConstantPage:
         self.has_value_buffer = len(page.buffers) % 2 == 1
         if len(page.buffers) > 3:
             raise CorruptFile(f"a constant page of {len(page.buffers)} buffers")
-        self._value: Block | None = None  # where it is not in the description
-        self._leaf: Leaf | None = None  # all rows, once their levels were read
+        self._value: Block | None = None  # the value, if the first buffer holds it
+        self._rows: DecodedPage | None = None  # all rows, once their levels were read
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
         levels = self.page.buffers[self.has_value_buffer :]
         has_levels = any(start < end for start, end in levels)
         value = [self.page.buffers[0]] if self.has_value_buffer and self._value is None else []
-        plain = has_levels and self._has_plain_nulls(levels)
-        wanted = list(levels) if has_levels and self._leaf is None else []
-        if plain:
-            wanted = _of_rows(levels[1], ranges)
-        got = list((yield [*value, *wanted]))
+        has_flat_levels = has_levels and self._has_flat_levels(levels)
+        requests = list(levels) if has_levels and self._rows is None else []
+        if has_flat_levels:
+            requests = _ranges_of_levels(levels[1], ranges)
+        buffers = list((yield [*value, *requests]))
         if value:
-            self._value = _parse_value(got.pop(0))
+            self._value = _parse_value(buffers.pop(0))
         if not has_levels:
             return self._without_levels(count_rows(ranges))
-        if plain:
-            definition = np.concatenate([np.empty(0, "<u2"), *(data.view("<u2") for data in got)])
-            return self._shown(None, definition, len(definition))
-        if self._leaf is None:
-            self._leaf = self._with_levels(got)
-        return self._leaf.select(ranges)
+        if has_flat_levels:
+            parts = [np.empty(0, "<u2"), *(data.view("<u2") for data in buffers)]
+            definition = np.concatenate(parts)
+            return self._with_levels(None, definition, len(definition))
+        if self._rows is None:
+            self._rows = self._decode_levels(buffers)
+        return self._rows.select(ranges)
 
-    def _has_plain_nulls(self, levels: Sequence[ByteRange]) -> bool:
-        """Whether each row has its 16 bits of definition level, and nothing else."""
+    def _has_flat_levels(self, levels: Sequence[ByteRange]) -> bool:
+        """Whether each row has a definition level of 16 bits, uncompressed, and nothing else."""
         (rep_start, rep_end), (start, end) = levels
         is_raw = not self.layout.HasField("def_compression")
         return is_raw and rep_start == rep_end and end - start == 2 * self.page.rows
 
-    def _with_levels(self, buffers: Sequence[Bytes]) -> Leaf:
+    def _decode_levels(self, buffers: Sequence[Bytes]) -> DecodedPage:
         layout, rows = self.layout, self.page.rows
         rep_encoding = layout.rep_compression if layout.HasField("rep_compression") else None
         def_encoding = layout.def_compression if layout.HasField("def_compression") else None
         rep = _levels(buffers[0], rep_encoding, int(layout.num_rep_values), rows)
         definition = _levels(buffers[1], def_encoding, int(layout.num_def_values), rows)
-        return self._shown(rep, definition, rows)
+        return self._with_levels(rep, definition, rows)
 
-    def _shown(self, rep: Level | None, definition: Level | None, rows: int) -> Leaf:
+    def _with_levels(self, rep: Level | None, definition: Level | None, rows: int) -> DecodedPage:
         if definition is not None:
             count = int(np.count_nonzero(definition <= visible_levels(self.layers)))
         else:
             count = rows if rep is None else len(rep)
-        return Leaf(self._values(count), rep, definition, self.layers, rows).check()
+        return DecodedPage(self._values(count), rep, definition, self.layers, rows).check()
 
-    def _without_levels(self, rows: int) -> Leaf:
+    def _without_levels(self, rows: int) -> DecodedPage:
         """Return rows of a page that has one value, or one kind of null, throughout."""
         values = self._values(rows)
         nulls = None
@@ -100,7 +102,7 @@ class ConstantPage:
             if visible_levels(self.layers) != 1:
                 raise CorruptFile("an all-null page whose layers do not tell which null it has")
             nulls = np.ones(rows, np.uint16)
-        return Leaf(values, None, nulls, self.layers, rows).check()
+        return DecodedPage(values, None, nulls, self.layers, rows).check()
 
     def _values(self, count: int) -> Block:
         if self.layout.HasField("inline_value"):
@@ -110,13 +112,13 @@ class ConstantPage:
         return Dictionary(np.zeros(count, np.uint8), self._value)
 
 
-def _of_rows(levels: ByteRange, ranges: Sequence[RowRange]) -> list[ByteRange]:
-    """Return where the levels of rows are, 16 bits each."""
+def _ranges_of_levels(levels: ByteRange, ranges: Sequence[RowRange]) -> list[ByteRange]:
+    """Return the byte ranges of the levels of rows, 16 bits each."""
     return [(levels[0] + 2 * start, levels[0] + 2 * end) for start, end in ranges]
 
 
 def _parse_value(data: Bytes) -> Block:
-    """Read one value: the number of its Arrow buffers, the size of each (u32), then the buffers."""
+    """Read one value: the number of its Arrow buffers, their sizes (u32 each), then the buffers."""
     head = data[: len(data) // 4 * 4].view("<u4")
     count = int(head[0]) if len(head) else 0
     if count not in (1, 2) or len(head) <= count:

@@ -1,9 +1,9 @@
 """The full-zip layout: large values, each with its levels right before it.
 
 Docs: format/file/encoding, "Full-zip page layout". An item is a control word (its levels), then the
-value. A value of variable width has its length before it; a null has neither length nor value; an
-invisible item is a control word alone. Rows of variable width or with lists are found through a
-second buffer that holds where each row starts (and, one entry more, where the last one ends).
+value. A length precedes a value of variable width; a null has neither length nor value; an
+invisible item is a control word alone. For rows of variable width or with lists, a second buffer is
+an index: the start of each row, and the end of the last one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,27 @@ from lancefs.datafile.kernels.items import ItemForm
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.levels import Leaf, Level, parse_layers, visible_levels
+from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
-from lancefs.storage import ByteRange, Bytes, Steps
+from lancefs.storage import ByteRange, Bytes, Reads
 
 
 class FullZipPage:
-    """Reads rows of one full-zip page; every row is found without reading others.
+    """Reads rows of one full-zip page; finds every row without reading others.
 
     Args:
-        page: Where the buffers are.
+        page: The location of the page.
         layout: The description of the page.
+
+    Attributes:
+        layers: The layers of the levels, innermost first.
+        top: Number of list layers, which is the repetition level of a new row.
+        visible: Highest definition level at which an item still has a value.
+        word: Bytes of a control word.
+        is_fixed: Whether all values have the same width.
+        width: Bytes of a value, or of the length before it.
+        has_index: Whether a second buffer holds the starts of rows.
     """
 
     def __init__(self, page: Page, layout: FullZipLayout) -> None:
@@ -50,7 +59,7 @@ class FullZipPage:
         if len(page.buffers) < 1 + self.has_index:
             raise CorruptFile(f"a full-zip page of {len(page.buffers)} buffers")
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
         rows = count_rows(ranges)
         base, limit = self.page.buffers[0]
@@ -58,25 +67,26 @@ class FullZipPage:
             stride = self.word + self.width
             spans = [(start * stride, end * stride) for start, end in ranges]
             buffers = yield [_shifted(base, limit, span) for span in spans]
-            return self._decode_table(_joined(buffers), rows).check()
+            return self._decode_table(_concatenate(buffers), rows).check()
         bounds = yield from self.row_bounds(ranges)
-        buffers = yield [(base + int(rows_[0]), base + int(rows_[-1])) for rows_ in bounds]
-        shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))
-        moved = [rows_ - rows_[0] + shift for rows_, shift in zip(bounds, shifts[:-1], strict=True)]
+        buffers = yield [(base + int(of_range[0]), base + int(of_range[-1])) for of_range in bounds]
+        shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))[:-1]
+        moved = [
+            of_range - of_range[0] + shift for of_range, shift in zip(bounds, shifts, strict=True)
+        ]
         none = np.empty(0, np.int64)
-        starts = np.concatenate([none, *(rows_[:-1] for rows_ in moved)])
-        ends = np.concatenate([none, *(rows_[1:] for rows_ in moved)])
-        return self._decode_rows(_joined(buffers), starts, ends).check()
+        starts = np.concatenate([none, *(of_range[:-1] for of_range in moved)])
+        ends = np.concatenate([none, *(of_range[1:] for of_range in moved)])
+        return self._decode_rows(_concatenate(buffers), starts, ends).check()
 
-    def row_bounds(self, ranges: Sequence[RowRange]) -> Steps[list[Ints]]:
-        """Read where the rows of each range start, and where the last of them ends."""
+    def row_bounds(self, ranges: Sequence[RowRange]) -> Reads[list[Ints]]:
+        """Read the start of each row, and the end of the last row, of each range."""
         start, end = self.page.buffers[1]
         entries = self.page.rows + 1
         width = (end - start) // entries
         if width not in (1, 2, 4, 8) or width * entries != end - start:
             raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
-        wanted = [(start + a * width, start + (b + 1) * width) for a, b in ranges]
-        buffers = yield wanted
+        buffers = yield [(start + a * width, start + (b + 1) * width) for a, b in ranges]
         bounds = [data.view(f"<u{width}").astype(np.int64) for data in buffers]
         if any(np.any(np.diff(rows) < 0) for rows in bounds):
             raise CorruptFile("the row index of a full-zip page descends")
@@ -85,57 +95,57 @@ class FullZipPage:
             raise CorruptFile(f"rows lie outside of a page buffer of {limit - base} bytes")
         return bounds
 
-    def _decode_table(self, data: Bytes, rows: int) -> Leaf:
-        """Decode rows that are all equally wide."""
+    def _decode_table(self, data: Bytes, rows: int) -> DecodedPage:
+        """Decode rows that all have the same width."""
         table = data.reshape(rows, self.word + self.width)
         words = np.ascontiguousarray(table[:, : self.word]).reshape(-1)
         rep, definition = self._levels(words, rows)
-        return Leaf(self.in_table(table), rep, definition, self.layers, rows)
+        return DecodedPage(self.decode_table(table), rep, definition, self.layers, rows)
 
-    def _decode_rows(self, data: Bytes, starts: Ints, ends: Ints) -> Leaf:
+    def _decode_rows(self, data: Bytes, starts: Ints, ends: Ints) -> DecodedPage:
         """Decode rows, each at `data[starts[i]:ends[i]]`."""
         items = find_items(data, starts, ends, self._form()) if self.top else starts
         words = gather(data, items, items + self.word)
         rep, definition = self._levels(words, len(items))
-        shown = items if definition is None else items[definition <= self.visible]
+        visible = items if definition is None else items[definition <= self.visible]
         lengths = None if self.is_fixed else self._lengths(data, items, definition)
-        block = self.at_places(data, shown + self.word, lengths)
-        return Leaf(block, rep, definition, self.layers, len(starts))
+        block = self.decode_at(data, visible + self.word, lengths)
+        return DecodedPage(block, rep, definition, self.layers, len(starts))
 
     def _form(self) -> ItemForm:
-        shown = self.visible if self.is_fixed else 0
-        return ItemForm(self.word, self.layout.bits_def, shown, self.width, self.is_fixed)
+        with_value = self.visible if self.is_fixed else 0
+        return ItemForm(self.word, self.layout.bits_def, with_value, self.width, self.is_fixed)
 
-    def in_table(self, table: Bytes) -> Block:
-        """Decode values that are all equally wide.
+    def decode_table(self, table: Bytes) -> Block:
+        """Decode values that all have the same width.
 
         Args:
-            table: Of shape (values, bytes), each with its levels before it.
+            table: Values, of shape (values, bytes), each with its levels before it.
         """
         values = np.ascontiguousarray(table[:, self.word :]).reshape(-1)
         return self._decode_fixed(values, len(table))
 
-    def at_places(self, data: Bytes, begin: Ints, lengths: Ints | None) -> Block:
-        """Decode values that lie apart.
+    def decode_at(self, data: Bytes, begin: Ints, lengths: Ints | None) -> Block:
+        """Decode values at given offsets.
 
         Args:
-            data: The bytes that they are in.
-            begin: Where each begins; those of variable width begin with their length.
-            lengths: Of values of variable width, −1 for one that is null; None for others.
+            data: Bytes that hold the values.
+            begin: Offset of each value; of a value of variable width, the offset of its length.
+            lengths: Bytes of each value of variable width, −1 for a null; None for values that all
+                have the same width.
         """
         if lengths is not None:
             return self._decode_variable(data, begin, lengths)
         return self._decode_fixed(gather(data, begin, begin + self.width), len(begin))
 
     def _lengths(self, data: Bytes, items: Ints, definition: Level | None) -> Ints:
-        """Return the length of each visible value, −1 for one that is null."""
+        """Return the length of each visible value, −1 for a null."""
         if definition is None:
             return self._prefixes(data, items + self.word)
-        shown = definition <= self.visible
         lengths = np.full(len(items), -1, np.int64)
         valid = definition == 0
         lengths[valid] = self._prefixes(data, items[valid] + self.word)
-        return lengths[shown]
+        return lengths[definition <= self.visible]
 
     def _prefixes(self, data: Bytes, positions: Ints) -> Ints:
         prefixes = gather(data, positions, positions + self.width)
@@ -177,11 +187,11 @@ def _word_size(bits_rep: int, bits_def: int) -> int:
 
 
 def _width(layout: FullZipLayout) -> int:
-    """Return the bytes of each value, or of each length."""
+    """Return the bytes of a value, or of the length before it."""
     if layout.WhichOneof("details") != "bits_per_value":
         return _byte_width(layout.bits_per_offset)
     if layout.value_compression.HasField("constant") and not layout.bits_per_value:
-        return 0  # pylance 2 writes wide values so that are all null
+        return 0  # pylance 2 writes wide values like this where all are null
     return _byte_width(layout.bits_per_value)
 
 
@@ -197,5 +207,5 @@ def _shifted(base: int, limit: int, span: ByteRange) -> ByteRange:
     return base + span[0], base + span[1]
 
 
-def _joined(buffers: Sequence[Bytes]) -> Bytes:
+def _concatenate(buffers: Sequence[Bytes]) -> Bytes:
     return buffers[0] if len(buffers) == 1 else np.concatenate([np.empty(0, np.uint8), *buffers])

@@ -1,9 +1,9 @@
-"""Mini-block pages: what a description says of its page, and the values of chunks.
+"""The parsed description of mini-block pages, and the values of their chunks.
 
-Docs: format/file/encoding, "Mini-block page layout". The buffers of a page are the chunk table, the
-chunks, then a dictionary and a repetition index where there are such. A chunk has a header (number
-of levels, sizes of its buffers), then repetition levels, definition levels and value buffers, each
-padded to 8 bytes from the start of the chunk.
+Docs: format/file/encoding, "Mini-block page layout". The buffers of a page are the chunk table and
+the chunks, then a dictionary and a repetition index if the page has them. A chunk has a header
+(number of levels, sizes of its buffers), then repetition levels, definition levels and value
+buffers, each padded to 8 bytes from the start of the chunk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.container import Page
 from lancefs.datafile.v2_1.encodings import registry
-from lancefs.datafile.v2_1.encodings.dictionary import Dictionaries, look_up
+from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES, Level, parse_layers
 from lancefs.errors import CorruptFile
@@ -24,13 +24,21 @@ from lancefs.storage import Bytes
 
 
 class MiniBlock:
-    """What a description says of its page; pages that are described alike share one.
+    """The parsed description of mini-block pages; pages with equal descriptions share one.
 
     Args:
         layout: The description.
 
+    Attributes:
+        layers: The layers of the levels, innermost first.
+        top: Number of list layers, which is the repetition level of a new row.
+        items: Number of values of the page.
+        buffers: Number of value buffers of a chunk.
+        width: Bytes of an entry of the chunk table.
+        size_widths: Bytes of the size of each buffer, in the header of a chunk.
+
     Raises:
-        CorruptFile: It contradicts itself.
+        CorruptFile: The description contradicts itself.
     """
 
     def __init__(self, layout: MiniBlockLayout) -> None:
@@ -42,20 +50,19 @@ class MiniBlock:
         self.has_dictionary = layout.HasField("dictionary")
         self.items = int(layout.num_items)
         self.buffers = int(layout.num_buffers)
-        self.width = 4 if layout.has_large_chunk else 2  # of an entry of the chunk table
+        self.width = 4 if layout.has_large_chunk else 2
         if self.has_rep and (not self.top or not layout.repetition_index_depth):
             raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
         if self.items >= 1 << 48:
             raise CorruptFile(f"a page of {self.items} items")
         if self.buffers > 64:
             raise CorruptFile(f"{self.buffers} value buffers a chunk")
-        # Bytes of the size of each buffer, in the header of a chunk.
         levels = self.has_rep + self.has_def
         self.size_widths = (*[2] * levels, *[self.width] * self.buffers)
 
     @cached_property
     def kind(self) -> bytes:
-        """What pages have in common that can be decoded as one."""
+        """Key that pages share whose chunks one call can decode."""
         layout = MiniBlockLayout()
         layout.CopyFrom(self.layout)
         layout.ClearField("num_items")
@@ -63,10 +70,10 @@ class MiniBlock:
         return layout.SerializeToString(deterministic=True)
 
     def check_buffers(self, page: Page) -> None:
-        """Check how many buffers a page has.
+        """Check that a page has the buffers that its description needs.
 
         Raises:
-            CorruptFile: It has fewer than its description needs.
+            CorruptFile: The page has fewer.
         """
         needed = 2 + self.has_dictionary + self.has_rep
         if len(page.buffers) < needed:
@@ -76,31 +83,31 @@ class MiniBlock:
 
     @property
     def dictionary_items(self) -> int:
-        """How many items the dictionary of the page has."""
+        """Number of items in the dictionary of the page."""
         return int(self.layout.num_dictionary_items)
 
-    def dictionary(self, data: Bytes) -> Dictionaries:
+    def dictionary(self, data: Bytes) -> PageDictionaries:
         """Decode the dictionary of the page."""
         items = self.dictionary_items
-        return Dictionaries(registry.decode_block(self.layout.dictionary, data, items))
+        return PageDictionaries(registry.decode_block(self.layout.dictionary, data, items))
 
-    def besides(self, page: Page) -> float:
-        """Return how many bytes the rows of a page take, once read, besides those it stores."""
+    def decoded_overhead(self, page: Page) -> float:
+        """Bytes the decoded page needs beyond its stored size."""
         levels = LEVEL_BYTES * self.items if self.has_rep else 0
         if not self.has_dictionary or len(page.buffers) < 3:
             return levels
-        from lancefs.datafile.row_sizes import looked_up
+        from lancefs.datafile.row_sizes import lookup_bytes
 
         start, end = page.buffers[2]
         is_compressed = self.layout.dictionary.WhichOneof("compression") in ("general", "fsst")
-        return levels + looked_up(self.items, self.dictionary_items, end - start, is_compressed)
+        return levels + lookup_bytes(self.items, self.dictionary_items, end - start, is_compressed)
 
     def levels(self, buffers: list[Chunked], counts: Ints) -> tuple[Level | None, Level | None]:
-        """Decode the repetition and definition levels of chunks, and take off their buffers.
+        """Decode the repetition and definition levels of chunks, and remove their buffers.
 
         Args:
-            buffers: Of the chunks; those of the values are left.
-            counts: Levels of each chunk.
+            buffers: The buffers of the chunks; the call leaves the value buffers in the list.
+            counts: Number of levels of each chunk.
         """
         rep = definition = None
         if self.has_rep:
@@ -111,29 +118,29 @@ class MiniBlock:
 
 
 class Chunks(NamedTuple):
-    """The values of some chunks, which were read and not decoded yet.
+    """The values of some chunks, read and not yet decoded.
 
     Attributes:
-        encoding: What the page says about them.
-        buffers: Of the chunks, as many as the encoding has.
-        counts: Values in each chunk.
-        dictionary: What the values point into; None where they stand for themselves.
+        encoding: The encoding of the values.
+        buffers: The buffers of the chunks, as many as the encoding has.
+        counts: Number of values in each chunk.
+        dictionary: The dictionary that the values are indices into; None for plain values.
         wanted: Positions among the values of all chunks, ascending, each once; None for all.
     """
 
     encoding: CompressiveEncoding
     buffers: Sequence[Chunked]
     counts: Ints
-    dictionary: Dictionaries | None
+    dictionary: PageDictionaries | None
     wanted: Ints | None
 
     @property
     def length(self) -> int:
-        """How many values are wanted."""
+        """Number of wanted values."""
         return int(self.counts.sum()) if self.wanted is None else len(self.wanted)
 
     def decode(self) -> Block:
-        """Return the values."""
+        """Decode the wanted values."""
         if self.wanted is None:
             values = registry.decode_chunks(self.encoding, self.buffers, self.counts)
         else:
@@ -141,14 +148,14 @@ class Chunks(NamedTuple):
         return values if self.dictionary is None else look_up(values, self.dictionary)
 
 
-def check_rows(found: int, page: int) -> None:
+def check_rows(in_chunks: int, in_page: int) -> None:
     """Check that the chunks of a page hold as many rows as the page.
 
     Raises:
-        CorruptFile: They do not.
+        CorruptFile: The numbers of rows differ.
     """
-    if found != page:
-        raise CorruptFile(f"the chunks of the page hold {found} rows, the page {page}")
+    if in_chunks != in_page:
+        raise CorruptFile(f"the chunks of the page hold {in_chunks} rows, the page {in_page}")
 
 
 def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:

@@ -1,7 +1,7 @@
-"""The mini-block layout: small values in chunks of a few kilobytes, found by their rows.
+"""The mini-block layout: small values in chunks of a few kilobytes, which an index finds by row.
 
-Docs: format/file/encoding, "Mini-block page layout". What a page consists of says
-`layouts.miniblock_chunks`.
+Docs: format/file/encoding, "Mini-block page layout". `layouts.miniblock_chunks` describes the parts
+of a page.
 """
 
 from __future__ import annotations
@@ -20,176 +20,193 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.kernels import find_buffers
 from lancefs.datafile.kernels.chunks import read_table
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
-from lancefs.datafile.v2_1.encodings.dictionary import Dictionaries
+from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries
 from lancefs.datafile.v2_1.encodings.registry import NO_BYTES, Chunked
-from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, Request, decode, request_whole
+from lancefs.datafile.v2_1.layouts.chunk_runs import (
+    ChunkRun,
+    Request,
+    decode,
+    request_whole,
+)
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock, check_rows
-from lancefs.datafile.v2_1.levels import Leaf
+from lancefs.datafile.v2_1.levels import DecodedPage
 from lancefs.errors import CorruptFile
-from lancefs.storage import ByteRange, Bytes, Steps
+from lancefs.storage import ByteRange, Bytes, Reads
 
-# More byte ranges than this are joined where no more bytes than this lie between them.
+# Above this number of byte ranges, ranges are merged across gaps of at most this many bytes.
 _MANY_SPANS = 32
 _GAP = 64 * 1024
-# A value that is decoded alone costs as much as so many that are decoded with others.
-_FEW = 16
+# Decoding one value alone costs as much as decoding so many values of whole chunks.
+_COST_OF_ONE = 16
 
 
 class _Index(NamedTuple):
-    """What must be known of a page before a row can be found in it."""
+    """The chunks of a page, by which rows are found in it.
 
-    table: Bytes  # the chunk table
-    starts: Ints  # of each chunk, in the chunk buffer
+    Attributes:
+        table: The chunk table, as bytes.
+        starts: Offset of each chunk in the chunk buffer.
+        ends: Offset after each chunk.
+        counts: Number of values in each chunk.
+        first_row: First row that starts in each chunk; then the number of rows of the page.
+        continues: Whether a chunk begins in the middle of a row; None where no chunk does.
+        reach: For each chunk, the chunk after the last one with rows that start in it.
+        dictionary: The dictionary of the page; None if it has none.
+    """
+
+    table: Bytes
+    starts: Ints
     ends: Ints
-    counts: Ints  # values in each chunk
-    first_row: Ints  # first row that starts in each chunk; then the rows of the page
-    continues: Mask | None  # whether a chunk begins in the middle of a row; None where none does
-    reach: Ints  # for each chunk, the one after the last with some of the rows that start in it
-    dictionary: Dictionaries | None
+    counts: Ints
+    first_row: Ints
+    continues: Mask | None
+    reach: Ints
+    dictionary: PageDictionaries | None
 
 
-class _Found:
-    """What was read of a page to find rows in it; all readers of the page share it."""
+class _SharedIndex:
+    """The index of a page once it was read; all readers of the page share it."""
 
     index: _Index | None = None
 
 
 class MiniBlockPage:
-    """Reads rows of one mini-block page; keeps its chunk table once that was read.
+    """Reads rows of one mini-block page; keeps its chunk table once it was read.
 
     Args:
-        page: Where the buffers are.
-        described: What the description of the page says.
+        page: The location of the page.
+        description: The parsed description of the page.
     """
 
-    def __init__(self, page: Page, described: MiniBlock) -> None:
+    def __init__(self, page: Page, description: MiniBlock) -> None:
         self.page = page
-        self.described = described
-        self.layout = described.layout
-        self.layers = described.layers
-        self.top = described.top
-        self.has_rep = described.has_rep
-        described.check_buffers(page)
-        self._found = _Found()
+        self.description = description
+        self.layout = description.layout
+        self.layers = description.layers
+        self.top = description.top
+        self.has_rep = description.has_rep
+        description.check_buffers(page)
+        self._shared = _SharedIndex()
         self._make: Callable[[Chunks], Block] = Chunks.decode
 
-    def making(self, make: Callable[[Chunks], Block]) -> MiniBlockPage:
-        """Return a reader of the same rows that makes something else of their values.
+    def with_decoder(self, make: Callable[[Chunks], Block]) -> MiniBlockPage:
+        """Return a reader of the same rows that decodes their values in another way.
 
         Args:
-            make: What it makes of the values of chunks: as many as are wanted of them.
+            make: Decodes the values of chunks, or reduces them to an outline.
         """
         other = copy(self)
         other._make = make
         return other
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
-        found = yield from self.fetch(ranges)
-        return found if isinstance(found, Leaf) else decode([[found]])[0]
+        fetched = yield from self.fetch(ranges)
+        return fetched if isinstance(fetched, DecodedPage) else decode([[fetched]])[0]
 
     def request(self, ranges: Sequence[RowRange]) -> Request | None:
-        """Return what to fetch of rows of the page.
+        """Return the byte ranges to fetch for rows of the page.
 
         Returns:
-            None where that is not known yet, or the rows are scattered: `fetch` finds it out.
+            The request; None where the index was not read yet, or the rows are scattered over the
+            page: `fetch` handles both.
         """
-        page, described = self.page, self.described
-        request = request_whole(page, described, ranges, self._make)
+        page, description = self.page, self.description
+        request = request_whole(page, description, ranges, self._make)
         if request is not None:
             return request
-        if self._found.index is None or len(ranges) != 1:
+        if self._shared.index is None or len(ranges) != 1:
             return None
-        index, (start, end) = self._found.index, ranges[0]
+        index, (start, end) = self._shared.index, ranges[0]
         first = bisect_right(index.first_row, start, hi=len(index.counts)) - 1
         last = bisect_right(index.first_row, end - 1, lo=first, hi=len(index.counts)) - 1
-        chosen = slice(first, max(index.reach.item(last), last + 1))
-        base, begin, stop = page.buffers[1][0], index.starts.item(first), chosen.stop
+        chunks = slice(first, max(index.reach.item(last), last + 1))
+        base, begin, stop = page.buffers[1][0], index.starts.item(first), chunks.stop
         span = base + begin, base + index.ends.item(stop - 1)
-        return Request([span], partial(self._some, index, chosen, (start, end)))
+        return Request([span], partial(self._open_run, index, chunks, (start, end)))
 
-    def fetch(self, ranges: Sequence[RowRange]) -> Steps[ChunkRun | Leaf]:
+    def fetch(self, ranges: Sequence[RowRange]) -> Reads[ChunkRun | DecodedPage]:
         """Fetch rows of the page, ascending and disjoint.
 
         Returns:
-            Chunks that follow each other, to be decoded with others; or rows, where they are
-            scattered.
+            Consecutive chunks, to be decoded with others; or decoded rows, where they are scattered
+            over the page.
         """
         request = self.request(ranges)
         if request is None:
             index = yield from self._load()
             request = self.request(ranges)
             if request is None:
-                return (yield from self._scattered(index, ranges))
-        return request.opened((yield request.ranges))
+                return (yield from self._read_scattered(index, ranges))
+        return request.open((yield request.ranges))
 
-    def _scattered(self, index: _Index, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+    def _read_scattered(self, index: _Index, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         if not self.has_rep:
             return (yield from self._read_values(index, rows_of(ranges)))
-        chosen = _chunks_of(index, ranges)
-        data, starts = yield from self._fetch_chunks(index, chosen)
-        leaf = self._decode(index, chosen, data, starts).check()
-        return leaf.select(_moved_rows(index, chosen, ranges))
+        chunks = _chunks_of(index, ranges)
+        data, starts = yield from self._fetch_chunks(index, chunks)
+        leaf = self._decode(index, chunks, data, starts).check()
+        return leaf.select(_moved_rows(index, chunks, ranges))
 
-    def _some(
-        self, index: _Index, chosen: slice, rows: RowRange, buffers: Sequence[Bytes]
+    def _open_run(
+        self, index: _Index, chunks: slice, rows: RowRange, buffers: Sequence[Bytes]
     ) -> ChunkRun:
-        """Return some chunks of the page, and where in them rows of the page are."""
-        first, stop, width = chosen.start, chosen.stop, self.described.width
+        """Return fetched chunks as a run, with rows of the page as rows of the run."""
+        first, stop, width = chunks.start, chunks.stop, self.description.width
         before = index.first_row.item(first)
         starting = index.first_row.item(stop) - before
         return ChunkRun(
-            self.described,
+            self.description,
             self._make,
             index.table[first * width : stop * width],
             buffers[0],
-            total(index.counts[chosen]) if self.has_rep else starting,
+            total(index.counts[chunks]) if self.has_rep else starting,
             starting,
             [(rows[0] - before, rows[1] - before)],
             index.dictionary,
             index.continues is not None and bool(index.continues[first]),
         )
 
-    def _load(self) -> Steps[_Index]:
-        """Return the index of the page, which is read once."""
-        if self._found.index is None:
-            self._found.index = self._parse_index((yield self._index_ranges()))
-        return self._found.index
+    def _load(self) -> Reads[_Index]:
+        """Return the index of the page; read it unless it was read before."""
+        if self._shared.index is None:
+            self._shared.index = self._parse_index((yield self._index_ranges()))
+        return self._shared.index
 
-    def _read_values(self, index: _Index, rows: Ints) -> Steps[Leaf]:
-        """Read rows of a page without lists, each of which is a value."""
-        chosen, wanted = _located(index, rows)
-        data, starts = yield from self._fetch_chunks(index, chosen)
-        if len(wanted) * _FEW <= int(index.counts[chosen].sum()):
-            return self._decode(index, chosen, data, starts, wanted).check()
-        return self._decode(index, chosen, data, starts).check().select(as_ranges(wanted))
+    def _read_values(self, index: _Index, rows: Ints) -> Reads[DecodedPage]:
+        """Read rows of a page without lists, where every row is one value."""
+        chunks, wanted = _locate(index, rows)
+        data, starts = yield from self._fetch_chunks(index, chunks)
+        if len(wanted) * _COST_OF_ONE <= int(index.counts[chunks].sum()):
+            return self._decode(index, chunks, data, starts, wanted).check()
+        return self._decode(index, chunks, data, starts).check().select(as_ranges(wanted))
 
-    def _fetch_chunks(self, index: _Index, chosen: Ints) -> Steps[tuple[Bytes, Ints]]:
-        """Fetch chunks; return bytes that hold them, and where in those they start."""
-        spans, base = _spans(index, chosen), self.page.buffers[1][0]
+    def _fetch_chunks(self, index: _Index, chunks: Ints) -> Reads[tuple[Bytes, Ints]]:
+        """Fetch chunks; return bytes that hold them, and the offset of each chunk in the bytes."""
+        spans, base = _spans(index, chunks), self.page.buffers[1][0]
         buffers = yield [(base + start, base + end) for start, end in spans]
-        # There are none where the rows have no values, such as those that are empty lists.
+        # Rows without values, such as empty lists, have no chunks.
         data = in_place(buffers) if buffers else NO_BYTES
         if data is not None:
             spans = [(spans[0][0], spans[-1][1])] if spans else []
         else:
             data = np.concatenate(buffers)
-        return data, _moved(index.starts[chosen], spans)
+        return data, _moved_starts(index.starts[chunks], spans)
 
     def _index_ranges(self) -> list[ByteRange]:
         ranges = [self.page.buffers[0]]
-        if self.described.has_dictionary:
+        if self.description.has_dictionary:
             ranges.append(self.page.buffers[2])
         if self.has_rep:
-            ranges.append(self.page.buffers[2 + self.described.has_dictionary])
+            ranges.append(self.page.buffers[2 + self.description.has_dictionary])
         return ranges
 
     def _parse_index(self, buffers: Sequence[Bytes]) -> _Index:
-        described, (start, end) = self.described, self.page.buffers[1]
-        counts, bounds = read_table(buffers[0], end - start, described.items, described.width)
-        dictionary = described.dictionary(buffers[1]) if described.has_dictionary else None
+        description, (start, end) = self.description, self.page.buffers[1]
+        counts, bounds = read_table(buffers[0], end - start, description.items, description.width)
+        dictionary = description.dictionary(buffers[1]) if description.has_dictionary else None
         if self.has_rep:
-            position = 1 + self.described.has_dictionary
+            position = 1 + self.description.has_dictionary
             starting, continues = self._parse_repetition(buffers[position], len(counts))
         else:
             starting, continues = counts, None
@@ -201,7 +218,7 @@ class MiniBlockPage:
         )
 
     def _parse_repetition(self, data: Bytes, chunks: int) -> tuple[Ints, Mask]:
-        """Return how many rows start in each chunk, and which chunks begin inside a row."""
+        """Return the number of rows that start in each chunk, and which chunks begin in a row."""
         stride = int(self.layout.repetition_index_depth) + 1
         if len(data) != chunks * stride * 8:
             raise CorruptFile(
@@ -217,40 +234,48 @@ class MiniBlockPage:
     def _decode(
         self,
         index: _Index,
-        chosen: Ints,
+        chunks: Ints,
         data: Bytes,
         starts: Ints,
         wanted: Ints | None = None,
-    ) -> Leaf:
-        """Decode chunks, of which `data` has the bytes at `starts`.
+    ) -> DecodedPage:
+        """Decode chunks.
 
-        All values are decoded, or those at the `wanted` positions where values are rows.
+        Args:
+            index: The index of the page.
+            chunks: The indices of the chunks, ascending.
+            data: Bytes that hold the chunks.
+            starts: Offset of each chunk in `data`.
+            wanted: Positions of the values to decode, on pages where every row is one value; None
+                for all.
         """
-        sizes = (index.ends - index.starts)[chosen]
-        counts = index.counts[chosen]
+        sizes = (index.ends - index.starts)[chunks]
+        counts = index.counts[chunks]
         levels, buffers = self._parse_chunks(data, starts, sizes)
-        rep, definition = self.described.levels(buffers, levels)
+        rep, definition = self.description.levels(buffers, levels)
         if wanted is None:
-            rows = int((index.first_row[1:][chosen] - index.first_row[:-1][chosen]).sum())
+            rows = int((index.first_row[1:][chunks] - index.first_row[:-1][chunks]).sum())
         else:
             definition = None if definition is None else definition[wanted]
             rows = len(wanted)
         encoding = self.layout.value_compression
         values = self._make(Chunks(encoding, buffers, counts, index.dictionary, wanted))
-        leaf = Leaf(values, rep, definition, self.layers, rows)
-        return self._without_continuations(leaf, index, chosen, levels)
+        leaf = DecodedPage(values, rep, definition, self.layers, rows)
+        return self._without_continuations(leaf, index, chunks, levels)
 
     def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
-        """Read the headers of all chunks: their numbers of levels, and where their buffers are."""
-        levels, begins, ends = find_buffers(data, starts, sizes, self.described.size_widths)
+        """Read the headers of chunks: the number of levels and the buffers of each."""
+        levels, begins, ends = find_buffers(data, starts, sizes, self.description.size_widths)
         return levels, [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
 
-    def _without_continuations(self, leaf: Leaf, index: _Index, chosen: Ints, levels: Ints) -> Leaf:
-        """Drop items that end a row whose beginning was not read, at each gap between chunks."""
+    def _without_continuations(
+        self, leaf: DecodedPage, index: _Index, chunks: Ints, levels: Ints
+    ) -> DecodedPage:
+        """Drop the items, after each gap between chunks, that end a row that began in the gap."""
         if leaf.rep is None or index.continues is None:
             return leaf
-        gap = np.concatenate((np.ones(1, np.bool_), np.diff(chosen) != 1))
-        cut = np.flatnonzero(gap & index.continues[chosen])
+        gap = np.concatenate((np.ones(1, np.bool_), np.diff(chunks) != 1))
+        cut = np.flatnonzero(gap & index.continues[chunks])
         if not len(cut):
             return leaf
         ends = np.cumsum(levels)
@@ -266,24 +291,28 @@ class MiniBlockPage:
         return leaf.select_items(keep)
 
 
-def _located(index: _Index, rows: Ints) -> tuple[Ints, Ints]:
-    """Return the chunks that hold rows which are values, and where in those the rows are."""
+def _locate(index: _Index, rows: Ints) -> tuple[Ints, Ints]:
+    """Find rows of a page where every row is one value.
+
+    Returns:
+        The chunks that hold the rows, and the position of each row among their values.
+    """
     chunk = np.searchsorted(index.first_row, rows, side="right") - 1
     is_next = np.empty(len(chunk), np.bool_)
     is_next[:1] = True
     np.not_equal(chunk[1:], chunk[:-1], out=is_next[1:])
-    chosen = chunk[is_next]
-    counts = index.counts[chosen]
-    shifts = np.cumsum(counts) - counts - index.first_row[chosen]
-    return chosen, rows + shifts[np.cumsum(is_next) - 1]
+    chunks = chunk[is_next]
+    counts = index.counts[chunks]
+    shifts = np.cumsum(counts) - counts - index.first_row[chunks]
+    return chunks, rows + shifts[np.cumsum(is_next) - 1]
 
 
 def _reach(first_row: Ints, continues: Mask | None) -> Ints:
     """Return, for each chunk, the chunk after the last one with rows that start in it.
 
     Args:
-        first_row: The first row that starts in each chunk; then the rows of the page.
-        continues: Whether a chunk begins in the middle of a row; None where none does.
+        first_row: The first row that starts in each chunk; then the number of rows of the page.
+        continues: Whether a chunk begins in the middle of a row; None where no chunk does.
     """
     total = len(first_row) - 1
     if continues is None:
@@ -313,24 +342,24 @@ def _not_empty(ranges: Sequence[RowRange]) -> Ints:
     return rows[rows[:, 0] < rows[:, 1]]
 
 
-def _spans(index: _Index, chosen: Ints) -> list[ByteRange]:
-    """Return the byte ranges that hold the chosen chunks, neighbours joined.
+def _spans(index: _Index, chunks: Ints) -> list[ByteRange]:
+    """Return the byte ranges that hold the chosen chunks, adjacent ones merged.
 
-    Where there are many, also those that lie close together are one: what is between them costs
-    nothing in a mapped file, a remote one would send it anyway, and nothing is to be put together.
+    Of many ranges, also those with small gaps between them are merged: the bytes of a gap cost
+    nothing in a mapped file, and less than a request in a remote one.
     """
-    if not len(chosen):
+    if not len(chunks):
         return []
-    starts, ends = index.starts[chosen], index.ends[chosen]
+    starts, ends = index.starts[chunks], index.ends[chunks]
     gaps = starts[1:] - ends[:-1]
     breaks = np.flatnonzero(gaps)
     if len(breaks) > _MANY_SPANS:
         breaks = np.flatnonzero(gaps > _GAP)
-    first, last = np.append(0, breaks + 1), np.append(breaks, len(chosen) - 1)
+    first, last = np.append(0, breaks + 1), np.append(breaks, len(chunks) - 1)
     return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
 
 
-def _moved(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
+def _moved_starts(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
     """Translate positions in the chunk buffer into positions in the joined spans."""
     if len(spans) <= 1:
         return starts - spans[0][0] if spans else starts
@@ -340,10 +369,10 @@ def _moved(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
     return starts - begins[span] + (np.cumsum(lengths) - lengths)[span]
 
 
-def _moved_rows(index: _Index, chosen: Ints, ranges: Sequence[RowRange]) -> RowRanges:
+def _moved_rows(index: _Index, chunks: Ints, ranges: Sequence[RowRange]) -> RowRanges:
     """Translate rows of the page into rows of the chosen chunks."""
-    first = index.first_row[chosen]
-    starting = np.diff(index.first_row)[chosen]
+    first = index.first_row[chunks]
+    starting = np.diff(index.first_row)[chunks]
     before = np.cumsum(starting) - starting
     rows = _not_empty(ranges)
     chunk = np.searchsorted(first, rows[:, 0], side="right") - 1

@@ -1,9 +1,9 @@
-"""Pages of data files 2.1 or later as outlines (see `datafile.outlines`).
+"""Pages of data files 2.1 or later, read as outlines (see `datafile.outlines`).
 
-What tells lengths depends on the page: the offsets of strings in chunks; the lengths of symbols and
-of the items of dictionaries; the index of rows of large values, which stand in a page each behind
-its levels and its length. What tells nulls are the levels, whatever the values are. The values of
-all other pages are decoded, and let go.
+Lengths come from different places: in chunks from the offsets of strings, from the lengths of FSST
+symbols or of dictionary items; in full-zip pages from the row index, or from the length before each
+value. Nulls always come from the levels. Some pages must be fully decoded to learn lengths; the
+values are discarded.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
-from lancefs.datafile.v2_1.levels import Leaf, Unravelled
+from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
 from lancefs.errors import CorruptFile
-from lancefs.storage import Bytes, Steps
+from lancefs.storage import Bytes, Reads
 
 
 def outlined(page: PageReader, data_type: pa.DataType) -> PageReader:
-    """Return what reads the rows of a page as an outline.
+    """Return a reader of the same page that gives outlines of the rows.
 
     Args:
-        page: Reads the values; what it reads to find rows serves both.
+        page: Reads the values; both readers share the index of the page.
         data_type: The type of the outline.
     """
     if isinstance(page, MiniBlockPage):
         make: Callable[[Chunks], Block]
-        make = _lengths if data_type == LENGTHS else partial(_nothing, data_type=data_type)
-        return page.making(make)
+        make = _lengths if data_type == LENGTHS else partial(_zeros, data_type=data_type)
+        return page.with_decoder(make)
     if isinstance(page, FullZipPage) and _is_plain(page, data_type):
         return _ZippedOutline(page, data_type)
-    return _Decoded(page, data_type)
+    return _DecodedOutline(page, data_type)
 
 
 def _lengths(chunks: Chunks) -> Block:
-    """Return how long the values of chunks are."""
+    """Return the lengths of the values of chunks, in bytes."""
     if chunks.dictionary is not None:
         items = FixedWidth(64, lengths_of(chunks.dictionary.items))
-        of_lengths = chunks._replace(dictionary=chunks.dictionary._replace(items=items))
-        return of_lengths.decode()
-    told = registry.value_lengths(chunks.encoding, chunks.buffers, chunks.counts)
-    lengths = FixedWidth(64, told)
+        with_lengths = chunks._replace(dictionary=chunks.dictionary._replace(items=items))
+        return with_lengths.decode()
+    values = registry.value_lengths(chunks.encoding, chunks.buffers, chunks.counts)
+    lengths = FixedWidth(64, values)
     return lengths if chunks.wanted is None else lengths.select(as_ranges(chunks.wanted))
 
 
-def _nothing(chunks: Chunks, data_type: pa.DataType) -> Block:
-    """Return nothing of the values of chunks but which items of fixed-size lists are null."""
-    if pa.types.is_fixed_size_list(data_type):  # short ones: others are in full-zip pages
+def _zeros(chunks: Chunks, data_type: pa.DataType) -> Block:
+    """Return zeros in place of the values of chunks; items of fixed-size lists stay null."""
+    if pa.types.is_fixed_size_list(data_type):  # short lists: long ones are in full-zip pages
         return without_values(chunks.decode(), data_type)
     return zeros(data_type, chunks.length)
 
 
 def _is_plain(page: FullZipPage, data_type: pa.DataType) -> bool:
-    """Whether the values of a page need not be decoded to know what an outline has of them."""
+    """Whether the outline of a page can be read without decoding its values."""
     encoding = page.layout.value_compression
     if data_type == LENGTHS:
         is_variable = encoding.WhichOneof("compression") == "variable"
@@ -73,14 +73,14 @@ def _is_plain(page: FullZipPage, data_type: pa.DataType) -> bool:
 
 
 def _width(data_type: pa.DataType) -> int:
-    """Return the bits of a value: in an outline they are no more than in the file."""
+    """Return the bits of a value in an outline, which are no more than in the file."""
     if pa.types.is_fixed_size_list(data_type):
         return int(data_type.list_size) * _width(data_type.value_type)
     return int(data_type.bit_width)
 
 
 class _ZippedOutline(FullZipPage):
-    """Reads the levels of values, and their lengths, without them.
+    """Reads the levels and the lengths of values, without the values.
 
     Args:
         page: The page.
@@ -91,59 +91,61 @@ class _ZippedOutline(FullZipPage):
         super().__init__(page.page, page.layout)
         self._data_type = data_type
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Leaf]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
-        is_told = not (self.is_fixed or self.top) and sum(one.levels for one in self.layers) <= 1
-        if not is_told:
+        has_one_level = sum(layer.levels for layer in self.layers) <= 1
+        if self.is_fixed or self.top or not has_one_level:  # the row index does not tell nulls
             return (yield from super().read(ranges))
         bounds = yield from self.row_bounds(ranges)
         sizes = np.concatenate([np.empty(0, np.int64), *(np.diff(rows) for rows in bounds)])
         definition, lengths = None, sizes - self.word - self.width
-        if self.word:  # a row of one level is null where it has nothing else
+        if self.word:  # a null row is a control word alone
             is_null = sizes == self.word
             definition = is_null.astype(np.uint16)
             lengths[is_null] = 0
         if np.any(lengths < 0):
             raise CorruptFile("rows of a full-zip page that are shorter than their lengths")
-        return Leaf(FixedWidth(64, lengths), None, definition, self.layers, len(sizes)).check()
+        return DecodedPage(
+            FixedWidth(64, lengths), None, definition, self.layers, len(sizes)
+        ).check()
 
-    def in_table(self, table: Bytes) -> Block:
+    def decode_table(self, table: Bytes) -> Block:
         return zeros(self._data_type, len(table))
 
-    def at_places(self, data: Bytes, begin: Ints, lengths: Ints | None) -> Block:
+    def decode_at(self, data: Bytes, begin: Ints, lengths: Ints | None) -> Block:
         if lengths is None:
             return zeros(self._data_type, len(begin))
         return FixedWidth(64, np.maximum(lengths, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoded:
-    """Reads the values of a page, and returns what an outline has of them.
+class _DecodedOutline:
+    """Reads a page that must be decoded for its outline, and discards the values.
 
     Attributes:
-        page: The page.
+        page: Reads the values.
         data_type: The type of the outline.
     """
 
     page: PageReader
     data_type: pa.DataType
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[PageRows]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
         """Read rows, ascending and disjoint, within the page."""
-        read = yield from self.page.read(ranges)
-        return _Rows(without_values(read.values, self.data_type), read)
+        decoded = yield from self.page.read(ranges)
+        return _OutlineRows(without_values(decoded.values, self.data_type), decoded)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of a page with something else in place of their values."""
+class _OutlineRows:
+    """Rows of a page with an outline in place of their values."""
 
     values: Block
-    read: PageRows
+    decoded: PageRows
 
     @property
     def rows(self) -> int:
-        return self.read.rows
+        return self.decoded.rows
 
     def unravel(self) -> list[Unravelled]:
-        return self.read.unravel()
+        return self.decoded.unravel()

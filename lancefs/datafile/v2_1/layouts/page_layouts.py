@@ -1,4 +1,4 @@
-"""Which file reads which page layout (docs: format/file/encoding)."""
+"""The reader of each page layout (docs: format/file/encoding)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from lancefs.datafile.container import Encoding, Page
+from lancefs.datafile.container import Page, PageEncoding
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader
@@ -19,7 +19,7 @@ from lancefs.proto.encodings_v2_1_pb2 import PageLayout
 _TYPE = "lance.encodings21.PageLayout"
 _PLANAR = "lance.encodings23.PlanarLayout"
 
-# Descriptions up to this long are shared by many pages; longer ones hold a symbol table of a page.
+# Longest description, in bytes, that pages share: a longer one holds the symbol table of one page.
 _SHARED_BYTES = 1024
 
 Opener: TypeAlias = Callable[[Page], PageReader]
@@ -27,12 +27,15 @@ _Message = TypeVar("_Message", bound=Message)
 
 
 def open_page(page: Page) -> PageReader:
-    """Return the reader for a page of a data file 2.1 or later; raises as `layout_of` does."""
+    """Return the reader of a page of a data file 2.1 or later; raises as `layout_of` does."""
     return _open(page, layout_of(page.encoding))
 
 
-def layout_of(encoding: Encoding) -> MiniBlock | Opener:
-    """Return what a description of pages says: that of mini-block pages, or what opens others.
+def layout_of(encoding: PageEncoding) -> MiniBlock | Opener:
+    """Parse the description of a page.
+
+    Returns:
+        The parsed description of a mini-block page; the function that opens any other page.
 
     Raises:
         CorruptFile: The description is damaged.
@@ -42,8 +45,8 @@ def layout_of(encoding: Encoding) -> MiniBlock | Opener:
     return _shared_layout(encoding) if is_shared else _layout(encoding)
 
 
-@lru_cache(maxsize=256)  # the pages of a column, and of the other fragments, are laid out alike
-def _shared_layout(encoding: Encoding) -> MiniBlock | Opener:
+@lru_cache(maxsize=256)  # pages of a column, also in other fragments, have equal descriptions
+def _shared_layout(encoding: PageEncoding) -> MiniBlock | Opener:
     return _layout(encoding)
 
 
@@ -51,11 +54,8 @@ def _open(page: Page, layout: MiniBlock | Opener) -> PageReader:
     return MiniBlockPage(page, layout) if isinstance(layout, MiniBlock) else layout(page)
 
 
-def _layout(encoding: Encoding) -> MiniBlock | Opener:
-    """Return what a description says.
-
-    The layouts that most tables have no page of are imported where there is one.
-    """
+def _layout(encoding: PageEncoding) -> MiniBlock | Opener:
+    """Parse a description, importing rare layouts only where a page has one."""
     if encoding.type_name == _PLANAR:
         from lancefs.datafile.v2_1.layouts.planar_page import open_planar
         from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
@@ -88,14 +88,14 @@ def _page_layout(layout: PageLayout) -> MiniBlock | Opener:
             raise UnsupportedFeature(f"page layout {name.removesuffix('_layout')}")
 
 
-def parse_layout(encoding: Encoding) -> PageLayout:
+def parse_layout(encoding: PageEncoding) -> PageLayout:
     """Read the description of a page."""
     if encoding.type_name != _TYPE:
         raise UnsupportedFeature(f"page encoding {encoding.type_name or '(none)'}")
     return _parse(encoding, PageLayout())
 
 
-def _parse(encoding: Encoding, layout: _Message) -> _Message:
+def _parse(encoding: PageEncoding, layout: _Message) -> _Message:
     try:
         layout.ParseFromString(encoding.data)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""What every page layout gives: rows of a page, as values and the layers around them."""
+"""The interface of page layouts: rows of a page, as values and the layers around them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from lancefs.datafile.blocks import Block, RowRange
 from lancefs.datafile.v2_1.levels import Unravelled
-from lancefs.storage import Steps
+from lancefs.storage import Reads
 
 
 class PageRows(Protocol):
@@ -20,17 +20,17 @@ class PageRows(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many rows."""
+        """Number of rows."""
         ...
 
     def unravel(self) -> list[Unravelled]:
-        """Return the layers, innermost first; the first tells which values are null."""
+        """Return the layers, innermost first; the validity of the first is that of the values."""
         ...
 
 
 class PageReader(Protocol):
     """Reads rows of one page."""
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[PageRows]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
         """Read rows, ascending and disjoint, within the page."""
         ...

@@ -1,9 +1,9 @@
-"""Sparse structure: nulls and lists as sets of slots, apart from the values (format 2.3).
+"""Sparse structure: nulls and lists as sets of slots, separate from the values (format 2.3).
 
-Layers come from the outermost in; the slots of one are the parents of the next. A validity layer
-names its null or its valid slots. A list layer names the lists that are not empty and how many
-items each has. A fixed-size list has that many slots below each of its own. The buffers of the sets
-follow those of the values, in the order of the layers.
+Layers are listed from the outermost in; the slots of one layer are the parents of the next. A
+validity layer lists its null or its valid slots. A list layer lists the lists that are not empty,
+and the number of items of each. A fixed-size list layer has a fixed number of slots below each of
+its own. The buffers of the sets follow the buffers of the values, in the order of the layers.
 
 Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
 """
@@ -30,15 +30,21 @@ from lancefs.proto.encodings_v2_3_pb2 import (
     SparseStructure,
     SparseValiditySet,
 )
-from lancefs.storage import Bytes, Steps
+from lancefs.storage import Bytes, Reads
 
 
 @dataclass(frozen=True, slots=True)
 class SlotRows:
-    """Some rows of a page whose layers are known without levels."""
+    """Some rows of a page that has no levels.
+
+    Attributes:
+        values: The values of the leaf.
+        layers: The layers, innermost first.
+        rows: Number of rows.
+    """
 
     values: Block
-    layers: tuple[Unravelled, ...]  # innermost first
+    layers: tuple[Unravelled, ...]
     rows: int
 
     def unravel(self) -> list[Unravelled]:
@@ -50,7 +56,7 @@ class SparsePage:
     """Reads rows of one page with sparse structure; keeps the structure once it was read.
 
     Args:
-        page: Where the buffers are.
+        page: The location of the page.
         structure: The description of the layers.
         values: Reads the values of slots.
     """
@@ -61,7 +67,7 @@ class SparsePage:
         self.values = values
         self._layers: list[Unravelled] | None = None
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[SlotRows]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[SlotRows]:
         """Read rows, ascending and disjoint, within the page."""
         if self._layers is None:
             buffers = yield list(self.page.buffers[self.values.buffers :])
@@ -69,7 +75,7 @@ class SparsePage:
             layers, (slots, alive) = [layer for layer, _ in parsed], parsed[-1]
             self.values.place(slots.length, alive)
             if self.structure.layers[-1].WhichOneof("layer") == "validity":
-                # As in pages with levels, a value within something that is null is null, too.
+                # As in pages with levels, a value inside a null list or struct is null, too.
                 layers[-1] = Unravelled(None if alive.all() else alive, None, slots.length)
             self._layers = _flattened(self.structure.layers, layers)
         cut, spans = [], ranges
@@ -86,7 +92,7 @@ class SparsePage:
 def _parse(
     layers: Sequence[SparseStructuralLayer], buffers: Iterator[Bytes], rows: int
 ) -> Iterator[tuple[Unravelled, Mask]]:
-    """Read layers, each with the slots that are valid in it and in all layers around it."""
+    """Yield the layers, each with the mask of slots valid in it and in all layers around it."""
     slots, rest = divmod(rows, prod(max(1, layer.fixed_size_list.dimension) for layer in layers))
     if rest or not layers:
         raise CorruptFile(f"{rows} rows of fixed-size lists, or a page without layers")
@@ -116,13 +122,13 @@ def _parse(
 def _flattened(
     kinds: Sequence[SparseStructuralLayer], layers: Sequence[Unravelled]
 ) -> list[Unravelled]:
-    """Repeat the slots of and around fixed-size lists, as pages with levels have them."""
+    """Flatten fixed-size lists, as pages with levels have them: repeat slots of and around them."""
     flat, factor = [], 1
     for kind, layer in zip(reversed(kinds), reversed(layers), strict=True):
         factor *= max(1, int(kind.fixed_size_list.dimension))
         if factor > 1 and layer.offsets is not None:
             layer = Unravelled(layer.validity, layer.offsets * factor, layer.length)
-            factor = 1  # what is around a list is not flattened by what is in it
+            factor = 1  # fixed-size lists inside a list do not flatten the layers around it
         elif factor > 1:
             valid = None if layer.validity is None else np.repeat(layer.validity, factor)
             layer = Unravelled(valid, None, layer.length * factor)
@@ -132,12 +138,12 @@ def _flattened(
 
 def _offsets(layer: SparseListLayer, buffers: Iterator[Bytes], slots: int) -> Ints:
     count = int(layer.num_non_empty_positions)
-    where = _positions(layer.non_empty_positions, buffers, count, slots)
+    positions = _positions(layer.non_empty_positions, buffers, count, slots)
     counts = registry.take_sequence(layer.counts, buffers, count)
     if count and (counts.min() <= 0 or int(counts.max()) > layer.num_child_slots):
         raise CorruptFile("a list that is not empty has no items, or more than there are")
     lengths = np.zeros(slots, np.int64)
-    lengths[where] = counts
+    lengths[positions] = counts
     offsets = offsets_of(lengths)
     if offsets[-1] != layer.num_child_slots:
         raise CorruptFile(f"lists of {offsets[-1]} items in all, of {layer.num_child_slots}")
@@ -145,31 +151,31 @@ def _offsets(layer: SparseListLayer, buffers: Iterator[Bytes], slots: int) -> In
 
 
 def _validity(layer: SparseValiditySet, buffers: Iterator[Bytes], slots: int) -> Mask | None:
-    where = _positions(layer.positions, buffers, int(layer.num_positions), slots)
+    positions = _positions(layer.positions, buffers, int(layer.num_positions), slots)
     if layer.meaning == SparseValiditySet.SPARSE_VALIDITY_NULL_POSITIONS:
-        if not len(where):
+        if not len(positions):
             return None
         valid = np.ones(slots, np.bool_)
-        valid[where] = False
+        valid[positions] = False
         return valid
     if layer.meaning != SparseValiditySet.SPARSE_VALIDITY_VALID_POSITIONS:
         raise CorruptFile(f"a validity set of the kind {layer.meaning}")
     valid = np.zeros(slots, np.bool_)
-    valid[where] = True
+    valid[positions] = True
     return valid
 
 
 def _positions(
     encoding: CompressiveEncoding, buffers: Iterator[Bytes], count: int, slots: int
 ) -> Ints:
-    """Read ascending slots.
+    """Read the indices of some slots, in ascending order.
 
     Raises:
-        CorruptFile: There are more than slots, they do not ascend, or leave the slots.
+        CorruptFile: There are more indices than slots, they do not ascend, or one is no slot.
     """
     if count > slots:
         raise CorruptFile(f"{count} of {slots} slots are named")
-    where = registry.take_sequence(encoding, buffers, count)
-    if count and (where[0] < 0 or where[-1] >= slots or np.any(np.diff(where) <= 0)):
+    positions = registry.take_sequence(encoding, buffers, count)
+    if count and (positions[0] < 0 or positions[-1] >= slots or np.any(np.diff(positions) <= 0)):
         raise CorruptFile("named slots do not ascend, or leave the page")
-    return where
+    return positions

@@ -1,8 +1,8 @@
 """The values of a page with sparse structure: one for every leaf slot (format 2.3).
 
-Constant and chunked values know nothing of nulls: every slot has one. Zipped values are stored only
-for slots that are valid, also in all layers around them. Indexed values are a number for every slot
-and the zipped items that the numbers point at.
+Every slot, null or not, has a constant or chunked value. Zipped values are stored only for slots
+that are valid, also in all layers around them. Indexed values are an index for every slot, and the
+zipped items that the indices point at.
 
 Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
 """
@@ -33,19 +33,23 @@ from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb21
 from lancefs.proto.encodings_v2_3_pb2 import ChunkedValues, IndexedValues, ZippedValues
-from lancefs.storage import Steps
+from lancefs.storage import Reads
 
 
 class SlotValues(Protocol):
-    """Reads the values of leaf slots."""
+    """Reads the values of leaf slots.
 
-    buffers: int  # how many of the page's buffers they have, from the first on
+    Attributes:
+        buffers: Number of the page's buffers, from the first on, that hold the values.
+    """
+
+    buffers: int
 
     def place(self, slots: int, valid: Mask) -> None:
-        """Learn how many slots there are, and which are valid in all layers."""
+        """Set the number of slots, and which are valid in all layers."""
         ...
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
         """Read the values of ranges of slots."""
         ...
 
@@ -59,9 +63,9 @@ class ConstantSlots:
         self.value = value
 
     def place(self, slots: int, valid: Mask) -> None:
-        """Do nothing: slots that are all alike have no places to find."""
+        """Do nothing: a constant needs no slots."""
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
         """Read the values of ranges of slots."""
         yield []
         return Constant(self.value, count_rows(ranges))
@@ -77,20 +81,20 @@ class ChunkedSlots:
         self._inner: MiniBlockPage | None = None
 
     def place(self, slots: int, valid: Mask) -> None:
-        """Open the chunks as a page of that many values without nulls."""
+        """Open the chunks as a page without nulls, one value a slot."""
         layout = chunks(self.chunked, slots)
         layout.layers.append(pb21.REPDEF_ALL_VALID_ITEM)
         inner = Page(slots, self.page.buffers[: self.buffers], self.page.encoding)
         self._inner = MiniBlockPage(inner, MiniBlock(layout))
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
         """Read the values of ranges of slots."""
         assert self._inner is not None
         return (yield from self._inner.read(ranges)).values
 
 
 class ZippedSlots:
-    """A value for every valid slot, found one by one."""
+    """A value for every valid slot, in a full-zip page."""
 
     def __init__(self, page: Page, zipped: ZippedValues) -> None:
         self.page = page
@@ -98,16 +102,16 @@ class ZippedSlots:
         self.buffers = zipped_buffers(zipped)
         self._inner: FullZipPage | None = None
         self._valid: Mask = np.empty(0, np.bool_)
-        self._before: Ints = np.zeros(1, np.int64)  # values stored before each slot
+        self._before: Ints = np.zeros(1, np.int64)  # number of values stored before each slot
 
     def place(self, slots: int, valid: Mask) -> None:
-        """Open the values as a page of as many rows as there are valid slots."""
+        """Open the values as a page with one row for each valid slot."""
         self._valid = valid
         self._before = np.concatenate((np.zeros(1, np.int64), np.cumsum(valid)))
         inner = Page(int(self._before[-1]), self.page.buffers[: self.buffers], self.page.encoding)
         self._inner = FullZipPage(inner, all_valid_zipped(self.zipped))
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
         """Read the values of ranges of slots."""
         assert self._inner is not None
         stored = [(int(self._before[start]), int(self._before[end])) for start, end in ranges]
@@ -116,7 +120,7 @@ class ZippedSlots:
 
 
 class IndexedSlots:
-    """A number for every slot, and the values that the numbers point at."""
+    """An index for every slot, and the items that the indices point at."""
 
     def __init__(self, page: Page, indexed: IndexedValues) -> None:
         self.page = page
@@ -129,23 +133,23 @@ class IndexedSlots:
         self._indices: Ints | None = None
 
     def place(self, slots: int, valid: Mask) -> None:
-        """Learn how many numbers there are."""
+        """Set the number of slots."""
         self._slots = slots
 
-    def read(self, ranges: Sequence[RowRange]) -> Steps[Block]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
         """Read the values of ranges of slots, each item once."""
         if self._indices is None:
             (data,) = yield [self.page.buffers[0]]
             self._indices = registry.decode_sequence(self.indexed.indices, data, self._slots)
-        wanted, position = np.unique(select(self._indices, ranges), return_inverse=True)
-        if len(wanted) and wanted[-1] >= self.indexed.items.num_items:
-            raise CorruptFile(f"index {wanted[-1]} of {self.indexed.items.num_items} items")
-        rows = yield from self._items.read([(int(item), int(item) + 1) for item in wanted])
+        items, position = np.unique(select(self._indices, ranges), return_inverse=True)
+        if len(items) and items[-1] >= self.indexed.items.num_items:
+            raise CorruptFile(f"index {items[-1]} of {self.indexed.items.num_items} items")
+        rows = yield from self._items.read([(int(item), int(item) + 1) for item in items])
         return Dictionary(position.astype(np.uint32), rows.values)
 
 
 def chunks(chunked: ChunkedValues, items: int) -> pb21.MiniBlockLayout:
-    """Describe chunked values as the mini-block layout that they are, still without layers."""
+    """Describe chunked values as a mini-block layout, without layers."""
     message = pb21.MiniBlockLayout(
         value_compression=chunked.compression,
         num_dictionary_items=chunked.num_dictionary_items,
@@ -159,7 +163,7 @@ def chunks(chunked: ChunkedValues, items: int) -> pb21.MiniBlockLayout:
 
 
 def zipped(values: ZippedValues) -> pb21.FullZipLayout:
-    """Describe zipped values as the full-zip layout that they are, still without layers."""
+    """Describe zipped values as a full-zip layout, without layers."""
     message = pb21.FullZipLayout(value_compression=values.compression)
     if values.WhichOneof("addressing") == "bits_per_value":
         message.bits_per_value = values.bits_per_value
@@ -176,5 +180,5 @@ def all_valid_zipped(values: ZippedValues) -> pb21.FullZipLayout:
 
 
 def zipped_buffers(values: ZippedValues) -> int:
-    """Return how many buffers zipped values have: the bytes, and where values start in them."""
+    """Return the number of buffers of zipped values: the bytes, and the index of their starts."""
     return 1 if values.WhichOneof("addressing") == "bits_per_value" else 2

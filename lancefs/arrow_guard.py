@@ -1,0 +1,60 @@
+"""What pyarrow's C++ sees of a Lance dataset: a dataset that refuses to be read, with a reason.
+
+pyarrow's own functions reach through a dataset object for a C++ dataset behind it. Where there is
+none they crash the process. So a Lance dataset has one: a union of one child, whose only file
+raises an error that says what to do.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from lancefs.arrow_dataset import pads
+
+# Shows up in pyarrow's own messages where it looks for a column of the table.
+_COLUMN = "call_methods_of_the_LanceDataset_instead"
+_ADVICE = (
+    "this pyarrow function scans datasets in C++ and cannot read a Lance table; give it the "
+    "result of dataset.to_table(...), dataset.to_reader(...) or dataset.scanner(...).to_reader()"
+)
+
+
+@cache
+def refusing_child() -> pads.Dataset:
+    """Return the C++ dataset that stands behind every Lance dataset."""
+    import pyarrow.fs as pafs
+
+    class RefusingHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+        """A filesystem of which no file can be opened."""
+
+        def get_type_name(self) -> str:
+            return "lance"
+
+        def normalize_path(self, path: str) -> str:
+            return path
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, RefusingHandler)
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+        def __hash__(self) -> int:
+            return hash(RefusingHandler)
+
+        def _refuse(self, *_: Any) -> NoReturn:
+            raise TypeError(_ADVICE)
+
+        open_input_stream = open_input_file = open_output_stream = open_append_stream = _refuse
+        get_file_info = get_file_info_selector = _refuse
+        create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+        delete_file = move = copy_file = _refuse
+
+    filesystem = pafs.PyFileSystem(RefusingHandler())
+    form = pads.IpcFileFormat()
+    fragment = form.make_fragment("lance", filesystem)
+    schema = pa.schema([pa.field(_COLUMN, pa.null())])
+    return pads.FileSystemDataset([fragment], schema, form, filesystem)

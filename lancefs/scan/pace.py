@@ -1,0 +1,113 @@
+"""How many rows a scan decodes together: as many as fill a budget of bytes, as far as is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lancefs.datafile.fields import Field
+from lancefs.scan.morsels import DecodedMorsel, Morsel
+from lancefs.scan.settings import ScanSettings
+
+_CHUNK = 1024  # rows that are mostly stored together
+
+
+class Pace:
+    """Chooses the length of morsels.
+
+    Before a morsel is decoded its bytes are estimated from the descriptions of its pages; after it
+    was decoded its real bytes correct the estimate and the length of the next morsels.
+
+    Args:
+        batch_rows: Rows of the first morsel. Others have a multiple of it, half of it, or fewer
+            rows where so many rows have clearly more bytes than the budget.
+        budget: Decoded bytes of a morsel.
+        columns: Number of columns that are read.
+        settings: What the scan is tuned by.
+    """
+
+    def __init__(self, batch_rows: int, budget: int, columns: int, settings: ScanSettings) -> None:
+        self.rows = self._unit = batch_rows
+        self._budget = budget
+        self._columns = columns
+        self._settings = settings
+        self._last_bytes = 0  # of the last morsel
+        # Times fewer bytes than estimated that dictionary values are taken to have. Pages do not
+        # record how often a value occurs; the estimate assumes that all occur equally often.
+        self._doubt = 1.0
+
+    @property
+    def largest(self) -> int:
+        """Bytes that values of a morsel may have whose sizes are only known while decoding."""
+        return 2 * self._budget
+
+    def learn(self, decoded: DecodedMorsel) -> None:
+        """Choose the length of the next morsels by the bytes that a morsel really had."""
+        morsel, size = decoded.morsel, max(decoded.size, 1)
+        self._last_bytes = decoded.size
+        if morsel.estimated_bytes:
+            doubt = morsel.estimated_bytes / (self._settings.estimate_tolerance * size)
+            self._doubt = max(1, min(doubt, 4 * self._doubt))
+        if morsel.rows:
+            rows = int(self._budget * morsel.rows / size)
+            self.rows = self._rounded(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
+            if morsel.max_rows is not None:
+                # A morsel that is planned longer than it can be is decoded piece by piece.
+                self.rows = min(self.rows, morsel.max_rows)
+
+    def split(self, morsel: Morsel) -> Iterator[Morsel]:
+        """Yield the parts of a morsel that are decoded one by one and hold candidates."""
+        while morsel.rows:
+            part = morsel._replace(
+                end=min(morsel.start + self._even_length(morsel.rows), morsel.end)
+            )
+            morsel = morsel._replace(start=part.end)
+            if part.candidates is None or part.touches(part.candidates):
+                yield part
+
+    def _even_length(self, rows: int) -> int:
+        """Return the length of morsels that share rows about equally."""
+        morsels = -(-rows // self.rows)
+        return min(-(-rows // (morsels * self._unit)) * self._unit, self.rows)
+
+    def is_tiny(self, morsel: Morsel) -> bool:
+        """Tell whether a morsel is decoded quicker without a thread, as far as is known."""
+        settings = self._settings
+        rows = min(morsel.rows, self.rows)  # the rest of a morsel that was cut is cut as well
+        most = max(settings.tiny_bytes, settings.tiny_column_bytes * self._columns)
+        return rows <= settings.tiny_rows and self._last_bytes <= most
+
+    def fit(self, morsel: Morsel, fields: Sequence[Field], share: float = 1) -> Morsel:
+        """Return a morsel, or its beginning where the whole has too many bytes.
+
+        Args:
+            morsel: The morsel.
+            fields: The columns that are read of its rows.
+            share: Share of the rows that are read.
+        """
+        if morsel.rows > self.rows + self.rows // 8:  # a few rows are no morsel of their own
+            morsel = morsel._replace(end=morsel.start + self.rows)
+        sizes = morsel.fragment.row_sizes(fields) if share else None
+        if sizes is None:
+            return morsel
+        fitting = sizes.rows_within(morsel.start, self._budget / share, self._doubt)
+        if fitting < morsel.fragment.physical_rows - morsel.start:
+            rows = self._rounded(fitting)
+            if fitting < morsel.rows:
+                morsel = morsel._replace(end=min(morsel.start + rows, morsel.end))
+            morsel = morsel.limited(rows)
+        estimate = share * sizes.bytes_of(morsel.start, morsel.end)
+        return morsel._replace(estimated_bytes=estimate)
+
+    def _rounded(self, rows: int) -> int:
+        """Return whole batches, half a batch, or fewer rows where a half batch is too long."""
+        # A little more than the budget is better than morsels of another length.
+        for unit in (self._unit, max(self._unit // 2, 1)):
+            if 8 * rows >= 5 * unit:
+                return max((rows + rows // 16) // unit, 1) * unit
+        # Decoding long values takes more memory than the values have. Where many columns make rows
+        # long, one morsel is decoded at a time, which may have more bytes.
+        settings = self._settings
+        longer = self._columns * settings.short_column_bytes / self._budget
+        longest = int(rows * min(max(longer, 0.5), 2))
+        rows = min(longest, max(rows, settings.short_morsel_rows))
+        return rows // _CHUNK * _CHUNK if rows > _CHUNK else max(rows, 1)

@@ -1,0 +1,89 @@
+"""The numbers that a scan is tuned by, each with what it trades."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Rows of a batch, unless the caller says otherwise.
+BATCH_ROWS = 64 * 1024
+# Mapped bytes of files that a stream leaves in memory. To give them back, and to bring them in
+# again, takes time.
+STREAM_MAPPED_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSettings:
+    """What a scan trades: memory against speed, threads against their overhead.
+
+    Attributes:
+        batch_rows: Rows of a batch: longer ones cost less Python each, shorter ones less memory.
+        blob_batch_rows: Rows of a batch with the bytes of blobs, each of which may be megabytes.
+        stream_bytes: Decoded bytes of a morsel of a stream. With two threads five morsels are in
+            memory: two being decoded, what decoding them takes, and the one being consumed.
+        table_bytes: Decoded bytes of a morsel where all rows are kept anyway, as in `to_table`.
+        table_run_rows: Rows of small fragments that are decoded as one where all rows are kept; a
+            stream decodes a batch of them.
+        longest_morsel_rows: Rows of a morsel at most, however short they are.
+        inline_seconds: A scan decodes in the consumer's thread for this long. Threads slow down
+            scans that are shorter.
+        remote_prefetch: Morsels, or fragments that rows are taken from, of a remote table whose
+            requests are under way at once. More hide more latency and hold more memory.
+        tiny_rows: A morsel of no more rows is decoded without a thread where its bytes are few too:
+            it takes mostly Python's time, which threads only slow down.
+        tiny_bytes: Decoded bytes of such a morsel, at most.
+        tiny_column_bytes: Decoded bytes for each column of such a morsel, where there are many.
+        short_morsel_rows: Morsels that long rows make shorter than this spend most of their time in
+            Python, so that they may have more bytes than the budget.
+        short_column_bytes: Bytes for each column below which a morsel spends most of its time so.
+        estimate_tolerance: An estimate is corrected once a morsel has this many times fewer bytes.
+        retry_divisor: A morsel whose values turn out too large is cut to this fraction of its rows.
+        mapped_columns: Columns that a stream decodes before it gives mapped bytes of files back: to
+            read a little of a column may map a megabyte.
+        filtered_columns: Columns that a filtered stream decodes at a time, at least; otherwise a
+            quarter of all columns.
+        sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
+            the other columns, unless they are scattered.
+        rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
+        dictionary_rows: Morsels with fewer rows look up all values of dictionary pages: that is
+            quicker than finding out where it is needless.
+        reusing_columns: A stream of so few flat columns allocates few sizes of blocks, which
+            Arrow's allocator uses again quicker than the system's allocator does.
+        uneven_ratio: After a morsel with this many times fewer bytes than an earlier one, the
+            allocator gives free memory back to the system.
+        kept_mapped_bytes: Mapped bytes of files that `to_table` leaves in memory.
+        stream_mapped_bytes: Mapped bytes of files that a stream leaves in memory.
+    """
+
+    batch_rows: int = BATCH_ROWS
+    blob_batch_rows: int = 256
+    stream_bytes: int = 64 * 1024 * 1024 // 5
+    table_bytes: int = 192 * 1024 * 1024
+    table_run_rows: int = 256 * 1024
+    longest_morsel_rows: int = 1024 * 1024
+    inline_seconds: float = 0.01
+    remote_prefetch: int = 32
+    tiny_rows: int = 32 * 1024
+    tiny_bytes: int = 1024 * 1024
+    tiny_column_bytes: int = 384 * 1024
+    short_morsel_rows: int = 16 * 1024
+    short_column_bytes: int = 128 * 1024
+    estimate_tolerance: int = 2
+    retry_divisor: int = 4
+    mapped_columns: int = 32
+    filtered_columns: int = 8
+    sparse_share: float = 1 / 16
+    rows_per_range: int = 32
+    dictionary_rows: int = 32 * 1024
+    reusing_columns: int = 2
+    uneven_ratio: int = 2
+    kept_mapped_bytes: int = 192 * 1024 * 1024
+    stream_mapped_bytes: int = STREAM_MAPPED_BYTES
+
+
+# What scans use unless they are given other settings.
+DEFAULT = ScanSettings()
+
+
+def default_settings() -> ScanSettings:
+    """Return the settings of scans that are given none."""
+    return DEFAULT

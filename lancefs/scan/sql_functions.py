@@ -1,0 +1,329 @@
+"""Functions of SQL text, and `LIKE`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.scan import row_functions
+from lancefs.scan.sql_literals import has_units, is_number, of_units, unit_bounds
+from lancefs.scan.sql_operands import (
+    UNKNOWN,
+    Literal,
+    Operand,
+    Typed,
+    common_type,
+    condition,
+    convert,
+    item_type,
+    require_text,
+    result,
+    typed,
+)
+from lancefs.scan.sql_operators import conjunction, disjunction, fit, is_truth
+from lancefs.scan.sql_tokens import Refused
+
+
+class ListLiteral(NamedTuple):
+    """A list as an argument of a function: `['a', 'b']`.
+
+    Attributes:
+        items: The operands in it.
+        start: Index of its first character in the filter.
+    """
+
+    items: tuple[Operand, ...]
+    start: int
+
+
+Argument: TypeAlias = Literal | Typed | ListLiteral
+
+
+class _Function(NamedTuple):
+    """A function, and the least and the greatest number of arguments that it takes."""
+
+    apply: Callable[..., Operand]
+    least: int
+    most: int | None
+
+
+def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
+    """Return the result of a function.
+
+    Args:
+        name: As written.
+        arguments: Its arguments.
+        start: Index of the name in the filter.
+
+    Raises:
+        Refused: There is no such function, or it takes other arguments.
+    """
+    function = _FUNCTIONS.get(name.lower())
+    if function is None:
+        near = difflib.get_close_matches(name.lower(), _FUNCTIONS, 1, 0.75)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_FUNCTIONS))}"
+        raise Refused(f"there is no function {name}; {hint}", start)
+    count = len(arguments)
+    if count < function.least or (function.most is not None and count > function.most):
+        raise Refused(f"{name} takes {_number_of_arguments(function)}, not {count}", start)
+    for position, argument in enumerate(arguments):
+        if isinstance(argument, ListLiteral) and not (
+            position == 1 and function.apply in (_array_has_any, _array_has_all)
+        ):
+            raise Refused(f"{name} takes no list here", argument.start)
+    return function.apply(name, *arguments)
+
+
+def _number_of_arguments(function: _Function) -> str:
+    if function.least == function.most:
+        return f"{function.least} argument{'s' if function.least > 1 else ''}"
+    if function.most is None:
+        return f"{function.least} or more arguments"
+    return f"{function.least} to {function.most} arguments"
+
+
+def like(
+    operand: Operand, pattern: Operand, escape: str | None = None, ignores_case: bool = False
+) -> Typed:
+    """Tell which strings match a pattern: `%` is any text, `_` any character.
+
+    Args:
+        operand: Strings.
+        pattern: A literal.
+        escape: The character before a `%`, `_` or itself that is meant literally; there is none by
+            default, as the standard has it.
+        ignores_case: Whether capitals match small letters.
+
+    Raises:
+        Refused: An operand is of another kind.
+    """
+    values = require_text(operand, "LIKE")
+    text = _constant_text(pattern, "a pattern in quotes was expected after like")
+    if text is None:
+        return condition(UNKNOWN, values)
+    expression = values.expression
+    if ignores_case:
+        expression, text = pc.utf8_lower(expression), pc.utf8_lower(pa.scalar(text)).as_py()
+        escape = escape and escape.lower()
+    return condition(pc.match_like(expression, _arrow_pattern(text, escape, pattern.start)), values)
+
+
+def _arrow_pattern(pattern: str, escape: str | None, start: int) -> str:
+    r"""Return a pattern with the escape character that Arrow's kernel has, which is `\`."""
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, None)
+            if following is None:
+                raise Refused(f"the pattern ends with the escape character {escape}", start)
+            parts.append(f"\\{following}" if following in r"\%_" else following)
+        else:
+            parts.append(r"\\" if character == "\\" else character)
+    return "".join(parts)
+
+
+def _constant_text(operand: Operand, expected: str) -> str | None:
+    """Return the string that a literal is, None for NULL."""
+    if isinstance(operand, Literal) and isinstance(operand.value, str | None):
+        return operand.value
+    raise Refused(expected, operand.start)
+
+
+def _match(name: str, kernel: Callable[..., Any], operand: Operand, pattern: Operand) -> Typed:
+    """Tell which strings have a constant part or match a constant pattern."""
+    values = require_text(operand, name)
+    text = _constant_text(pattern, f"{name} takes a text in quotes")
+    if text is None:
+        return condition(UNKNOWN, values)
+    return condition(kernel(values.expression, text), values)
+
+
+def _starts_with(name: str, operand: Operand, part: Operand) -> Typed:
+    return _match(name, pc.starts_with, operand, part)
+
+
+def _ends_with(name: str, operand: Operand, part: Operand) -> Typed:
+    return _match(name, pc.ends_with, operand, part)
+
+
+def _contains(name: str, operand: Operand, part: Operand) -> Typed:
+    return _match(name, pc.match_substring, operand, part)
+
+
+def _regexp_like(
+    name: str, operand: Operand, pattern: Operand, flags: Operand | None = None
+) -> Typed:
+    letters = "" if flags is None else _constant_text(flags, f"{name} takes flags in quotes")
+    if letters is None or not set(letters) <= set("ims"):
+        assert flags is not None
+        raise Refused(f"the flags of {name} are i, m and s", flags.start)
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        full = f"(?{letters}){pattern.value}" if letters else pattern.value
+        try:
+            pc.match_substring_regex(pa.array([""]), full)
+        except pa.ArrowInvalid as error:
+            raise Refused(str(error).splitlines()[0], pattern.start) from None
+        pattern = Literal(full, pattern.start)
+    return _match(name, pc.match_substring_regex, operand, pattern)
+
+
+def _regexp_match(
+    name: str, operand: Operand, pattern: Operand, flags: Operand | None = None
+) -> Typed:
+    # For pylance this is "has groups": false, not unknown, for a missing string.
+    return is_truth(_regexp_like(name, operand, pattern, flags), True)
+
+
+def _lower(name: str, operand: Operand) -> Typed:
+    values = require_text(operand, name)
+    return result(pc.utf8_lower(values.expression), values.type, values)
+
+
+def _upper(name: str, operand: Operand) -> Typed:
+    values = require_text(operand, name)
+    return result(pc.utf8_upper(values.expression), values.type, values)
+
+
+def _length(name: str, operand: Operand) -> Typed:
+    values = require_text(operand, name)
+    return result(pc.utf8_length(values.expression).cast(pa.int64()), pa.int64(), values)
+
+
+def _abs(name: str, operand: Operand) -> Typed:
+    values = typed(operand)
+    if not is_number(values.type):
+        raise Refused(f"{name} takes a number, not {values.type}", operand.start)
+    if pa.types.is_signed_integer(values.type):
+        return result(pc.abs_checked(values.expression.cast(pa.int64())), pa.int64(), values)
+    return result(pc.abs_checked(values.expression), values.type, values)
+
+
+def _coalesce(name: str, *operands: Operand) -> Typed:
+    known = [operand for operand in operands if isinstance(operand, Typed)]
+    target = known[0].type if known else pa.null()
+    columns = [_beside(operand, target) for operand in operands]
+    for values in columns:
+        common = common_type(target, values.type)
+        if common is None:
+            raise Refused(f"{name} of {target} and {values.type}; cast one", values.start)
+        target = common
+    if pa.types.is_null(target):
+        return typed(operands[0])
+    return result(pc.coalesce(*(convert(values, target) for values in columns)), target, *columns)
+
+
+def _beside(operand: Operand, data_type: pa.DataType) -> Typed:
+    """Return an operand; a literal takes a type where it is a value of the type."""
+    if not isinstance(operand, Literal) or operand.value is None or pa.types.is_null(data_type):
+        return typed(operand)
+    try:
+        scalar = _scalar_as(operand, data_type)
+    except Refused:
+        return typed(operand)
+    if scalar is None:
+        return typed(operand)
+    return Typed(pc.scalar(scalar), data_type, operand.start)
+
+
+def _scalar_as(literal: Literal, data_type: pa.DataType, is_half: bool = False) -> pa.Scalar | None:
+    """Return a literal as a value of a type; None where the type has no value that equals it.
+
+    Raises:
+        Refused: The literal is of another kind.
+    """
+    value = fit(literal, data_type, is_half)
+    if not has_units(data_type):
+        return pa.scalar(value, data_type)
+    low, high = unit_bounds(data_type)
+    if not low <= value <= high or value != int(value):
+        return None
+    return of_units([int(value)], data_type)[0]
+
+
+def _list_of(name: str, operand: Operand) -> Typed:
+    if isinstance(operand, Typed):
+        kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        if any(is_kind(operand.type) for is_kind in kinds):
+            return operand
+    data_type = typed(operand).type
+    raise Refused(f"{name} takes a column of lists first, not {data_type}", operand.start)
+
+
+def _array_has(name: str, operand: Operand, item: Operand) -> Typed:
+    lists = _list_of(name, operand)
+    target, is_half = item_type(lists.type)
+    if pa.types.is_nested(target):
+        raise Refused(f"{name} cannot compare items of the type {target}", operand.start)
+    if isinstance(item, Literal):
+        if item.value is None:
+            return condition(UNKNOWN, lists)
+        scalar = _scalar_as(item, target, is_half)
+        if scalar is None:  # no item can equal it
+            return condition(lists.expression.is_null() & UNKNOWN, lists)
+        value = Typed(pc.scalar(scalar), target, item.start)
+    else:
+        value = item
+    common = common_type(target, value.type)
+    if common is None:
+        raise Refused(f"{name} looks for {target}, not {value.type}", item.start)
+    has = row_functions.array_has(lists.expression, lists.type, convert(value, common), common)
+    return condition(has, lists, value)
+
+
+def _array_has_any(name: str, operand: Operand, items: Argument) -> Typed:
+    tests = _array_has_each(name, operand, items)
+    return disjunction(tests) if tests else _for_lists(name, operand, False)
+
+
+def _array_has_all(name: str, operand: Operand, items: Argument) -> Typed:
+    tests = _array_has_each(name, operand, items)
+    return conjunction(tests) if tests else _for_lists(name, operand, True)
+
+
+def _array_has_each(name: str, operand: Operand, items: Argument) -> list[Typed]:
+    if not isinstance(items, ListLiteral):
+        raise Refused(f"{name} takes a list such as ['a', 'b'] last", items.start)
+    known = [item for item in items.items if not (isinstance(item, Literal) and item.value is None)]
+    return [_array_has(name, operand, item) for item in known]
+
+
+def _for_lists(name: str, operand: Operand, answer: bool) -> Typed:
+    """Return the answer for each list, unknown where there is none."""
+    lists = _list_of(name, operand)
+    missing = lists.expression.is_null()
+    return condition(~missing | UNKNOWN if answer else missing & UNKNOWN, lists)
+
+
+def _array_length(name: str, operand: Operand) -> Typed:
+    lists = _list_of(name, operand)
+    return result(pc.list_value_length(lists.expression).cast(pa.int64()), pa.int64(), lists)
+
+
+_FUNCTIONS: dict[str, _Function] = {
+    "abs": _Function(_abs, 1, 1),
+    "array_contains": _Function(_array_has, 2, 2),
+    "array_has": _Function(_array_has, 2, 2),
+    "array_has_all": _Function(_array_has_all, 2, 2),
+    "array_has_any": _Function(_array_has_any, 2, 2),
+    "array_length": _Function(_array_length, 1, 1),
+    "char_length": _Function(_length, 1, 1),
+    "character_length": _Function(_length, 1, 1),
+    "coalesce": _Function(_coalesce, 1, None),
+    "contains": _Function(_contains, 2, 2),
+    "ends_with": _Function(_ends_with, 2, 2),
+    "length": _Function(_length, 1, 1),
+    "list_contains": _Function(_array_has, 2, 2),
+    "list_has_all": _Function(_array_has_all, 2, 2),
+    "list_has_any": _Function(_array_has_any, 2, 2),
+    "lower": _Function(_lower, 1, 1),
+    "regexp_like": _Function(_regexp_like, 2, 3),
+    "regexp_match": _Function(_regexp_match, 2, 3),
+    "regexp_matches": _Function(_regexp_like, 2, 3),
+    "starts_with": _Function(_starts_with, 2, 2),
+    "upper": _Function(_upper, 1, 1),
+}

@@ -1,0 +1,105 @@
+"""The words of a filter in SQL text, and errors that show where in the text they apply."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from lancefs.errors import InvalidFilter
+
+Kind: TypeAlias = Literal["number", "string", "binary", "name", "quoted", "sign", "end"]
+
+# The quantifiers are possessive: a number of a hundred thousand digits is scanned once.
+_TOKEN = re.compile(
+    r"""
+    (?P<space>(?:\s|--[^\n]*|/\*.*?\*/)++)
+  | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+(?![\w.]))
+  | (?P<string>'(?:[^']|'')*+')
+  | (?P<binary>[xX]'[^']*+')
+  | (?P<name>[^\W\d]\w*+)
+  | (?P<quoted>"(?:[^"]|"")*+"|`(?:[^`]|``)*+`)
+  | (?P<sign><=|>=|<>|!=|==|::|[-+*/%=<>(),.\[\]])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Characters of the text that an error shows.
+_SHOWN = 40
+
+
+class Token(NamedTuple):
+    """A word, a sign or a literal of a filter.
+
+    Attributes:
+        kind: What it is; `end` follows the last token.
+        text: A name or sign as written, a string or quoted name without its quotes, the hexadecimal
+            digits of a binary.
+        word: The text in lower case where it may be a keyword or is a sign; else nothing.
+        start: Index of its first character in the filter.
+        end: Index after its last character.
+    """
+
+    kind: Kind
+    text: str
+    word: str
+    start: int
+    end: int
+
+
+class Refused(Exception):
+    """A part of a filter that cannot be read, or that does not fit the columns.
+
+    Args:
+        what: The reason.
+        start: Index of the part's first character in the filter.
+    """
+
+    def __init__(self, what: str, start: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.start = start
+
+    def located(self, text: str) -> InvalidFilter:
+        """Return the error for users: one line, with the place in the filter."""
+        rest = text[self.start :].strip()
+        if rest:
+            shown = rest if len(rest) <= _SHOWN else f"{rest[:_SHOWN]}…"
+            return InvalidFilter(
+                f"{self.what}, at character {self.start + 1} of the filter: {shown!r}"
+            )
+        text = text.strip()
+        shown = text if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"
+        return InvalidFilter(f"{self.what}, at the end of the filter: {shown!r}")
+
+
+def tokenize(text: str) -> list[Token]:
+    """Split a filter into tokens; the last one is of the kind `end`.
+
+    Raises:
+        Refused: A character begins no token.
+    """
+    tokens, position = [], 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None or match.lastgroup is None:
+            raise Refused(_why_no_token(text[position]), position)
+        start, position = position, match.end()
+        if match.lastgroup != "space":
+            tokens.append(_token(match.lastgroup, match[0], start, position))
+    return [*tokens, Token("end", "", "", len(text), len(text))]
+
+
+def _token(kind: str, text: str, start: int, end: int) -> Token:
+    word = text.lower() if kind in ("name", "sign") else ""
+    if kind == "binary":
+        text = text[2:-1]
+    elif kind in ("string", "quoted"):
+        text = text[1:-1].replace(text[0] * 2, text[0])
+    return Token(cast(Kind, kind), text, word, start, end)
+
+
+def _why_no_token(character: str) -> str:
+    if character in "'\"`":
+        return f"the quote {character} is not closed"
+    if character in "0123456789.":
+        return "a number was expected"
+    return f"{character!r} has no meaning"

@@ -1,0 +1,77 @@
+"""Decoders that do no I/O: what they read is asked for in rounds.
+
+A decoder is a generator (`Reads`) that yields the byte ranges it needs next, gets their bytes sent
+in, and returns its result. `run` drives many decoders at once, so that the ranges which all columns
+of a read need go out as one round of requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TypeAlias, TypeVar
+
+from lancefs.storage.byte_ranges import ByteRange, Bytes
+from lancefs.storage.store import File, read_all
+
+T = TypeVar("T")
+# A computation that asks for byte ranges and gets their bytes, in the same order.
+Reads: TypeAlias = Generator[Sequence[ByteRange], Sequence[Bytes], T]
+
+
+def run(steps: Sequence[tuple[File, Reads[T]]]) -> list[T]:
+    """Drive computations to their ends, reading in each round what all of them ask for.
+
+    Args:
+        steps: Each computation with the file that its byte ranges refer to.
+
+    Returns:
+        The results, in order.
+    """
+    results: dict[int, T] = {}
+    waiting: dict[int, Sequence[ByteRange]] = {}
+    for position, (_, step) in enumerate(steps):
+        _advance(position, step, None, waiting, results)
+    while waiting:
+        order = list(waiting)
+        data = read_all([(steps[position][0], waiting.pop(position)) for position in order])
+        for position, buffers in zip(order, data, strict=True):
+            _advance(position, steps[position][1], buffers, waiting, results)
+    return [results[position] for position in range(len(steps))]
+
+
+def _advance(
+    position: int,
+    step: Reads[T],
+    buffers: Sequence[Bytes] | None,
+    waiting: dict[int, Sequence[ByteRange]],
+    results: dict[int, T],
+) -> None:
+    try:
+        waiting[position] = step.send(buffers)  # type: ignore[arg-type]  # the first send is None
+    except StopIteration as stop:
+        results[position] = stop.value
+
+
+def together(steps: Sequence[Reads[T]]) -> Reads[list[T]]:
+    """Join computations over one file into one that asks in each round for what all of them need.
+
+    Args:
+        steps: The computations.
+
+    Returns:
+        Their results, in order.
+    """
+    if len(steps) == 1:  # nothing to join, as for the one page of a small file
+        return [(yield from steps[0])]
+    results: dict[int, T] = {}
+    waiting: dict[int, Sequence[ByteRange]] = {}
+    for position, step in enumerate(steps):
+        _advance(position, step, None, waiting, results)
+    while waiting:
+        asked = list(waiting.items())
+        waiting = {}
+        data = iter((yield [byte_range for _, ranges in asked for byte_range in ranges]))
+        for position, ranges in asked:
+            buffers = [next(data) for _ in ranges]
+            _advance(position, steps[position], buffers, waiting, results)
+    return [results[position] for position in range(len(steps))]

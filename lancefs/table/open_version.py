@@ -1,0 +1,190 @@
+"""One open version of a table: what the dataset, views, Spark, the command line and SQL share.
+
+A version is found once (`refs.resolve`), its manifest is read once, and its fragments are opened
+once, however many readers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lancefs.datafile.fields import Field
+from lancefs.errors import ColumnNotFound
+from lancefs.storage import Store
+from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.flags import ReaderFlags
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_readers import FragmentReaders
+from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.refs import Ref, Resolved, parse_ref, resolve
+from lancefs.table.row_index import RowIndex
+from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
+
+if TYPE_CHECKING:
+    import fsspec
+
+
+class OpenVersion:
+    """One version of a table, open. It never changes; threads may share it.
+
+    Args:
+        resolved: Where the version is.
+        rules: How far base paths of the manifest are followed.
+        manifest: The manifest of the version; read from its file by default.
+
+    Raises:
+        MissingFile: The manifest is gone.
+        CorruptFile: The manifest is damaged.
+        UnsupportedFeature: The version needs a feature that this release does not read.
+    """
+
+    is_fresh = False
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        rules: BaseRules | None = None,
+        manifest: Manifest | None = None,
+    ) -> None:
+        self.resolved = resolved
+        self.rules = rules
+        self.manifest = read_manifest(resolved.manifest) if manifest is None else manifest
+        self.files = self.files_of(self.manifest)
+        self.base_readers = FragmentReaders(
+            self.files, self.manifest.fragments, self.manifest.fields
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        root = self.resolved.root
+        return _reopen, (root.fs, root.root, self.ref, self.rules)
+
+    @property
+    def uri(self) -> str:
+        """The directory of the table."""
+        return self.resolved.root.url()
+
+    @property
+    def ref(self) -> Ref:
+        """The version number, with its branch."""
+        return Ref(version=self.manifest.version, branch=self.resolved.branch)
+
+    @property
+    def name(self) -> str:
+        """The table and the version, as error messages name them: `dir/t.lance@7`."""
+        return f"{self.uri}@{self.ref}"
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        """The columns of the table."""
+        return self.manifest.fields
+
+    @property
+    def readers(self) -> Sequence[FragmentReader]:
+        """A reader for each fragment, in scan order."""
+        return self.base_readers
+
+    @property
+    def num_rows(self) -> int:
+        """Number of live rows; the manifest mostly records it, old deletion files are read."""
+        known = self.manifest.num_rows
+        return sum(reader.num_rows for reader in self.readers) if known is None else known
+
+    @cached_property
+    def row_metadata(self) -> RowMetadata:
+        """Ids, addresses and versions of the rows."""
+        manifest = self.manifest
+        is_stable = ReaderFlags.STABLE_ROW_IDS in manifest.reader_flags
+        return RowMetadata(self.files, self.base_readers, manifest.fragments, is_stable)
+
+    @cached_property
+    def row_index(self) -> RowIndex:
+        """Finds rows by their ids and addresses."""
+        return RowIndex(self.row_metadata, self.base_readers, self.manifest.fragments)
+
+    @cached_property
+    def positions(self) -> Mapping[int, int]:
+        """The position of each fragment in scan order, by fragment id."""
+        return {fragment.id: at for at, fragment in enumerate(self.manifest.fragments)}
+
+    @cached_property
+    def named_fields(self) -> Mapping[str, Field]:
+        """All columns that a scan can name: those of the table, then the row metadata."""
+        fields = {field.name: field for field in self.fields}
+        return {**({} if self.is_fresh else ROW_METADATA), **fields}
+
+    def field(self, name: str) -> Field:
+        """Return a column by its name.
+
+        Raises:
+            ColumnNotFound: There is no such column; the message names the nearest ones.
+        """
+        found = self.named_fields.get(name)
+        if found is not None:
+            return found
+        self.refuse_if_fresh(name)
+        import difflib
+
+        names = [field.name for field in self.fields]
+        near = difflib.get_close_matches(name, names, n=3) or names[:10]
+        raise ColumnNotFound(f"{self.name} has no column {name!r}; did you mean {', '.join(near)}?")
+
+    def refuse_if_fresh(self, name: str) -> None:
+        """Refuse a row metadata column of a fresh table, whose new rows have no ids yet.
+
+        Raises:
+            ColumnNotFound: The table is fresh and the name is one of row metadata.
+        """
+        if self.is_fresh and name in ROW_METADATA:
+            raise ColumnNotFound(
+                f"{self.name}: fresh rows have no {name} before they are merged into the table; "
+                "open it without fresh=True"
+            )
+
+    def files_of(self, manifest: Manifest) -> TableFiles:
+        """Return what finds the files of a version of the same branch.
+
+        Args:
+            manifest: The manifest of that version.
+        """
+        where = self.resolved
+        return TableFiles(where.store, manifest.base_paths, self.rules, root=where.root)
+
+    def at(self, ref: Ref | str | int) -> OpenVersion:
+        """Open another version of the table.
+
+        Args:
+            ref: The version; a plain number is a version of the same branch.
+
+        Raises:
+            RefNotFound: There is no such version.
+        """
+        if isinstance(ref, str):
+            ref = parse_ref(ref)
+            if ref.version is not None and ref.branch is None:
+                ref = ref.version
+        if isinstance(ref, int):
+            ref = Ref(version=ref, branch=self.resolved.branch)
+        return OpenVersion(resolve(self.resolved.root, ref), self.rules)
+
+    def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> OpenVersion:
+        """Return consecutive fragments as a version of their own, whose `_rowoffset` starts at 0.
+
+        Args:
+            first: Position of the first fragment.
+            last: Position of the last fragment.
+            fields: Columns in place of the version's own, for instance those of another version;
+                columns are found by field id, and a column that no data file holds is null.
+        """
+        manifest = self.manifest._replace(fragments=self.manifest.fragments[first : last + 1])
+        if fields is not None:
+            manifest = manifest._replace(fields=tuple(fields))
+        return OpenVersion(self.resolved, self.rules, manifest)
+
+
+def _reopen(
+    fs: fsspec.AbstractFileSystem, path: str, ref: Ref, rules: BaseRules | None
+) -> OpenVersion:
+    """Open the version that was pickled."""
+    return OpenVersion(resolve(Store(fs, path), ref), rules)

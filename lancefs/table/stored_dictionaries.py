@@ -1,0 +1,90 @@
+"""Columns that the data files of a fragment store with a dictionary in each page.
+
+A dictionary holds each value of a page once. Readers may ask for columns of strings in that form;
+filters are tested on the dictionaries of strings and of fixed-width values of whole bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import pyarrow as pa
+
+from lancefs.datafile.data_file import FieldReader
+from lancefs.datafile.fields import Field
+from lancefs.datafile.logical_types import EXTENSION_NAME, leaf_type
+from lancefs.datafile.masks import is_of_bytes
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.storage import File, run
+from lancefs.table.fragments import DataFile, Fragment
+
+
+class OpenFragment(Protocol):
+    """A fragment whose data files can be opened, such as a `FragmentReader`."""
+
+    fragment: Fragment
+
+    def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
+        """Return a data file of the fragment and its reader."""
+
+
+def is_encodable(field: Field) -> bool:
+    """Return whether readers may ask for a column dictionary-encoded: only columns of strings."""
+    return field.logical_type == "string" and _is_plain(field)
+
+
+def dictionary_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]:
+    """Return the columns whose pages all have small dictionaries in a fragment.
+
+    Reads the metadata of the columns, no values.
+
+    Args:
+        reader: The fragment.
+        fields: Columns of the table.
+
+    Raises:
+        LanceError: The metadata cannot be read.
+    """
+    from lancefs.datafile.v2_1.dictionary_pages import with_dictionaries
+
+    by_file: dict[DataFile, list[Field]] = {}
+    holders = _holders(reader.fragment)
+    for field in filter(_is_plain, fields):
+        files = holders.get(field.id, ())
+        if len(files) == 1 and not files[0].is_legacy:
+            by_file.setdefault(files[0], []).append(field)
+    reads = []
+    for data_file, file_fields in by_file.items():
+        file, field_reader = reader.open_file(data_file)
+        reads.append((file, with_dictionaries(field_reader, file_fields)))
+    encoded = {field.id for file_fields in run(reads) for field in file_fields}
+    return [field for field in fields if field.id in encoded]
+
+
+def _holders(fragment: Fragment) -> dict[int, list[DataFile]]:
+    """Return the data files of a fragment that have each field, by the field's id."""
+    holders: dict[int, list[DataFile]] = {}
+    for file in fragment.files:
+        for id in file.fields:
+            holders.setdefault(id, []).append(file)
+    return holders
+
+
+def _is_plain(field: Field) -> bool:
+    """Return whether the values of a column are shown as stored: strings, or of whole bytes."""
+    if field.id < 0 or field.children or field.is_blob or EXTENSION_NAME in field.metadata:
+        return False
+    return _is_plain_type(field.logical_type)
+
+
+@lru_cache(maxsize=256)
+def _is_plain_type(logical_type: str) -> bool:
+    if logical_type == "json":
+        return False
+    try:
+        stored = leaf_type(logical_type)
+    except (CorruptFile, UnsupportedFeature):  # a read of the column raises it
+        return False
+    return pa.types.is_string(stored) or is_of_bytes(stored)
