@@ -3,13 +3,12 @@
 The threads of the query go on to ask for rows. One that asks Python while the interpreter is taken
 down is ended by it, at which C++ aborts the process: so all streams end with an error before. With
 DuckDB before 2.0, a connection that is dropped, not closed, waits for its threads with the
-interpreter locked, for ever: so the last owner closes it, as does the end of the interpreter.
+interpreter locked, for ever: so who opened it closes it, as does the end of the interpreter.
 """
 
 from __future__ import annotations
 
 import atexit
-import sys
 import threading
 import time
 import weakref
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
 # Seconds to wait at the end for threads that are in the middle of something, and after the last.
 _LONGEST, _SETTLE = 5.0, 0.05
-# References to a connection that nobody else holds: an attribute, a variable of the caller, and
-# the argument of a function, twice.
-_LAST_OWNER = 4
 
 
 class _Streams:
@@ -58,6 +54,11 @@ class _Streams:
         finally:
             self._count(-1, -1)
 
+    @property
+    def are_open(self) -> bool:
+        """Whether a query may still ask for rows."""
+        return self._open > 0
+
     def stop(self) -> None:
         """Let no more rows come."""
         self._is_over = True
@@ -79,6 +80,8 @@ class _Streams:
 
 streams = _Streams()
 _watched: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+# Connections whose wrapper is gone, while queries read Lance tables.
+_kept: list[duckdb.DuckDBPyConnection] = []
 
 
 def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
@@ -86,10 +89,22 @@ def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
     _watched.add(connection)
 
 
-def close_if_last(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection that nobody but the caller has, in an attribute that goes away."""
-    if sys.getrefcount(connection) <= _LAST_OWNER:
+def let_go(connection: duckdb.DuckDBPyConnection, is_owned: bool) -> None:
+    """Give up a connection whose wrapper goes away.
+
+    Args:
+        connection: The connection.
+        is_owned: Whether the wrapper opened it, and closes it. Others may still use a connection
+            that they opened themselves: it is kept while queries read Lance tables, so that it is
+            not dropped in the middle of one.
+    """
+    if is_owned:
         _close(connection)
+        return
+    if not streams.are_open:
+        _kept.clear()
+        return
+    _kept.append(connection)
 
 
 @atexit.register

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 from duckdb_adapter.arrow_source import COUNTER, CountedDataset
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.duckdb_types import loses_filters
-from duckdb_adapter.endings import close_at_exit, close_if_last
+from duckdb_adapter.endings import close_at_exit, let_go
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS, find_call
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.secrets import SecretStorage
@@ -51,6 +52,7 @@ class LanceConnection:
         connection: The connection; it can still be used by itself.
         storage_options: For fsspec, as `install` takes them.
         base_rules: How far base paths that manifests name are followed.
+        is_owned: Whether nobody else has the connection, so that it is closed when it is dropped.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class LanceConnection:
         connection: duckdb.DuckDBPyConnection,
         storage_options: Mapping[str, Any] | None = None,
         base_rules: BaseRules | None = None,
+        is_owned: bool = False,
     ) -> None:
         self._connection = connection
+        self._is_owned = is_owned
         self._options = dict(storage_options or {})
         self._rules = base_rules
         if not _is_new():
@@ -68,13 +72,20 @@ class LanceConnection:
     def __del__(self) -> None:
         connection = self.__dict__.get("_connection")
         if connection is not None and not sys.is_finalizing() and not _is_new():
-            close_if_last(connection)
+            let_go(connection, self._is_owned)
 
     def __repr__(self) -> str:
         return f"<LanceConnection of {self._connection!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+        value = getattr(self._connection, name)
+        if not self._is_owned or not callable(value):
+            return value
+        # `connect().execute(…).fetchall()`: a method keeps the wrapper, which would close the
+        # connection. A function of ours would be one more scope in which DuckDB finds variables.
+        method = partial(value)
+        method.__dict__["wrapper"] = self
+        return method
 
     def __enter__(self) -> LanceConnection:
         self._connection.__enter__()
@@ -89,11 +100,11 @@ class LanceConnection:
 
     def cursor(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
-        return LanceConnection(self._connection.cursor(), self._options, self._rules)
+        return LanceConnection(self._connection.cursor(), self._options, self._rules, True)
 
     def duplicate(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
-        return LanceConnection(self._connection.duplicate(), self._options, self._rules)
+        return LanceConnection(self._connection.duplicate(), self._options, self._rules, True)
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a query, as the connection's method of this name does."""
@@ -245,7 +256,8 @@ def wrap(
     """Return a connection on which Lance tables work, over one that is open.
 
     Args:
-        connection: Any connection of DuckDB 1.4 or later.
+        connection: Any connection of DuckDB 1.4 or later. It stays open when the wrapper goes
+            away: who opened it closes it.
         storage_options: For fsspec, as `install` takes them.
         base_rules: How far base paths that manifests name are followed.
     """
@@ -268,7 +280,10 @@ def connect(
     """
     import duckdb
 
-    return wrap(duckdb.connect(*args, **kwargs), storage_options, base_rules)
+    connection = duckdb.connect(*args, **kwargs)
+    # DuckDB gives its one default connection to all who ask for it.
+    is_shared = ":default:" in (*args[:1], kwargs.get("database"))
+    return LanceConnection(connection, storage_options, base_rules, is_owned=not is_shared)
 
 
 def _run_in(scope: dict[str, Any], run: Any, args: Any, kwargs: Any) -> Any:

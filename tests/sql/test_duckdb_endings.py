@@ -15,6 +15,7 @@ from leaks import open_files, own_threads
 from roads import ORDERS_ROWS, ROADS, run_python
 from support import ORDERS
 
+import duckdb_adapter
 from lancefs.lance_dataset import LanceDataset
 
 ROWS = 1_000_000
@@ -165,6 +166,32 @@ def test_a_process_waits_for_threads_that_query(road: str, long: str) -> None:
     scan = "SELECT sum(x.a + y.a) FROM '{LONG}' x JOIN '{LONG}' y USING (text)"
     code = f'for _ in range(4):\n    run(con.cursor(), f"{scan}", daemon=False)\n'
     run_python(PRELUDE.format(road=road, long=long) + code)
+
+
+def test_a_connection_that_the_caller_opened_outlives_its_wrapper() -> None:
+    connection = duckdb.connect()
+    assert duckdb_adapter.wrap(connection).execute(SUM).fetchall()
+    gc.collect()
+    assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_the_default_connection_outlives_its_wrapper() -> None:
+    run_python(
+        "import gc\n"
+        "duckdb_adapter.connect(':default:').execute('SELECT 1').fetchall()\n"
+        "gc.collect()\n"
+        "assert duckdb.execute('SELECT 2').fetchall() == [(2,)]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "opened", ["duckdb_adapter.connect()", "duckdb_adapter.wrap(duckdb.connect())"]
+)
+def test_a_connection_can_be_dropped_while_rows_are_left(opened: str, long: str) -> None:
+    run_python(
+        "import gc\nfor _ in range(3):\n"
+        f"    {opened}.execute(\"SELECT a, text FROM '{long}'\").fetchmany(3); gc.collect()\n"
+    )
 
 
 def test_an_interrupted_query_leaves_the_connection_usable(con: Any, long: str) -> None:
