@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from duckdb_adapter.errors import UnsupportedDuckDB
 
-Handle: TypeAlias = c_void_p
+Pointer: TypeAlias = c_void_p
 
 DESCRIPTOR_VERSION = 2
 ERROR_INPUT_INVALID = 2001
@@ -160,19 +160,19 @@ class Api:
         Raises:
             CallFailed: It returned an error; the message is DuckDB's.
         """
-        error = Handle()
+        error = Pointer()
         code = self._functions[name](*arguments, byref(error))
         if code:
             message = self._message(error)
             raise CallFailed(f"duckdb_v2_{name}: {message or f'error {code}'}")
 
-    def get(self, name: str, *arguments: Any) -> Handle:
+    def get(self, name: str, *arguments: Any) -> Pointer:
         """Call a function whose last argument receives a handle, and return that."""
-        handle = Handle()
+        handle = Pointer()
         self.call(name, *arguments, byref(handle))
         return handle
 
-    def destroy(self, kind: str, handle: Handle) -> None:
+    def destroy(self, kind: str, handle: Pointer) -> None:
         """Destroy a handle that we own."""
         self._functions[f"{kind}_destroy"](byref(handle))
 
@@ -205,7 +205,7 @@ class Api:
     def is_set(self, context: int, option: str) -> bool:
         """Return a setting that is true or false."""
         config = self.get("context_get_config", context)
-        value, scope, answer = Handle(), c_int32(), ctypes.c_bool()
+        value, scope, answer = Pointer(), c_int32(), ctypes.c_bool()
         self.call(
             "config_get_option_value", config, byref(Str.of(option)), byref(value), byref(scope)
         )
@@ -230,7 +230,7 @@ class Api:
                 "duckdb_adapter.wrap(connection), which need nothing of it"
             ) from None
 
-    def _message(self, error: Handle) -> str:
+    def _message(self, error: Pointer) -> str:
         if error.value is None:
             return ""
         text = _Text()

@@ -30,14 +30,14 @@ NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 _threads = itertools.count(1)
 
 
-class _Thread(threading.local):
+class _ThreadNumber(threading.local):
     """A short number for this thread."""
 
     def __init__(self) -> None:
         self.number = next(_threads)
 
 
-_thread = _Thread()
+_thread = _ThreadNumber()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from duckdb_adapter import capi
-from duckdb_adapter.capi import Api, CallFailed, Handle, Str
+from duckdb_adapter.capi import Api, CallFailed, Pointer, Str
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import publish, retract
@@ -35,7 +35,7 @@ _RELEASES = ((2, 0),)
 _HOME = "_lancefs_registration"
 
 # What a name stands for; None where it is not ours.
-Answer: TypeAlias = Callable[[str], Claim | None]
+FindClaim: TypeAlias = Callable[[str], Claim | None]
 
 
 class Registration:
@@ -46,7 +46,7 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.answer: Answer = lambda name: None
+        self.answer: FindClaim = lambda name: None
         self.functions: tuple[Function, ...] = ()
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
@@ -117,7 +117,7 @@ class Registration:
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(claim.select(key))))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(claim.alias)))
 
-    def _add_scan(self, extension: int, factory: Handle) -> None:
+    def _add_scan(self, extension: int, factory: Pointer) -> None:
         api = self._api
         scan = api.get("replacement_scan_create", factory)
         try:
@@ -126,7 +126,7 @@ class Registration:
         finally:
             api.destroy("replacement_scan", scan)
 
-    def _add_function(self, extension: int, factory: Handle, function: Function) -> None:
+    def _add_function(self, extension: int, factory: Pointer, function: Function) -> None:
         api = self._api
         macro = api.get("macro_function_create", factory, capi.MACRO_TABLE)
         try:
@@ -141,7 +141,7 @@ class Registration:
         finally:
             api.destroy("macro_function", macro)
 
-    def _add_parameters(self, macro: Handle, factory: Handle, function: Function) -> None:
+    def _add_parameters(self, macro: Pointer, factory: Pointer, function: Function) -> None:
         api = self._api
         signature = api.get("macro_function_get_signature", macro)
         types = [

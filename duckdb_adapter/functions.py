@@ -20,7 +20,7 @@ from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, open_ta
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
-Answer: TypeAlias = LanceDataset | pa.Table
+FunctionRows: TypeAlias = LanceDataset | pa.Table
 Arguments: TypeAlias = Mapping[str, Any]
 
 _PREFIX = "lance_"
@@ -42,7 +42,7 @@ class Function:
     parameters: tuple[str, ...]
     description: str
     example: str
-    answer: Callable[[Arguments, Storage], Answer]
+    answer: Callable[[Arguments, Storage], FunctionRows]
 
     @property
     def body(self) -> str:
@@ -60,7 +60,7 @@ class Function:
         return f"CREATE OR REPLACE TEMP MACRO {self.name}({parameters}) AS TABLE {self.body}"
 
 
-def call(name: str, storage: Storage) -> Answer | None:
+def call(name: str, storage: Storage) -> FunctionRows | None:
     """Answer a name that stands for a call of one of the functions; None where it is another.
 
     Args:
@@ -120,7 +120,9 @@ def _changes(arguments: Arguments, storage: Storage) -> pa.Table:
     return readable_table(_open(arguments, storage).dataset.changes(since, until))
 
 
-def _about(describe: Callable[[NamedTable], pa.Table]) -> Callable[[Arguments, Storage], Answer]:
+def _about(
+    describe: Callable[[NamedTable], pa.Table],
+) -> Callable[[Arguments, Storage], FunctionRows]:
     return lambda arguments, storage: describe(_open(arguments, storage))
 
 

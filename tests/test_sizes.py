@@ -1,4 +1,4 @@
-"""Functions stay small, a compressive encoding is one file, and decoders do no I/O."""
+"""Functions stay small, names are clear, an encoding is one file, and decoders do no I/O."""
 
 from __future__ import annotations
 
@@ -44,6 +44,24 @@ SHARED = {
     "flat": {"flat_values"},
     "general": {"decompress", "decompress_chunks"},
 }
+
+
+def names_of_types(path: Path) -> Iterator[str]:
+    """Yield the names of the classes and type aliases of a module."""
+    for node in ast.parse((REPOSITORY / path).read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+            yield ast.unparse(node.target)
+
+
+def test_no_two_classes_share_a_name() -> None:
+    modules: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for name in names_of_types(path):
+            modules.setdefault(name, []).append(str(path))
+    shared = {name: paths for name, paths in modules.items() if len(paths) > 1}
+    assert shared == {}
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

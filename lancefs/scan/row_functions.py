@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _Values: TypeAlias = "pa.Array | pa.Scalar"
-_Function: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
+_RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
 
 # Names under which functions are registered, by what they do and the types that they take.
 _names: dict[tuple[str, tuple[pa.DataType, pa.DataType]], str] = {}
@@ -55,7 +55,7 @@ def remainder(left: pc.Expression, right: pc.Expression, data_type: pa.DataType)
 
 def _call(
     name: str,
-    function: _Function,
+    function: _RowFunction,
     arguments: tuple[pc.Expression, pc.Expression],
     types: tuple[pa.DataType, pa.DataType],
     result: pa.DataType,

@@ -43,7 +43,7 @@ class ListLiteral(NamedTuple):
 Argument: TypeAlias = Literal | Typed | ListLiteral
 
 
-class _Function(NamedTuple):
+class _SqlFunction(NamedTuple):
     """A function, and the least and the greatest number of arguments that it takes."""
 
     apply: Callable[..., Operand]
@@ -78,7 +78,7 @@ def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
     return function.apply(name, *arguments)
 
 
-def _number_of_arguments(function: _Function) -> str:
+def _number_of_arguments(function: _SqlFunction) -> str:
     if function.least == function.most:
         return f"{function.least} argument{'s' if function.least > 1 else ''}"
     if function.most is None:
@@ -304,26 +304,26 @@ def _array_length(name: str, operand: Operand) -> Typed:
     return result(pc.list_value_length(lists.expression).cast(pa.int64()), pa.int64(), lists)
 
 
-_FUNCTIONS: dict[str, _Function] = {
-    "abs": _Function(_abs, 1, 1),
-    "array_contains": _Function(_array_has, 2, 2),
-    "array_has": _Function(_array_has, 2, 2),
-    "array_has_all": _Function(_array_has_all, 2, 2),
-    "array_has_any": _Function(_array_has_any, 2, 2),
-    "array_length": _Function(_array_length, 1, 1),
-    "char_length": _Function(_length, 1, 1),
-    "character_length": _Function(_length, 1, 1),
-    "coalesce": _Function(_coalesce, 1, None),
-    "contains": _Function(_contains, 2, 2),
-    "ends_with": _Function(_ends_with, 2, 2),
-    "length": _Function(_length, 1, 1),
-    "list_contains": _Function(_array_has, 2, 2),
-    "list_has_all": _Function(_array_has_all, 2, 2),
-    "list_has_any": _Function(_array_has_any, 2, 2),
-    "lower": _Function(_lower, 1, 1),
-    "regexp_like": _Function(_regexp_like, 2, 3),
-    "regexp_match": _Function(_regexp_match, 2, 3),
-    "regexp_matches": _Function(_regexp_like, 2, 3),
-    "starts_with": _Function(_starts_with, 2, 2),
-    "upper": _Function(_upper, 1, 1),
+_FUNCTIONS: dict[str, _SqlFunction] = {
+    "abs": _SqlFunction(_abs, 1, 1),
+    "array_contains": _SqlFunction(_array_has, 2, 2),
+    "array_has": _SqlFunction(_array_has, 2, 2),
+    "array_has_all": _SqlFunction(_array_has_all, 2, 2),
+    "array_has_any": _SqlFunction(_array_has_any, 2, 2),
+    "array_length": _SqlFunction(_array_length, 1, 1),
+    "char_length": _SqlFunction(_length, 1, 1),
+    "character_length": _SqlFunction(_length, 1, 1),
+    "coalesce": _SqlFunction(_coalesce, 1, None),
+    "contains": _SqlFunction(_contains, 2, 2),
+    "ends_with": _SqlFunction(_ends_with, 2, 2),
+    "length": _SqlFunction(_length, 1, 1),
+    "list_contains": _SqlFunction(_array_has, 2, 2),
+    "list_has_all": _SqlFunction(_array_has_all, 2, 2),
+    "list_has_any": _SqlFunction(_array_has_any, 2, 2),
+    "lower": _SqlFunction(_lower, 1, 1),
+    "regexp_like": _SqlFunction(_regexp_like, 2, 3),
+    "regexp_match": _SqlFunction(_regexp_match, 2, 3),
+    "regexp_matches": _SqlFunction(_regexp_like, 2, 3),
+    "starts_with": _SqlFunction(_starts_with, 2, 2),
+    "upper": _SqlFunction(_upper, 1, 1),
 }

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 from lancefs.errors import InvalidFilter
 
-Kind: TypeAlias = Literal["number", "string", "binary", "name", "quoted", "sign", "end"]
+TokenKind: TypeAlias = Literal["number", "string", "binary", "name", "quoted", "sign", "end"]
 
 # The quantifiers are possessive: a number of a hundred thousand digits is scanned once.
 _TOKEN = re.compile(
@@ -38,7 +38,7 @@ class Token(NamedTuple):
         end: Index after its last character.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     word: str
     start: int
@@ -94,7 +94,7 @@ def _token(kind: str, text: str, start: int, end: int) -> Token:
         text = text[2:-1]
     elif kind in ("string", "quoted"):
         text = text[1:-1].replace(text[0] * 2, text[0])
-    return Token(cast(Kind, kind), text, word, start, end)
+    return Token(cast(TokenKind, kind), text, word, start, end)
 
 
 def _why_no_token(character: str) -> str:

@@ -280,7 +280,7 @@ class VersionDirectory(Directory):
     def _child(self, name: str) -> Node:
         if name in DOCUMENTS:
             return FileNode(self.handle, f"/{name}", ".json")
-        below = Columns if name == "columns" else FragmentDirectory
+        below = ColumnsDirectory if name == "columns" else FragmentDirectory
         return below(self.handle, self.below(name))
 
 
@@ -310,7 +310,7 @@ class FragmentDirectory(Directory):
         )
 
 
-class Columns(Directory):
+class ColumnsDirectory(Directory):
     """The columns of a version, by name."""
 
     def __init__(self, handle: Handle, path: str) -> None:

@@ -15,7 +15,7 @@ from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import empty
 from lancefs.storage import Bytes
 from lancefs.views.arrow.ipc_format import aligned
-from lancefs.views.arrow.shapes import Node, Shape, measure, offsets_of, walk
+from lancefs.views.arrow.shapes import ArrayNode, Shape, measure, offsets_of, walk
 
 
 def encode(
@@ -54,7 +54,7 @@ def _slice_buffers(body: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> 
         yield body[start : start + size]
 
 
-def _write_node(node: Node, array: pa.Array, buffers: Iterator[Bytes]) -> None:
+def _write_node(node: ArrayNode, array: pa.Array, buffers: Iterator[Bytes]) -> None:
     """Write the buffers of one node into the next slices of `buffers`."""
     if node.kind == "null":
         return

@@ -28,9 +28,11 @@ from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.outlines import LENGTHS
 
-Kind: TypeAlias = Literal["null", "fixed", "bytes", "list", "fixed_list", "struct", "dictionary"]
+NodeKind: TypeAlias = Literal[
+    "null", "fixed", "bytes", "list", "fixed_list", "struct", "dictionary"
+]
 
-_KINDS: dict[Kind, tuple[str, ...]] = {
+_KINDS: dict[NodeKind, tuple[str, ...]] = {
     "null": ("is_null",),
     "bytes": ("is_string", "is_binary", "is_large_string", "is_large_binary"),
     "list": ("is_list", "is_large_list", "is_map"),
@@ -43,7 +45,7 @@ _LARGE_TYPES = ("is_large_string", "is_large_binary", "is_large_list")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ArrayNode:
     """A type, or a type below it.
 
     Attributes:
@@ -55,7 +57,7 @@ class Node:
         extent: Position of the extent among the measures; -1 for a node without one.
     """
 
-    kind: Kind
+    kind: NodeKind
     type: pa.DataType
     width: int
     parent: int
@@ -74,7 +76,7 @@ class Shape:
     The measures of an array are the null counts of `nodes`, in order, followed by the extents.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[ArrayNode, ...]
 
     @property
     def num_measures(self) -> int:
@@ -149,7 +151,7 @@ def shape_of(data_type: pa.DataType) -> Shape | None:
     Types without a shape: views of strings, binaries or lists; unions; run-end encoded types;
     dictionaries of nested values or of float16; and types that contain any of these.
     """
-    nodes: list[Node] = []
+    nodes: list[ArrayNode] = []
     if not _add_nodes(nodes, data_type, -1):
         return None
     extents = count(len(nodes))  # their positions follow those of the null counts
@@ -162,7 +164,7 @@ def shape_of(data_type: pa.DataType) -> Shape | None:
     )
 
 
-def _add_nodes(nodes: list[Node], data_type: pa.DataType, parent: int) -> bool:
+def _add_nodes(nodes: list[ArrayNode], data_type: pa.DataType, parent: int) -> bool:
     """Append the nodes of a type; return whether all of them have a kind."""
     while isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
@@ -170,7 +172,7 @@ def _add_nodes(nodes: list[Node], data_type: pa.DataType, parent: int) -> bool:
     if kind is None:
         return False
     position = len(nodes)
-    nodes.append(Node(kind, data_type, width, parent))
+    nodes.append(ArrayNode(kind, data_type, width, parent))
     if kind == "dictionary":
         value_kind, _ = _kind_and_width(data_type.value_type)
         is_float16 = pa.types.is_float16(data_type.value_type)
@@ -182,7 +184,7 @@ def _add_nodes(nodes: list[Node], data_type: pa.DataType, parent: int) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _kind_and_width(data_type: pa.DataType) -> tuple[Kind | None, int]:
+def _kind_and_width(data_type: pa.DataType) -> tuple[NodeKind | None, int]:
     kind = next((k for k, tests in _KINDS.items() if _is_any(data_type, tests)), None)
     match kind:
         case None:
