@@ -2,7 +2,7 @@
 
 DuckDB shows where a secret leads (region, endpoint, …) to everyone, and what is secret of it only
 where the database was opened with `allow_unredacted_secrets`. A connection is needed to ask, so
-that this works for wrapped connections; an extension is not told of secrets.
+that this works for wrapped connections; DuckDB passes no secrets to an extension.
 """
 
 from __future__ import annotations

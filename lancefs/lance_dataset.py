@@ -265,7 +265,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         how many rows came and went, what changed in the schema. What is gone leaves a note.
 
         Args:
-            newest: Only so many of the newest versions.
+            newest: At most this many of the newest versions.
         """
         from lancefs.table.history import history_table, read_history
 

@@ -71,7 +71,7 @@ def export_file(work: Export, on_rows: Callable[[int], None], overwrite: bool) -
 
     Args:
         work: What, and where to.
-        on_rows: Is told of rows while they are written.
+        on_rows: Called with the number of rows that were written.
         overwrite: Whether a file that is there may be replaced.
 
     Raises:

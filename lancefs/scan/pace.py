@@ -19,7 +19,7 @@ class Pace:
 
     Args:
         batch_rows: Rows of the first morsel. Others have a multiple of it, half of it, or fewer
-            rows where so many rows have clearly more bytes than the budget.
+            rows where half of it has clearly more bytes than the budget.
         budget: Decoded bytes of a morsel.
         columns: Number of columns that are read.
         settings: What the scan is tuned by.

@@ -37,7 +37,7 @@ Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
 class ScanOptions(TypedDict, total=False):
-    """What the reading methods of a dataset take besides `columns` and `filter`.
+    """The arguments of reading methods of a dataset, except `columns` and `filter`.
 
     `LanceDataset.scanner` says what each option does. The last six are hints of pyarrow's own
     scanner: they are accepted, so that code written for pyarrow works, and have no effect.

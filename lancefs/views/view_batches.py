@@ -141,7 +141,7 @@ def batches_of(fragments: Iterable[FragmentReader]) -> Iterator[Batch]:
     """Yield the batches of fragments that have live rows.
 
     Raises:
-        LanceError: What is deleted could not be found out.
+        LanceError: The deleted rows could not be read.
     """
     for fragment in fragments:
         steps = -(-fragment.physical_rows // BATCH_ROWS)

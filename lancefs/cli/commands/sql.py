@@ -86,8 +86,10 @@ def _run(connection: Any, query: str, form: str) -> None:
         *before, last = connection.extract_statements(query)
         for statement in before:
             connection.execute(statement)
-        kinds, told = last.expected_result_type, duckdb.ExpectedResultType
-        if told.QUERY_RESULT not in kinds or told.NOTHING in kinds:  # CREATE, SET and the like
+        kinds, results = last.expected_result_type, duckdb.ExpectedResultType
+        if (
+            results.QUERY_RESULT not in kinds or results.NOTHING in kinds
+        ):  # CREATE, SET and the like
             connection.execute(last)
             return
         reader = _reader(connection.sql(last))

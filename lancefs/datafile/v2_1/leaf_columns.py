@@ -15,7 +15,7 @@ from lancefs.datafile.v2_1.layouts.page_reader import PageRows
 from lancefs.datafile.v2_1.levels import DecodedPage
 
 # The bytes of chunks of different leaves that one call decodes at most: the chunks are copied for
-# it, and the arrays share memory. A value counts as at least so many bytes.
+# it, and the arrays share memory. A value counts as at least this many bytes.
 _MOST_BYTES = 1024 * 1024
 _LEAST_VALUE_BYTES = 2
 

@@ -29,7 +29,7 @@ from lancefs.storage import ByteRange, Bytes
 
 # Largest run, in bytes, that is decoded together with others: its bytes are copied for it.
 _MOST_JOINED_BYTES = 256 * 1024
-# Pages with at most so many bytes and values are read whole, even for a few of their rows: this
+# Pages with at most this many bytes and values are read whole, even for a few of their rows: this
 # takes less time than finding the chunks that hold the rows.
 _MOST_WHOLE_BYTES = 64 * 1024
 _MOST_WHOLE_VALUES = 16 * 1024

@@ -36,7 +36,7 @@ from lancefs.storage import ByteRange, Bytes, Reads
 # Above this number of byte ranges, ranges are merged across gaps of at most this many bytes.
 _MANY_SPANS = 32
 _GAP = 64 * 1024
-# Decoding one value alone costs as much as decoding so many values of whole chunks.
+# Decoding one value alone costs as much as decoding this many values of whole chunks.
 _COST_OF_ONE = 16
 
 
