@@ -32,6 +32,17 @@ from lancefs.views.open_tables import OpenTables, TableSession
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
 
+# What fsspec itself passes to a filesystem, or takes from it.
+_FSSPEC_OPTIONS = {
+    "asynchronous",
+    "loop",
+    "batch_size",
+    "use_listings_cache",
+    "listings_expiry_time",
+    "max_paths",
+    "skip_instance_cache",
+}
+
 
 class LanceFileSystem(ReadOnlyFileSystem):
     """A read-only fsspec filesystem that shows every version of Lance tables as Arrow files.
@@ -81,6 +92,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
         **kwargs: Options of fsspec, such as `skip_instance_cache`. `listings_expiry_time` is the
             number of seconds for which listings that may change are cached; by default they are
             not.
+
+    Raises:
+        TypeError: There is no option of this name.
     """
 
     protocol = "lance"
@@ -97,6 +111,11 @@ class LanceFileSystem(ReadOnlyFileSystem):
         base_paths: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
+        if unknown := kwargs.keys() - _FSSPEC_OPTIONS:
+            raise TypeError(
+                f"LanceFileSystem got an unexpected keyword argument {min(unknown)!r}; options of "
+                "the store are given as target_options={…}"
+            )
         super().__init__(**kwargs)
         options = dict(target_options or {})
         fo = stringify_path(fo)

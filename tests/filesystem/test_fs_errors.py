@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import lance
 import pandas as pd
 import pyarrow as pa
@@ -129,3 +130,8 @@ def test_a_damaged_manifest(table: str) -> None:
     with pytest.raises(CorruptFile, match=newest.name):
         fs.cat("latest.arrow")
     assert fs.cat("versions/2.arrow")
+
+
+def test_an_unknown_option_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"'follows'.*target_options"):
+        fsspec.filesystem("lance", follows="table")
