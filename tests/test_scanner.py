@@ -176,6 +176,8 @@ def test_a_scan_of_chosen_fragments(dataset: lancefs.LanceDataset) -> None:
     assert offsets[0].as_py() == 900
     with pytest.raises(ValueError, match="has no fragment 7"):
         dataset.to_table(fragments=[7])
+    with pytest.raises(TypeError, match=r"fragments is 1; a list was expected: \[1\]"):
+        dataset.to_table(fragments=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="fragments has 'x'"):
         dataset.to_table(fragments=["x"])
 

@@ -249,6 +249,8 @@ class LanceScanner:
 
         The rows that generations add to a fresh table belong to no fragment of it.
         """
+        if isinstance(fragments, Fragment) or not isinstance(fragments, Iterable):
+            raise TypeError(f"fragments is {fragments!r}; a list was expected: [{fragments!r}]")
         ids = [_fragment_id(fragment) for fragment in fragments]
         positions, readers = self._version.positions, self._version.readers
         unknown = [number for number in ids if number not in positions]
