@@ -135,6 +135,12 @@ FUZZ_SECONDS ?= 60
 fuzz: $(SANITIZED) ## Try the kernels on drawn inputs under the sanitizers, FUZZ_SECONDS long
 	$(WATCHED) $(BIN)/python tests/fuzz_kernels.py $(FUZZ_SECONDS)
 
+MUTANTS ?= 100000
+ATTACK_ARGS ?=
+.PHONY: attack
+attack: .venv/.installed ## Read MUTANTS damaged tables; ATTACK_ARGS="--seed 7" for a single one
+	cd tests && PYTHONPATH=..:. ../$(BIN)/python -m damage.attack $(MUTANTS) $(ATTACK_ARGS)
+
 .PHONY: check
 check: .venv/.installed ## Check style, formatting and types
 	$(BIN)/ruff check .

@@ -129,15 +129,15 @@ def _read(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
     if sound is not None:
         _check_outlines(dataset)
         _check_blobs(dataset, sound.rows)
-        _check_table(dataset.to_table(), sound.rows)
+        check_table(dataset.to_table(), sound.rows)
         rows = sound.rows
     else:
         _check_metadata(dataset)
-        _check_table(dataset.to_table(), None)
+        check_table(dataset.to_table(), None)
     if 0 < rows < _MOST_ROWS:
         wanted = rng.integers(0, rows, 5)
-        _check_table(dataset.take(wanted), len(wanted))
-    _check_table(dataset.head(3), min(3, rows) if sound is not None else None)
+        check_table(dataset.take(wanted), len(wanted))
+    check_table(dataset.head(3), min(3, rows) if sound is not None else None)
     return "rows"
 
 
@@ -160,7 +160,7 @@ def _check_metadata(dataset: lancefs.LanceDataset) -> None:
 def _read_row_metadata(dataset: lancefs.LanceDataset, name: str) -> int:
     rows = dataset.count_rows()
     if rows < _MOST_ROWS:
-        _check_table(dataset.to_table(columns=[name]), rows)
+        check_table(dataset.to_table(columns=[name]), rows)
     return rows
 
 
@@ -169,7 +169,7 @@ def _check_blobs(dataset: lancefs.LanceDataset, rows: int) -> None:
     for field in dataset.manifest.fields:
         if field.is_blob:
             read = partial(dataset.to_table, columns=[field.name], blobs="bytes")
-            _outcome(lambda: _check_table(read(), rows) or "rows")  # noqa: B023
+            _outcome(lambda: check_table(read(), rows) or "rows")  # noqa: B023
 
 
 def _check_outlines(dataset: lancefs.LanceDataset) -> None:
@@ -189,7 +189,12 @@ def _read_outline(batch: Batch, outline: Field) -> str:
     return "rows"
 
 
-def _check_table(table: pa.Table, rows: int | None) -> None:
+def check_table(table: pa.Table, rows: int | None) -> None:
+    """Check that a table is valid, and has the rows that it should.
+
+    Raises:
+        Unacceptable: It is not.
+    """
     try:
         table.validate(full=True)
     except pa.ArrowInvalid:

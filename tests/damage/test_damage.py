@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY, CorpusCase, copy_table, corpus_cases, needs_corpus
+from support import REPOSITORY, CorpusCase, copy_table, needs_corpus
+
+from damage.attacked_tables import movable_cases
 
 pytestmark = needs_corpus
 
 VERSIONS = ("0.1", "2.0", "2.1", "2.2", "2.3")
 CODECS = ("lz4", "zstd")  # of tables of all versions
 KERNELS = {"compiled": "", "numpy": "numpy"}  # the values of LANCEFS_KERNELS
-_SMALL = 150_000  # bytes of a table that is read quickly
 
 
 @dataclass(frozen=True)
@@ -42,30 +43,17 @@ class Outcomes:
 
 def small_cases(version: str) -> list[CorpusCase]:
     """The small tables of a version of the data files that can be read where they are copied to."""
-    return [case for case in _movable_cases() if case.info["file_version"] == version]
+    return [case for case in movable_cases() if case.info["file_version"] == version]
 
 
 def compressed_cases(codec: str) -> list[CorpusCase]:
     """The small tables of all versions with columns that a codec compresses."""
-    return [case for case in _movable_cases() if codec in case.name.partition("-")[0]]
+    return [case for case in movable_cases() if codec in case.name.partition("-")[0]]
 
 
 def cases_of(group: str) -> list[CorpusCase]:
     """The small tables of a version or of a codec."""
     return compressed_cases(group) if group in CODECS else small_cases(group)
-
-
-def _movable_cases() -> list[CorpusCase]:
-    return [
-        case
-        for case in corpus_cases()
-        if "relocate" not in case.info and "overlay" not in case.name and _size(case) < _SMALL
-    ]
-
-
-def _size(case: CorpusCase) -> int:
-    table = case.directory / "table.lance"
-    return sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
 
 
 def damage(
