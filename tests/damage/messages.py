@@ -65,7 +65,7 @@ def messages_in(path: str, data: bytes) -> Iterator[PlacedMessage]:
         elif suffix == ".lance" and "data" in parts:
             yield from _of_old_data_file(path, data)
             yield from _of_data_file(path, data)
-    except (struct.error, DecodeError, IndexError):
+    except (struct.error, DecodeError, IndexError, OverflowError):
         return
 
 

@@ -20,7 +20,7 @@ from lancefs.errors import CorruptFile, MissingFile
 
 pytestmark = needs_corpus
 
-TABLES = ["nested_structlist-f2.0-w14.0.2", "strs_short-f0.1-w14.0.2", "strs_short-f2.1-w14.0.2"]
+TABLES = ["feat_nested_evolve-f2.0-w14.0.2", "strs_short-f0.1-w14.0.2", "strs_short-f2.1-w14.0.2"]
 
 
 @pytest.fixture(params=TABLES)
