@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import ColumnNotFound
+from lancefs.errors import ColumnNotFound, CorruptFile, locating
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.flags import ReaderFlags
@@ -50,7 +50,7 @@ class OpenVersion:
     ) -> None:
         self.resolved = resolved
         self.rules = rules
-        self.manifest = read_manifest(resolved.manifest) if manifest is None else manifest
+        self.manifest = _read_manifest(resolved) if manifest is None else manifest
         self.files = self.files_of(self.manifest)
         self.base_readers = FragmentReaders(
             self.files, self.manifest.fragments, self.manifest.fields
@@ -188,3 +188,12 @@ def _reopen(
 ) -> OpenVersion:
     """Open the version that was pickled."""
     return OpenVersion(resolve(Store(fs, path), ref), rules)
+
+
+def _read_manifest(resolved: Resolved) -> Manifest:
+    """Read the manifest of a version, which says the same version as the name of its file."""
+    manifest, expected = read_manifest(resolved.manifest), resolved.file.version
+    if manifest.version != expected:
+        with locating(resolved.manifest.url):
+            raise CorruptFile(f"the manifest of version {expected} is that of {manifest.version}")
+    return manifest

@@ -85,9 +85,7 @@ def draw_mutant(table: SoundTable, rng: np.random.Generator) -> Mutant:
     for _ in range(times):
         way = _WAYS[rng.integers(len(_WAYS))]
         what.append(way(table, files, rng))
-    changed = {
-        path for path in {*files, *table.files} if files.get(path) != table.files.get(path)
-    }
+    changed = {path for path in {*files, *table.files} if files.get(path) != table.files.get(path)}
     data = {path for path in changed if path in files and path.endswith(".lance")}
     data = {path for path in data if len(files[path]) != len(table.files.get(path, b""))}
     # Mostly the manifest knows of the new size, so that the damage itself is met.

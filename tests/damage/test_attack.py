@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import corpus_case, needs_corpus
+from support import copy_table, corpus_case, needs_corpus
 
 import lancefs
 from damage.attack import Report, attack
@@ -121,3 +121,11 @@ def test_mutants_give_rows_or_a_lance_error() -> None:
 def test_three_thousand_mutants_give_rows_or_a_lance_error(tmp_path: Path) -> None:
     tables = attacked_tables(tmp_path)
     check(attack(range(3000), doors=3, workers=os.cpu_count() or 1, tables=tables))
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path) -> None:
+    table = copy_table(corpus_case("feat_del_few-f2.1-w14.0.2"), tmp_path)
+    newest, older, *_ = sorted((table / "_versions").iterdir())
+    newest.write_bytes(older.read_bytes())
+    with pytest.raises(CorruptFile, match=r"the manifest of version \d+ is that of \d+"):
+        lancefs.open(table)

@@ -235,6 +235,10 @@ def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.A
         return pa.nulls(0, field.storage_type)
     if layer.offsets is not None:
         return _list(field, leaves, layer)
+    if is_list(field.storage_type):
+        raise CorruptFile(
+            f"{field.name}: levels without lists where {field.logical_type} was expected"
+        )
     size = list_size(field)
     below = count if size is None else count * size
     children = [_assemble(child, leaves, below) for child in field.children]
