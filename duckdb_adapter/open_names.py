@@ -12,7 +12,7 @@ from duckdb_adapter.paths import TableName, options_for, parse_name
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules
+from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, Resolved, make_ref, resolve
 
@@ -105,7 +105,7 @@ def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
 
 def _open(url: str, ref: Ref, storage: Storage) -> NamedTable:
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
-    where = resolve(Store(fs, path), ref)
+    where = resolve(confine(Store(fs, path), storage.rules), ref)
     return NamedTable(LanceDataset(OpenVersion(where, storage.rules)), where)
 
 

@@ -11,9 +11,17 @@ import struct
 
 import pyarrow as pa
 
+from lancefs.masking import has_secrets, mask_secrets
+
 
 class LanceError(Exception):
-    """Base of everything that lancefs raises about a table or one of its files."""
+    """Base of everything that lancefs raises about a table or one of its files.
+
+    Secrets in the URLs of the message (passwords, signatures) are masked.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(mask_secrets(one) if isinstance(one, str) else one for one in args))
 
 
 class NotALanceTable(LanceError, FileNotFoundError):
@@ -57,13 +65,13 @@ class _Located(LanceError):
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
-        self.what = what
+        self.what = mask_secrets(what)
         self.path: str | None = None
         self.place: list[str] = []
 
     def __str__(self) -> str:
         place = ", ".join(self.place)
-        return ": ".join(part for part in (self.path, place, self.what) if part)
+        return mask_secrets(": ".join(part for part in (self.path, place, self.what) if part))
 
 
 class UnsupportedFeature(_Located, NotImplementedError):
@@ -80,6 +88,15 @@ class CorruptFile(_Located, ValueError):
     """
 
     is_caught_by_net = False
+
+
+def cause(error: BaseException) -> BaseException | None:
+    """Return an error as the cause of a `LanceError`; None if a traceback would show a secret.
+
+    Args:
+        error: What a library raised.
+    """
+    return None if has_secrets(error) else error
 
 
 class DecoderWarning(UserWarning):

@@ -19,8 +19,9 @@ import fsspec.asyn
 from fsspec.utils import stringify_path, tokenize
 
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
+from lancefs.masking import mask_secrets
 from lancefs.storage import Store, forget
-from lancefs.table.base_paths import BaseRules
+from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -133,10 +134,12 @@ class LanceFileSystem(ReadOnlyFileSystem):
             self._rules = (self._rules or BaseRules()).moving(base_paths)
         store = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
-        self._opened = OpenTables(f"{store} {self._rules!r}", layouts)
+        secrets = None if self._rules is None else tokenize(self._rules.storage_options)
+        self._opened = OpenTables(f"{store} {self._rules!r} {secrets}", layouts)
 
     def __repr__(self) -> str:
-        return f"<LanceFileSystem {Store(self.fs, self.root).url() if self._is_rooted else ''}>"
+        where = mask_secrets(Store(self.fs, self.root).url()) if self._is_rooted else ""
+        return f"<LanceFileSystem {where}>"
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:
@@ -457,7 +460,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
             root: Path of the directory in the spelling of `fs`.
             rest: Components of the path after the directory.
         """
-        table = TableSession(Store(self.fs, root), self._rules, self._opened)
+        store = confine(Store(self.fs, root), self._rules)
+        table = TableSession(store, self._rules, self._opened)
         if root in self._opened.tables:
             return table
         try:

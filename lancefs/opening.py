@@ -10,7 +10,7 @@ from typing import Any
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.local_files import local_path
-from lancefs.table.base_paths import BaseRules
+from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref, resolve
 
@@ -54,6 +54,7 @@ def open(
     store = _store(os.fspath(url), storage_options or {})
     if base_paths:
         base_rules = (base_rules or BaseRules()).moving(base_paths)
+    store = confine(store, base_rules)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
     if fresh:
         return LanceDataset(_open_fresh(store, wanted, base_rules))

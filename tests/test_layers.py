@@ -14,20 +14,21 @@ from support import REPOSITORY, modules_after
 
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
-_FORMAT = {"errors", "proto", "storage", "datafile", "table", "threads"}
+_FORMAT = {"masking", "errors", "proto", "storage", "datafile", "table", "threads"}
 _READING = _FORMAT | {"arrow_dataset", "lance_dataset", "scan"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
+    "masking": set(),
+    "errors": {"masking"},
     "version": set(),
     "threads": set(),
     "arrow_dataset": set(),
     "arrow_guard": {"arrow_dataset"},
     "proto": set(),
-    "storage": {"errors"},
+    "storage": {"masking", "errors"},
     "datafile": {"errors", "proto", "storage"},
-    "table": {"errors", "proto", "storage", "datafile", "threads"},
+    "table": {"masking", "errors", "proto", "storage", "datafile", "threads"},
     "scan": _FORMAT | {"arrow_dataset"},
     "showing": _FORMAT,
     "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "scan", "showing"},

@@ -15,7 +15,7 @@ import fsspec
 from lancefs.cli.exits import MISSING, Failure, nearest
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import (
@@ -54,7 +54,7 @@ class Target:
     @cached_property
     def store(self) -> Store:
         """The directory of the table."""
-        return open_store(self.url, self.options)
+        return confine(open_store(self.url, self.options), self.rules)
 
     @cached_property
     def resolved(self) -> Resolved:

@@ -20,6 +20,8 @@ from lancefs.proto import schema_pb2
 from lancefs.storage import TAIL, ByteRange, Bytes, File, Reads, run
 
 MAGIC = b"LANC"
+# How files of other formats end: Parquet, Arrow.
+_OTHER_FORMATS = (b"PAR1", b"ROW1")
 _FOOTER = struct.Struct("<QQQIIHH4s")
 # Upper limit of the rows of a column: far more than a fragment holds, far below an overflow.
 _MOST_ROWS = 1 << 48
@@ -165,7 +167,7 @@ class Container:
         fields = _FOOTER.unpack(self._tail[-_FOOTER.size :].tobytes())
         _, columns_at, buffers_at, buffers, columns, major, minor, magic = fields
         if magic != MAGIC:
-            raise CorruptFile(f"ends in {magic!r}, a Lance data file ends in {MAGIC!r}")
+            raise wrong_ending(magic)
         version = (2, 0) if (major, minor) == (0, 3) else (int(major), int(minor))
         if version[0] != 2:
             raise UnsupportedFeature(f"data file version {major}.{minor}")
@@ -177,6 +179,19 @@ class Container:
             raise CorruptFile("the tables of columns and buffers reach beyond the end of the file")
         columns_table, buffers_table = self._read(tables)
         return ContainerFooter(version, _ranges(columns_table, size), _ranges(buffers_table, size))
+
+
+def wrong_ending(magic: bytes) -> CorruptFile:
+    """Return the error for a file that does not end as a Lance data file does.
+
+    The bytes of such a file are not quoted, as they may be anything, for instance a secret; but for
+    the mark of another format.
+
+    Args:
+        magic: The last four bytes.
+    """
+    other = f"ends in {magic!r}, " if magic in _OTHER_FORMATS else ""
+    return CorruptFile(f"{other}a Lance data file ends in {MAGIC!r}")
 
 
 def _ranges(table: Bytes, size: int) -> tuple[ByteRange, ...]:

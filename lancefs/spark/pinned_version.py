@@ -15,6 +15,7 @@ from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import reaching
 from lancefs.spark.table_options import TableOptions
 from lancefs.storage import Store
+from lancefs.table.base_paths import confine
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
 
@@ -95,7 +96,8 @@ def open_table(table: TableOptions, ref: Ref) -> OpenVersion:
     """
     with reaching(table.url):
         fs, path = fsspec.core.url_to_fs(table.url, **table.storage)
-        return OpenVersion(resolve(Store(fs, path), ref), table.base_rules)
+        store = confine(Store(fs, path), table.base_rules)
+        return OpenVersion(resolve(store, ref), table.base_rules)
 
 
 def pin(table: TableOptions, version: OpenVersion) -> Pinned:

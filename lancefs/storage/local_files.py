@@ -14,6 +14,7 @@ import numpy as np
 
 from lancefs.errors import MissingFile, ReadFailed
 from lancefs.storage.byte_ranges import Bytes
+from lancefs.storage.links import Confines
 
 if TYPE_CHECKING:
     import fsspec
@@ -73,8 +74,12 @@ def _info(entry: os.DirEntry[str]) -> dict[str, object]:
     return {"name": entry.path, "type": kind, "size": status.st_size}
 
 
-def map_file(path: str) -> Bytes:
+def map_file(path: str, confines: Confines | None = None) -> Bytes:
     """Map a file into memory.
+
+    Args:
+        path: The file.
+        confines: What symbolic links may lead to; None for anything.
 
     Returns:
         The bytes of the file, read-only. The mapping lives as long as arrays refer to it.
@@ -82,9 +87,10 @@ def map_file(path: str) -> Bytes:
     Raises:
         MissingFile: The file does not exist.
         ReadFailed: The operating system refused to open or to map the file.
+        UnsupportedFeature: The file is a symbolic link that leads out of the confines.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=None if confines is None else confines.open) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 return np.empty(0, dtype=np.uint8)
             return np.frombuffer(

@@ -10,7 +10,13 @@ import errno
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from lancefs.errors import LanceError, ReadFailed, cause
+from lancefs.masking import mask_secrets
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -94,8 +100,36 @@ def attempts(what: str) -> Iterator[bool]:
         if attempt > 1:
             # Jitter: readers that were throttled together must not return together.
             time.sleep(PAUSE * 2 ** (attempt - 2) * random.uniform(0.5, 1.5))
-            logger.info("%s: failed, attempt %d of %d", what, attempt, ATTEMPTS)
+            logger.info("%s: failed, attempt %d of %d", mask_secrets(what), attempt, ATTEMPTS)
         is_last = attempt == ATTEMPTS or time.monotonic() - started > PATIENCE
         yield is_last
         if is_last:
             return
+
+
+def retry(call: Callable[[], T], url: str) -> T:
+    """Call a function of a filesystem; retry after transient errors.
+
+    Args:
+        call: The function.
+        url: The file or directory, for messages.
+
+    Raises:
+        FileNotFoundError: The file does not exist. (`NotADirectoryError` and any `LanceError` pass
+            through as well.)
+        ReadFailed: The call failed, also after retries.
+    """
+    for is_last in attempts(url):
+        try:
+            return call()
+        except (FileNotFoundError, NotADirectoryError, LanceError):
+            raise
+        except Exception as error:
+            if is_last or not is_transient(error):
+                raise ReadFailed(f"{url}: {message_of(error)}") from cause(error)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error, or its type: a timeout, for example, has no message."""
+    return str(error) or type(error).__name__

@@ -11,21 +11,23 @@ import mmap
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, locating
+from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, cause, locating
+from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, coalesce, cut, split
 from lancefs.storage.counters import counters_in_use
+from lancefs.storage.filesystems import inner_path, is_web
+from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, local_filesystem, map_file
-from lancefs.storage.retries import attempts, is_transient
+from lancefs.storage.retries import attempts, is_transient, message_of, retry
+from lancefs.storage.web import below, guard_redirects, listed_name
 
 if TYPE_CHECKING:
     import fsspec
-
-T = TypeVar("T")
 
 # Ranges of one remote file that lie at most this many bytes apart are fetched with one request: on
 # an object store a request takes about as long as reading this many bytes.
@@ -58,19 +60,39 @@ class Store:
     Args:
         fs: Any fsspec filesystem; None for the local filesystem, which does not import fsspec.
         root: The directory, as `fs` spells paths.
+        confines: What symbolic links of local files may lead to; None for anything.
 
     Attributes:
         root: The directory, without a slash at its end.
+        confines: As the argument.
         is_local: Whether the files are local, so that they are mapped into memory.
+        is_web: Whether the files are behind a web server, so that names are quoted.
     """
 
-    def __init__(self, fs: fsspec.AbstractFileSystem | None, root: str) -> None:
+    def __init__(
+        self,
+        fs: fsspec.AbstractFileSystem | None,
+        root: str,
+        confines: Confines | None = None,
+    ) -> None:
         self._fs = fs
         self.root = root.rstrip("/")
+        self.confines = confines
         self.is_local = fs is None or is_local(fs)
+        self.is_web = fs is not None and not self.is_local and is_web(fs)
+        if self.is_web:
+            guard_redirects(fs)
 
     def __repr__(self) -> str:
-        return f"Store({self.url()!r})"
+        return f"Store({mask_secrets(self.url())!r})"
+
+    def below(self, path: str) -> Store:
+        """Return a directory below this one, with the same confines."""
+        return Store(self._fs, self.full(path), self.confines)
+
+    def confined(self, confines: Confines | None) -> Store:
+        """Return the same directory with other confines."""
+        return Store(self._fs, self.root, confines)
 
     @cached_property
     def fs(self) -> fsspec.AbstractFileSystem:
@@ -90,6 +112,8 @@ class Store:
 
     def full(self, path: str) -> str:
         """Return the path of a file below the directory, in the spelling of `fs`."""
+        if self.is_web:
+            return below(self.root, path)
         return f"{self.root}/{path}" if path else self.root
 
     def file(self, path: str, size: int | None = None, stamp: str | None = None) -> File:
@@ -102,8 +126,22 @@ class Store:
             stamp: Identity of the bytes: a text (an ETag, for example) that differs from the stamp
                 of any other bytes that the same path has held or will hold. None if there is no
                 such text; then no bytes of the file are cached.
+
+        Raises:
+            UnsupportedFeature: Behind a cache of local files, a symbolic link leads out of the
+                confines. (Local files are checked when they are opened.)
         """
+        if self.confines is not None and not self.is_local and self.local_root is not None:
+            self.confines.check(f"{self.local_root}/{path}")
         return File(self, path, size, stamp)
+
+    @cached_property
+    def local_root(self) -> str | None:
+        """The local path of the directory, also behind a cache; None if it is not local."""
+        if self._fs is None or self.is_local:
+            return self.root
+        found = inner_path(self._fs, self.root)
+        return found[1] if found is not None and is_local(found[0]) else None
 
     def names(self, path: str = "") -> list[str]:
         """Return the names of the entries of a directory; none if it does not exist.
@@ -113,6 +151,7 @@ class Store:
 
         Raises:
             ReadFailed: The listing failed.
+            UnsupportedFeature: A symbolic link leads out of the confines.
         """
         return [name for name, _ in self.entries(path)]
 
@@ -127,17 +166,23 @@ class Store:
 
         Raises:
             ReadFailed: The listing failed.
+            UnsupportedFeature: A symbolic link leads out of the confines.
         """
+        if self.confines is not None and self.local_root is not None:
+            self.confines.check_directory(f"{self.local_root}/{path}")
         try:
             if self._fs is None:
-                return _retry(lambda: list_directory(self.full(path)), self.url(path))
-            infos = _retry(lambda: self.fs.ls(self.full(path), detail=True), self.url(path))
+                return retry(lambda: list_directory(self.full(path)), self.url(path))
+            infos = retry(lambda: self.fs.ls(self.full(path), detail=True), self.url(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except ReadFailed as error:
             raise ReadFailed(
                 f"{self.url(path)}: cannot be listed: {error.__cause__ or error}"
-            ) from error
+            ) from error.__cause__
+        if self.is_web:
+            listed = ((listed_name(str(info["name"])), info) for info in infos)
+            return [(name, info) for name, info in listed if name is not None]
         here = self.full(path).rstrip("/")
         named = ((str(info["name"]).rstrip("/"), info) for info in infos)
         return [(name.rsplit("/", 1)[-1], info) for name, info in named if name != here]
@@ -182,7 +227,7 @@ class Store:
                 if error is None:
                     fetched[index] = bytes(answer)
                 elif is_last or (isinstance(answer, Exception) and not is_transient(answer)):
-                    raise error from (answer if isinstance(answer, Exception) else None)
+                    raise error from (cause(answer) if isinstance(answer, Exception) else None)
                 else:
                     failed.append(index)
             pending = failed
@@ -211,7 +256,7 @@ class Store:
                 f"{url}: the file is gone; another version of the table may be complete"
             )
         if isinstance(answer, BaseException):
-            return ReadFailed(f"{url}: bytes {start}–{end}: {_message(answer)}")
+            return ReadFailed(f"{url}: bytes {start}–{end}: {message_of(answer)}")
         if len(answer) > end - start:
             return ReadFailed(
                 f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; it does not "
@@ -256,7 +301,7 @@ class File:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"File({self.url!r})"
+        return f"File({mask_secrets(self.url)!r})"
 
     @cached_property
     def url(self) -> str:
@@ -303,9 +348,9 @@ class File:
         if self._size is not None:
             return self.read([(0, self._size)])[0]
         try:
-            return _array(_retry(self._cat, self.url))
+            return _array(retry(self._cat, self.url))
         except FileNotFoundError as error:
-            raise MissingFile(f"{self.url}: the file is gone") from error
+            raise MissingFile(f"{self.url}: the file is gone") from cause(error)
 
     def _cat(self) -> bytes:
         """Fetch a file of unknown size, a small file with one request.
@@ -355,9 +400,9 @@ class File:
     def _remote_size(self) -> int:
         fs, path = self.store.fs, self.store.full(self.path)
         try:
-            size = _retry(lambda: fs.size(path), self.url)
+            size = retry(lambda: fs.size(path), self.url)
         except FileNotFoundError as error:
-            raise MissingFile(f"{self.url}: the file is gone") from error
+            raise MissingFile(f"{self.url}: the file is gone") from cause(error)
         if size is None:
             raise ReadFailed(f"{self.url}: the store does not say how large the file is")
         return int(size)
@@ -376,7 +421,7 @@ class File:
     def _map(self) -> Bytes:
         with self._lock:
             if self._mapped is None:
-                self._mapped = map_file(self.store.full(self.path))
+                self._mapped = map_file(self.store.full(self.path), self.store.confines)
             return self._mapped
 
     def _read_mapped(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
@@ -392,37 +437,9 @@ class File:
         return [mapped[start:end] for start, end in ranges]
 
 
-def _retry(call: Callable[[], T], url: str) -> T:
-    """Call a function of a filesystem; retry after transient errors.
-
-    Args:
-        call: The function.
-        url: The file or directory, for messages.
-
-    Raises:
-        FileNotFoundError: The file does not exist. (`NotADirectoryError` and any `LanceError` pass
-            through as well.)
-        ReadFailed: The call failed, also after retries.
-    """
-    for is_last in attempts(url):
-        try:
-            return call()
-        except (FileNotFoundError, NotADirectoryError, LanceError):
-            raise
-        except Exception as error:
-            if is_last or not is_transient(error):
-                raise ReadFailed(f"{url}: {_message(error)}") from error
-    raise AssertionError("the last attempt returns or raises")
-
-
 def forget(fs: fsspec.AbstractFileSystem) -> None:
     """Remove the bytes of all files of a filesystem from the cache."""
     _CACHE.discard(lambda key: key[0] == id(fs))
-
-
-def _message(error: BaseException) -> str:
-    """Return the message of an error, or its type: a timeout, for example, has no message."""
-    return str(error) or type(error).__name__
 
 
 def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[Bytes]]:

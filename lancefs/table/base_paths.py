@@ -2,8 +2,14 @@
 
 Most files lie below the table's own directory. A file with a base id lies below one of the
 manifest's base paths: the directory of the table that a shallow clone or a branch was made from, or
-a plain directory of files. A base path is absolute and may point anywhere, so `BaseRules` decide
-whether it is followed; a path below a base may never climb out of it.
+a plain directory of files. A base path is absolute and may point anywhere, and a manifest may come
+from a stranger. So `BaseRules` decide whether a base path is followed, and a path below a base may
+never climb out of it.
+
+By default, base paths are followed in the table's own store: the same origin (`storage.origins`),
+and of a machine's files those in the folder of tables that the table lies in. What was given for
+that origin, such as credentials, is not used for another one. Symbolic links are held to the same
+directories (`storage.links`).
 
 Format page: storage layout, section "Base Path System" (`docs/src/format/table/layout.md`).
 """
@@ -11,17 +17,22 @@ Format page: storage layout, section "Base Path System" (`docs/src/format/table/
 from __future__ import annotations
 
 import logging
+import os
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
+from lancefs.masking import mask_secrets
 from lancefs.storage import TAIL, File, Store
+from lancefs.storage.filesystems import is_machine
+from lancefs.storage.links import Confines
+from lancefs.storage.origins import is_web_url, options_for, origin, same_origin
+from lancefs.storage.web import split_query
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.manifest import BasePath
-
-if TYPE_CHECKING:
-    import fsspec
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +46,9 @@ DELETIONS = "_deletions"
 _BYTES_PER_COLUMN = 160
 # Stamp of files that a manifest names: their names are never reused for other bytes.
 _UNIQUE = "unique"
+# Times that a path may be quoted again before it counts as an attempt to climb.
+_MAX_QUOTED = 8
+_EXTERNAL = "the directory that it leads to in BaseRules(external_blobs=[…])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +57,38 @@ class BaseRules:
 
     Attributes:
         follow: Base paths that are followed. `table`: those below the table's own directory.
-            `store` (the default): those on the table's filesystem. `any`: those in all stores.
+            `store` (the default): those in the table's store, which is the same server, bucket or
+            container; of local files and other files of a machine, those below the directory that
+            the table lies in. `any`: all. Symbolic links are followed to the same places.
         moved: New directories by old ones, for base paths whose directories were moved or copied.
-        storage_options: Options for the filesystems of other stores, by protocol.
+            The new directories are allowed, so that an entry with the same directory twice allows
+            a directory that did not move.
+        storage_options: Options for other stores, by origin, for instance `s3://bucket` or
+            `https://host:8443`, or by protocol. Those of web servers are given by origin only.
+            Other stores do not get the options of the table's own store.
         external_blobs: Directories with external blobs that may be read, for instance
             `s3://bucket/videos`. By default none, whatever `follow` says: an external blob may name
             any file.
+
+    Raises:
+        ValueError: `storage_options` has options for all web servers.
     """
 
     follow: Follow = "store"
     moved: Mapping[str, str] = field(default_factory=dict)
-    storage_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    storage_options: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict,
+        repr=False,  # may hold secrets
+    )
     external_blobs: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for key in self.storage_options:
+            if key in ("http", "https"):
+                raise ValueError(
+                    f"storage_options for {key!r} would go to every web server that a table names; "
+                    "give them by origin, for instance 'https://host'"
+                )
 
     def moving(self, moved: Mapping[str, str]) -> BaseRules:
         """Return the rules with further moved directories.
@@ -63,6 +97,31 @@ class BaseRules:
             moved: New directories by old ones, as the attribute.
         """
         return replace(self, moved={**self.moved, **moved})
+
+
+def confine(store: Store, rules: BaseRules | None) -> Store:
+    """Return the directory of a table with what symbolic links may lead to, by the rules.
+
+    Args:
+        store: The directory of the table.
+        rules: The rules; None for the default ones.
+    """
+    return store.confined(_confines(store, rules or BaseRules()))
+
+
+def _confines(store: Store, rules: BaseRules) -> Confines:
+    root = store.local_root
+    if rules.follow == "any" or root is None:
+        return Confines(None)
+    if rules.follow == "table":
+        return Confines([root], "BaseRules(follow='store')")
+    homes = [os.path.dirname(root), os.path.dirname(os.path.realpath(root))]
+    # Below the root directory lie all files of the machine: there, a table stands alone.
+    given = [root, *(home for home in homes if home != os.sep)]
+    named = [new.removeprefix("file://") for new in rules.moved.values()]
+    return Confines(
+        [*given, *(path for path in named if os.path.isabs(path))], "BaseRules(follow='any')"
+    )
 
 
 class TableFiles:
@@ -82,9 +141,10 @@ class TableFiles:
         rules: BaseRules | None = None,
         root: Store | None = None,
     ) -> None:
-        self.store = store
         self.rules = rules or BaseRules()
-        self._root = root or store
+        root = root or store
+        self._root = confine(root, self.rules) if root.confines is None else root
+        self.store = store.confined(self._root.confines) if store.confines is None else store
         self._bases = {base.id: base for base in base_paths}
         self._stores: dict[int, Store] = {}
         self._external: dict[str, Store] = {}
@@ -147,34 +207,51 @@ class TableFiles:
         if base_id is not None:
             _check_relative(uri)
             uri = f"{self._base(base_id).path.rstrip('/')}/{uri}"
-        protocol, path = self._split_uri(self._apply_moves(uri))
-        for allowed in self.rules.external_blobs:
-            allowed_protocol, directory = self._split_uri(allowed)
-            climbs = ".." in path.replace("\\", "/").split("/")
-            if protocol == allowed_protocol and _is_below(path, directory) and not climbs:
-                if allowed not in self._external:
-                    self._external[allowed] = self._store_at(protocol, directory)
-                return self._external[allowed].file(path[len(directory.rstrip("/")) :].lstrip("/"))
+        address = self._moved(uri)[0]
+        if not _climbs(address):
+            for allowed in self.rules.external_blobs:
+                rest = self._below(address, allowed)
+                if rest is not None:
+                    if allowed not in self._external:
+                        opened = self._store_at(allowed)
+                        root = opened.local_root
+                        confines = None if root is None else Confines([root], _EXTERNAL)
+                        self._external[allowed] = opened.confined(confines)
+                    return self._external[allowed].file(rest)
         raise UnsupportedFeature(
             f"the blob {uri!r} is no part of the table; it is read only when asked for, with "
             "BaseRules(external_blobs=[…]), which lists the directories that may be read"
         )
 
-    def _split_uri(self, uri: str) -> tuple[str, str]:
-        """Split a URI into protocol and path; the protocol of the table's filesystem is empty."""
-        protocol, separator, path = uri.partition("://")
-        if separator and protocol not in _protocols(self.store.fs):
-            return protocol, path
-        return "", str(self.store.fs._strip_protocol(uri))
+    def _below(self, uri: str, directory: str) -> str | None:
+        """Return the path of a URI below a directory; None if it lies elsewhere."""
+        here, there = self._own_path(uri), self._own_path(directory)
+        if (here is None) != (there is None):
+            return None
+        if here is None or there is None:
+            if origin(uri) != origin(directory):
+                return None
+            here, there = uri, directory
+        if is_web_url(there):
+            here, there = (unquote(split_query(one)[0]) for one in (here, there))
+        return here[len(there.rstrip("/")) :].lstrip("/") if _is_below(here, there) else None
 
-    def _store_at(self, protocol: str, path: str) -> Store:
-        if not protocol:
-            return Store(self.store.fs, path)
+    def _own_path(self, url: str) -> str | None:
+        """Return the path of a URL in the table's own store; None if it is in another one."""
+        return same_origin(self.store.fs, self._root.root, url)
+
+    def _store_at(self, url: str, confines: Confines | None = None) -> Store:
+        """Return the directory that a URL names, in whatever store it is."""
+        path = self._own_path(url)
+        if path is not None:
+            return Store(self.store.fs, path, confines)
         import fsspec
 
-        options = self.rules.storage_options.get(protocol, {})
-        fs, root = fsspec.core.url_to_fs(f"{protocol}://{path}", **options)
-        return Store(fs, root)
+        if "://" not in url:  # in another bucket
+            url = str(self.store.fs.unstrip_protocol(self.store.fs._strip_protocol(url)))
+        options = options_for(url, self.rules.storage_options)
+        fs, root = fsspec.core.url_to_fs(url, **options)
+        return Store(fs, root, confines)
 
     def _base(self, base_id: int) -> BasePath:
         try:
@@ -185,49 +262,117 @@ class TableFiles:
             ) from None
 
     def _open_base(self, base: BasePath) -> Store:
-        path = self._apply_moves(base.path)
-        is_moved = path != base.path
-        if not path or "\0" in path or ".." in path.replace("\\", "/").split("/"):
+        url, allowed = self._moved(base.path)
+        if not url or _climbs(url):
             raise CorruptFile(f"base path {base.id} is {base.path!r}, not an absolute path")
-        protocol, path = self._split_uri(path)
-        if protocol and self.rules.follow != "any":
-            raise _refusal(base, "in another store", "any")
-        opened = self._store_at(protocol, path)
-        if base.is_dataset_root and not protocol and not is_moved:
-            opened = self._find_moved(opened)
-        is_outside = not protocol and not _is_below(opened.root, self._root.root)
-        if self.rules.follow == "table" and is_outside:
-            raise _refusal(base, "outside of the table's directory", "store")
-        return opened
-
-    def _find_moved(self, recorded: Store) -> Store:
-        """Return the directory of a base path's table, also if the table was moved with this one.
-
-        Only a directory that is gone is looked for: this table itself, if it has the same name or
-        is read as a branch; and a table of the same name beside this one.
-        """
-        root = self._root.root
-        if recorded.root == root or _is_table(recorded):
-            return recorded
-        for candidate in _candidates(recorded.root, root, is_branch=root != self.store.root):
-            moved = Store(self.store.fs, candidate)
-            if _is_table(moved):
-                logger.warning(
-                    "%s: the manifest names files of %s, which is gone; they are read from %s. "
-                    "BaseRules(moved={…}) says where such a table is now",
-                    self.store.url(),
-                    recorded.url(),
-                    moved.url(),
-                )
+        path = self._own_path(url)
+        refusal = self._refusal(base, path, is_named=allowed is not None)
+        if base.is_dataset_root and allowed is None and (refusal or path is not None):
+            moved = self._find_moved(url, path, is_refused=refusal is not None)
+            if moved is not None:
                 return moved
-        return recorded  # a read of its files raises MissingFile
+        if refusal is not None:
+            raise refusal
+        confines = self._root.confines
+        if path is None:
+            confines = None  # of a store that the caller allowed
+        return self._store_at(url, confines)
 
-    def _apply_moves(self, path: str) -> str:
-        """Return the path with its directory replaced by the one that `rules.moved` gives."""
+    def _refusal(
+        self, base: BasePath, path: str | None, is_named: bool
+    ) -> UnsupportedFeature | None:
+        """Return the error for a base path that the rules do not allow; None for another one.
+
+        Args:
+            base: The base path.
+            path: Its path in the table's own store, after moves; None in another store.
+            is_named: Whether the caller named its directory in `moved`.
+        """
+        rules, root = self.rules, self._root
+        if rules.follow == "any":
+            return None
+        if path is None:
+            where = f"in another store than {origin_of(root)}"
+            return _refusal(base, where, "BaseRules(follow='any')")
+        if rules.follow == "table":
+            if self._is_inside(path, root.root):
+                return None
+            return _refusal(base, "outside of the table's directory", "BaseRules(follow='store')")
+        if is_named or not is_machine(root.fs):
+            return None
+        home = posixpath.dirname(root.root)
+        if root.is_local:
+            assert root.confines is not None
+            is_allowed = root.confines.allow(path)
+        else:
+            is_allowed = _is_below(path, home if home.strip("/") else root.root)
+        if is_allowed:
+            return None
+        advice = (
+            f"BaseRules(moved={{{base.path!r}: {base.path!r}}}) for this directory, or "
+            "BaseRules(follow='any') for all"
+        )
+        return _refusal(base, f"outside of {home}, the folder that the table is in", advice)
+
+    def _is_inside(self, path: str, directory: str) -> bool:
+        """Return whether a path of the table's own store is below a directory."""
+        if self._root.is_local:
+            return Confines([directory]).allow(path)
+        if self._root.is_web:
+            path, directory = (unquote(split_query(one)[0]) for one in (path, directory))
+        return _is_below(path, directory)
+
+    def _find_moved(self, url: str, path: str | None, is_refused: bool) -> Store | None:
+        """Return the directory of a base path's table, if the table was moved with this one.
+
+        Only a directory that is gone, or that may not be read, is looked for: this table itself,
+        if it has the same name or is read as a branch; and a table of the same name beside this
+        one.
+
+        Args:
+            url: The recorded directory.
+            path: Its path in the table's own store; None in another store.
+            is_refused: Whether the rules do not allow to read it.
+        """
+        root = self._root
+        if not is_refused:
+            assert path is not None
+            recorded = Store(root.fs, path, root.confines)
+            if recorded.root == root.root or _is_table(recorded):
+                return recorded
+        is_branch = root.root != self.store.root
+        for candidate in _candidates(url, root, is_branch, self.rules.follow == "table"):
+            # A clone may have the name of its original: then its own directory is no candidate.
+            is_own = candidate.root == root.root and not is_branch
+            if not (is_own and is_refused) and _is_table(candidate):
+                is_there = path is None or (root.is_local and os.path.exists(path))
+                logger.warning(
+                    "%s: the manifest names files of %s, which %s; they are read from %s. "
+                    "BaseRules(moved={…}) says where such a table is now",
+                    mask_secrets(self.store.url()),
+                    mask_secrets(url if path is None else Store(root.fs, path).url()),
+                    "may not be read" if is_refused and is_there else "is gone",
+                    mask_secrets(candidate.url()),
+                )
+                return candidate
+        return None  # a read of its files raises MissingFile
+
+    def _moved(self, url: str) -> tuple[str, str | None]:
+        """Apply the moves to a URL or path.
+
+        Returns:
+            The URL with its directory replaced by the one that `rules.moved` gives, and the latter;
+            None if there is no move for it.
+        """
         for old, new in self.rules.moved.items():
-            if _is_below(path, old):
-                return new.rstrip("/") + path[len(old.rstrip("/")) :]
-        return path
+            if _is_below(url, old):
+                return new.rstrip("/") + url[len(old.rstrip("/")) :], new
+        return url, None
+
+
+def origin_of(store: Store) -> str:
+    """Return the origin of a directory, for messages."""
+    return origin(store.url()) if "://" in store.url() else "the local files"
 
 
 def _is_table(store: Store) -> bool:
@@ -237,29 +382,44 @@ def _is_table(store: Store) -> bool:
         return False
 
 
-def _candidates(recorded: str, root: str, is_branch: bool) -> Iterator[str]:
+def _candidates(recorded: str, root: Store, is_branch: bool, is_inside: bool) -> Iterator[Store]:
     """Yield directories where a moved table may be.
 
     Args:
         recorded: Recorded directory of the table, or of a branch of it.
         root: Directory of the table that is read.
         is_branch: Whether a branch of the latter is read.
+        is_inside: Whether only directories inside of the latter are wanted.
     """
-    old, tree, branch = recorded.partition("/tree/")
+    old, tree, branch = split_query(recorded)[0].rstrip("/").partition("/tree/")
     name = old.rpartition("/")[2]
-    home, _, own_name = root.rpartition("/")
+    inside = (tree + branch).strip("/")
+    address, query = split_query(root.root) if root.is_web else (root.root, "")
+    home, _, own_name = address.rpartition("/")
     if is_branch or name == own_name:
-        yield root + tree + branch
-    if name != own_name:
-        yield f"{home}/{name}{tree}{branch}"
+        yield root.below(inside) if inside else root
+    if name and name != own_name and not is_inside:
+        beside = Store(root.fs, f"{home}/{name}{query}", root.confines)
+        yield beside.below(inside) if inside else beside
 
 
 def _check_relative(path: str) -> None:
-    parts = path.replace("\\", "/").split("/")
-    if not path or path.startswith("/") or ".." in parts or "\0" in path:
+    if not path or path.startswith("/") or _climbs(path):
         raise CorruptFile(
             f"the manifest names the file {path!r}; a path that stays below its base was expected"
         )
+
+
+def _climbs(path: str) -> bool:
+    """Return whether a path has `..` or NUL in it, also in the quoted form that URLs have."""
+    for _ in range(_MAX_QUOTED):
+        if "\0" in path or ".." in path.replace("\\", "/").split("/"):
+            return True
+        unquoted = unquote(path)
+        if unquoted == path:
+            return False
+        path = unquoted
+    return True
 
 
 def _join(directory: str, path: str) -> str:
@@ -271,20 +431,8 @@ def _is_below(path: str, directory: str) -> bool:
     return path.rstrip("/") == directory or path.startswith(directory + "/")
 
 
-def _protocols(fs: fsspec.AbstractFileSystem) -> set[str]:
-    """Return the protocols of a filesystem, and of the filesystem that it wraps, if any."""
-    import fsspec
-    from fsspec.implementations.dirfs import DirFileSystem
-
-    own = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
-    inner = getattr(fs, "fs", None)
-    if isinstance(inner, fsspec.AbstractFileSystem) and not isinstance(fs, DirFileSystem):
-        own |= _protocols(inner)
-    return own
-
-
-def _refusal(base: BasePath, where: str, rule: Follow) -> UnsupportedFeature:
+def _refusal(base: BasePath, where: str, advice: str) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"base path {base.id} ({base.path}) lies {where}; it is followed only when asked for, "
-        f"with BaseRules(follow={rule!r})"
+        f"with {advice}"
     )

@@ -29,7 +29,7 @@ from lancefs.errors import (
     locating,
 )
 from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules
+from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
@@ -238,7 +238,7 @@ def _open(
     rules: BaseRules | None,
 ) -> list[_KeyedRows]:
     """Open a generation and read the keys of its rows, last fragment first."""
-    where = Store(store.fs, store.full(generation.path))
+    where = store.below(generation.path)
     try:
         file = latest(where)
     except NotALanceTable as error:
@@ -340,4 +340,5 @@ def _reopen(
     rules: BaseRules | None,
 ) -> FreshVersion:
     """Open the version that was pickled."""
-    return FreshVersion(resolve(Store(fs, path), ref), generations, rules)
+    where = resolve(confine(Store(fs, path), rules), ref)
+    return FreshVersion(where, generations, rules)

@@ -192,7 +192,7 @@ def _read_message(file: File) -> tuple[table_pb2.Manifest, int]:
     end = start + len(tail) - _FOOTER.size
     position, _, _, magic = _FOOTER.unpack(tail[-_FOOTER.size :].tobytes())
     if magic != _MAGIC:
-        raise CorruptFile(f"{_MAGIC!r} was expected at the end, not {magic!r}; it was cut short")
+        raise CorruptFile(f"{_MAGIC!r} was expected at the end; it was cut short")
     if position > end:
         raise CorruptFile(f"the footer at byte {end} places the message at byte {position}")
     head = file.read([(position, start)])[0].tobytes() if position < start else b""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, CorruptFile, locating
 from lancefs.storage import Store
-from lancefs.table.base_paths import BaseRules, TableFiles
+from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
@@ -187,7 +187,7 @@ def _reopen(
     fs: fsspec.AbstractFileSystem, path: str, ref: Ref, rules: BaseRules | None
 ) -> OpenVersion:
     """Open the version that was pickled."""
-    return OpenVersion(resolve(Store(fs, path), ref), rules)
+    return OpenVersion(resolve(confine(Store(fs, path), rules), ref), rules)
 
 
 def _read_manifest(resolved: Resolved) -> Manifest:

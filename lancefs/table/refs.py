@@ -242,7 +242,7 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
     branch = None if ref.branch == MAIN else ref.branch
     where = store
     if branch is not None:
-        where = Store(store.fs, store.full(f"tree/{_checked(branch, _BRANCH, 'branch')}"))
+        where = store.below(f"tree/{_checked(branch, _BRANCH, 'branch')}")
     try:
         versions = list_versions(where)
     except (NotALanceTable, ReadFailed) as error:

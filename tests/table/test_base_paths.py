@@ -37,26 +37,39 @@ def test_files_without_a_base_lie_in_the_table() -> None:
 
 
 def test_a_base_is_a_table_or_a_plain_directory() -> None:
-    found = files([BasePath(0, None, True, "/other/t2.lance"), BasePath(7, "x", False, "/plain/")])
-    assert found.data_file(data_file("a.lance", 0)).url == "/other/t2.lance/data/a.lance"
-    assert found.data_file(data_file("a.lance", 7)).url == "/plain/a.lance"
-    assert found.deletion_file(deleted(0)).url == "/other/t2.lance/_deletions/3-1-2.arrow"
-    assert found.deletion_file(deleted(7)).url == "/plain/3-1-2.arrow"
+    found = files(
+        [BasePath(0, None, True, "/data/t2.lance"), BasePath(7, "x", False, "/data/plain/")]
+    )
+    assert found.data_file(data_file("a.lance", 0)).url == "/data/t2.lance/data/a.lance"
+    assert found.data_file(data_file("a.lance", 7)).url == "/data/plain/a.lance"
+    assert found.deletion_file(deleted(0)).url == "/data/t2.lance/_deletions/3-1-2.arrow"
+    assert found.deletion_file(deleted(7)).url == "/data/plain/3-1-2.arrow"
     first, second = (found.data_file(data_file(name, 0)) for name in ("a", "b"))
     assert first.store is second.store  # read as one round of requests
 
 
 @pytest.mark.parametrize(
-    "path", ["../x", "a/../../x", "a/..", "..", "/etc/passwd", "", "..\\x", "a\\..\\..\\x", "a\0b"]
+    "path",
+    [
+        *("../x", "a/../../x", "a/..", "..", "/etc/passwd", "", "..\\x", "a\\..\\..\\x", "a\0b"),
+        *(
+            "%2e%2e/x",
+            "a/%2E%2E/%2e%2e/x",
+            ".%2e/x",
+            "%252e%252e/x",
+            "%2e%2e%2fx",
+            "%" + 9 * "25" + "2e%2e",
+        ),
+    ],
 )
 def test_a_path_that_leaves_its_base_is_damage(path: str) -> None:
-    bases = [BasePath(0, None, True, "/other/t2.lance"), BasePath(1, None, False, "/plain")]
+    bases = [BasePath(0, None, True, "/data/t2.lance"), BasePath(1, None, False, "/data/plain")]
     for base in (None, 0, 1):
         with pytest.raises(CorruptFile, match="stays below its base"):
             files(bases).data_file(data_file(path, base))
 
 
-@pytest.mark.parametrize("path", ["..a", "a..b", "a...", ".a", "x y"])
+@pytest.mark.parametrize("path", ["..a", "a..b", "a...", ".a", "x y", "100%", "a%20b", "%zz"])
 def test_dots_in_a_name_are_no_way_up(path: str) -> None:
     assert files().data_file(data_file(path)).path == f"data/{path}"
 
@@ -68,16 +81,18 @@ def test_a_base_that_is_not_there_or_there_twice_is_damage() -> None:
         files([BasePath(0, None, True, "/x"), BasePath(0, None, True, "/y")])
 
 
-@pytest.mark.parametrize("path", ["", "/a/../b", "s3://bucket/../x", "/a\0b"])
+@pytest.mark.parametrize(
+    "path", ["", "/a/../b", "s3://bucket/../x", "s3://bucket/%2e%2e/x", "/a\0b"]
+)
 def test_a_base_that_climbs_is_damage(path: str) -> None:
     with pytest.raises(CorruptFile, match="not an absolute path"):
         files([BasePath(0, None, True, path)], BaseRules("any")).data_file(data_file("a", 0))
 
 
 def test_a_base_in_the_same_store_may_be_an_address() -> None:
-    for path in ("file:///other", "local:///other"):
+    for path in ("file:///data/other", "local:///data/other"):
         found = files([BasePath(0, None, True, path)])
-        assert found.data_file(data_file("a", 0)).url == "/other/data/a"
+        assert found.data_file(data_file("a", 0)).url == "/data/other/data/a"
 
 
 def test_a_base_in_another_store_is_followed_only_when_allowed() -> None:
@@ -120,7 +135,7 @@ def test_bases_that_moved_are_followed_to_where_they_are() -> None:
         BasePath(1, None, True, "/old/homes/t.lance"),
         BasePath(2, None, True, "/old/home"),
     ]
-    found = files(bases, BaseRules(moved={"/old/home/": "/new/"}))
+    found = files(bases, BaseRules("any", moved={"/old/home/": "/new/"}))
     urls = [found.data_file(data_file("a", base)).url for base in (0, 1, 2)]
     assert urls == ["/new/t.lance/data/a", "/old/homes/t.lance/data/a", "/new/data/a"]
 

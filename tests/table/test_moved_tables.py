@@ -16,7 +16,7 @@ import pytest
 
 import duckdb_adapter
 import lancefs
-from lancefs.errors import MissingFile
+from lancefs.errors import LanceError, MissingFile, UnsupportedFeature
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.base_paths import BaseRules
 
@@ -79,15 +79,67 @@ def test_a_parent_elsewhere_is_named(lake: Path, caplog: pytest.LogCaptureFixtur
     assert not caplog.records
 
 
-def test_what_was_not_moved_is_read_where_it_is(
+def file_of(dataset: lancefs.LanceDataset) -> str:
+    (file,) = {reader.open_file(reader.fragment.files[0])[0] for reader in dataset.opened.readers}
+    return file.url
+
+
+def test_a_copy_of_a_lake_is_read_without_the_original(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = lake.parent / "copy"
+    shutil.copytree(lake, copy)
+    clone = lancefs.open(copy / "clone.lance")
+    assert clone.to_table().num_rows == 100
+    assert file_of(clone).startswith(f"{copy}/parent.lance/")
+    assert f"{lake}/parent.lance, which may not be read; they are read from {copy}" in caplog.text
+
+
+def test_what_was_not_moved_is_read_where_it_is_when_that_is_allowed(
     lake: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shutil.copytree(lake, lake.parent / "copy")
-    clone = lancefs.open(lake.parent / "copy" / "clone.lance")
-    assert clone.to_table().num_rows == 100
-    (file,) = {reader.open_file(reader.fragment.files[0])[0] for reader in clone.opened.readers}
-    assert file.url.startswith(f"{lake}/parent.lance/")
+    parent = str(lake / "parent.lance")
+    for rules in (BaseRules("any"), BaseRules(moved={parent: parent})):
+        clone = lancefs.open(lake.parent / "copy" / "clone.lance", base_rules=rules)
+        assert clone.to_table().num_rows == 100
+        assert file_of(clone).startswith(f"{parent}/")
     assert not caplog.records
+
+
+def test_a_parent_in_another_folder_is_refused_with_what_to_pass(lake: Path) -> None:
+    far = lake.parent / "far" / "clone.lance"
+    shutil.copytree(lake / "clone.lance", far)
+    with pytest.raises(UnsupportedFeature, match=r"outside of .*far.*BaseRules\(moved=.*'any'"):
+        lancefs.open(far).to_table()
+    for door in DOORS:
+        with pytest.raises((LanceError, duckdb.Error), match="lies outside of"):
+            door(str(far), None)
+        assert door(str(far), BaseRules("any")) == 100
+
+
+def count_by_view(path: str, rules: BaseRules | None) -> int:
+    fs = LanceFileSystem(fo=path, base_rules=rules, skip_instance_cache=True)
+    return int(pa.ipc.open_file(fs.cat("latest.arrow")).read_all().num_rows)
+
+
+def count_by_sql(path: str, rules: BaseRules | None) -> int:
+    with duckdb_adapter.connect(base_rules=rules) as connection:
+        row = connection.execute(f"SELECT count(id) FROM '{path}' WHERE id >= 0").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def count_in_command(path: str, rules: BaseRules | None) -> int:
+    follow = [] if rules is None else ["--follow", rules.follow]
+    run = run_command("head", path, "-n", "1000", "-f", "csv", *follow)
+    if run.returncode:
+        raise LanceError(run.stderr)
+    return len(run.stdout.split()) - 1
+
+
+# Ways to read a table, each with rules.
+DOORS = (count_by_view, count_by_sql, count_in_command)
 
 
 def test_a_table_that_was_copied_into_another_store(lake: Path) -> None:

@@ -16,6 +16,7 @@ from lancefs.cli.render.text import count, moment, size
 from lancefs.cli.target import Target, parse_target
 from lancefs.errors import LanceError
 from lancefs.storage import Store
+from lancefs.table.base_paths import confine
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import resolve
 from lancefs.table.versions import VERSIONS, list_versions
@@ -125,6 +126,7 @@ def _describe(store: Store, name: str) -> dict[str, Any]:
     if row["type"] == "folder":
         return row
     try:
+        store = confine(store, None)
         resolved = resolve(store)
         row |= {"version": resolved.file.version, "versions": len(list_versions(store))}
         manifest = read_manifest(resolved.manifest)

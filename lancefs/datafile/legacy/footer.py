@@ -19,13 +19,13 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from lancefs.datafile.blocks import Ints
+from lancefs.datafile.container import MAGIC, wrong_ending
 from lancefs.datafile.fields import DictionaryLocation, LegacyEncoding
 from lancefs.datafile.legacy.page_slots import FieldPages
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import schema_pb2, table_pb2
 from lancefs.storage import TAIL, ByteRange, Bytes, File, Reads
 
-MAGIC = b"LANC"
 VERSIONS = ((0, 1), (0, 2))  # in the footers of 0.1 files; both mean the same
 _FOOTER = struct.Struct("<QHH4s")
 _LENGTH = struct.Struct("<I")
@@ -107,7 +107,7 @@ def read_footer(tail: Tail) -> LegacyFooter:
             raise CorruptFile(f"a data file of {tail.size} bytes; the footer alone has 16")
         position, major, minor, magic = _FOOTER.unpack(tail.data[-_FOOTER.size :].tobytes())
         if magic != MAGIC:
-            raise CorruptFile(f"ends in {magic!r}, a Lance data file ends in {MAGIC!r}")
+            raise wrong_ending(magic)
         if (major, minor) not in VERSIONS:
             raise UnsupportedFeature(f"data file version {major}.{minor}")
         metadata = schema_pb2.Metadata()

@@ -1,0 +1,65 @@
+"""Secrets in URLs are replaced by `***` before a text is shown: in errors, logs and reports.
+
+What counts as a secret: a password, the whole user part of a web address (which may be a token),
+and the value of every query parameter but a few that are known to be none. Signed URLs name their
+secrets in many ways (`X-Amz-Signature`, `sig`, `token`, …), so that a list of names would be
+incomplete.
+"""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+
+# Query parameters that say where or which, and grant nothing.
+_HARMLESS = {"ddbtablename", "versionid", "version", "snapshot"}
+
+# Characters that a URL in a text may have; a quote only where the URL goes on behind it.
+_CHARACTER = r"""(?:[^\s"<>'#]|'(?![\s,;:.)\]}]|$))"""
+_WEB_LOGIN = re.compile(r"(\bhttps?://)[^/?#\s'\"<>]*@", re.IGNORECASE)
+_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.-]*://[^/?#\s'\"<>:@]*):[^/?#\s'\"<>]*@")
+_QUERY = re.compile(rf"(\b[A-Za-z][\w+.-]*://{_CHARACTER}*?[?#])({_CHARACTER}+(?:#{_CHARACTER}*)?)")
+# The punctuation of the text behind a URL is no part of its last value.
+_PARAMETER = re.compile(r"([^=&;#]*)=([^&;#]*?)(?=[:,.)\]}]*(?:[&;#]|$))")
+
+
+def mask_secrets(text: str) -> str:
+    """Return a text with the secrets of the URLs in it replaced.
+
+    Args:
+        text: A URL, or a text that quotes some.
+    """
+    if "://" not in text:
+        return text
+    text = _WEB_LOGIN.sub(rf"\1{MASK}@", text)
+    text = _PASSWORD.sub(rf"\1:{MASK}@", text)
+    return _QUERY.sub(_masked_query, text)
+
+
+def has_secrets(error: BaseException | None) -> bool:
+    """Return whether the message of an error, or of one that it came from, has a secret in it.
+
+    Args:
+        error: An error of any library; None has none.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        shown = f"{error} {error!r}"
+        if mask_secrets(shown) != shown:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _masked_query(found: re.Match[str]) -> str:
+    address, query = found[1], found[2]
+    if address.endswith("?") and "=" not in query:
+        return address + MASK
+    return address + _PARAMETER.sub(_masked, query)
+
+
+def _masked(parameter: re.Match[str]) -> str:
+    name = parameter[1]
+    return parameter[0] if name.lower() in _HARMLESS else f"{name}={MASK}"

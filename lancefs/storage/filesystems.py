@@ -1,0 +1,94 @@
+"""What kind of filesystem a store has, below caches and filesystems of one directory."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import fsspec
+
+_WEB = {"http", "https"}
+# Protocols that reach all files of a machine that a user may read.
+_MACHINES = {"file", "local", "sftp", "ssh", "smb", "ftp", "jlab"}
+
+
+def protocols(fs: fsspec.AbstractFileSystem) -> set[str]:
+    """Return the protocols of a filesystem, and of the filesystem that it wraps, if any.
+
+    Paths of a filesystem of one directory are not those of the filesystem around it, so that the
+    latter does not count.
+    """
+    own = _own(fs)
+    inner = wrapped(fs)
+    return own if inner is None or is_directory(fs) else own | protocols(inner)
+
+
+def wrapped(fs: fsspec.AbstractFileSystem) -> fsspec.AbstractFileSystem | None:
+    """Return the filesystem that another one wraps; None if it wraps none."""
+    import fsspec
+
+    inner = getattr(fs, "fs", None)
+    return inner if isinstance(inner, fsspec.AbstractFileSystem) else None
+
+
+def innermost(fs: fsspec.AbstractFileSystem) -> fsspec.AbstractFileSystem:
+    """Return the filesystem that makes the requests."""
+    while (inner := wrapped(fs)) is not None:
+        fs = inner
+    return fs
+
+
+def inner_path(
+    fs: fsspec.AbstractFileSystem, path: str
+) -> tuple[fsspec.AbstractFileSystem, str] | None:
+    """Return the filesystem that makes the requests, and the path that it is asked for.
+
+    Returns:
+        None if the filesystem has paths of its own, as an archive.
+    """
+    while (inner := wrapped(fs)) is not None:
+        if is_directory(fs):
+            joiner: Any = fs
+            path = str(joiner._join(path))
+        elif not _has_paths_of(fs):
+            return None
+        fs = inner
+    return fs, path
+
+
+def is_directory(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a filesystem is one directory of another filesystem."""
+    return isinstance(fs, _class("fsspec.implementations.dirfs", "DirFileSystem"))
+
+
+def is_archive(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a filesystem is the inside of an archive."""
+    return isinstance(fs, _class("fsspec.archive", "AbstractArchiveFileSystem"))
+
+
+def is_web(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a filesystem makes URLs of web servers out of its paths."""
+    return bool(_WEB & _own(innermost(fs)))
+
+
+def is_machine(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a filesystem reaches all files of a machine that its user may read."""
+    return not is_directory(fs) and bool(_MACHINES & protocols(fs))
+
+
+def _has_paths_of(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a filesystem has the paths of the one that it wraps."""
+    caches = _class("fsspec.implementations.cached", "CachingFileSystem")
+    inner = wrapped(fs)
+    return isinstance(fs, caches) or (inner is not None and bool(_own(fs) & _own(inner)))
+
+
+def _own(fs: fsspec.AbstractFileSystem) -> set[str]:
+    return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+
+
+def _class(module: str, name: str) -> tuple[type, ...]:
+    """Return a class of fsspec; nothing can be of a class whose module is not imported."""
+    known = sys.modules.get(module)
+    return () if known is None else (getattr(known, name),)

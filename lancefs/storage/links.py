@@ -1,0 +1,109 @@
+"""Symbolic links in local tables: which ones are followed.
+
+The writer of a table may put a link in place of any of its files and directories. A link is
+followed if what it leads to, resolved, lies in certain directories: by default in the directory of
+tables that the table lies in. So a link to a file of another user, or to `/etc`, is not.
+
+The check costs nothing for a file that is no link: the operating system refuses to open a link
+(`O_NOFOLLOW`), and only then is it resolved. Each directory is resolved once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+from lancefs.errors import UnsupportedFeature
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# What opening a link with O_NOFOLLOW gives: ELOOP by POSIX, EMLINK on FreeBSD.
+_IS_LINK = {errno.ELOOP, errno.EMLINK}
+# Directories that are remembered as checked; more than that are resolved again.
+_MAX_CHECKED = 1000
+
+
+class Confines:
+    """Directories that the files of a table must lie in, links resolved.
+
+    Args:
+        directories: The directories; links in their own paths are resolved at the first check.
+            None for all directories.
+        advice: What a user may pass so that more is read, for error messages.
+    """
+
+    def __init__(self, directories: Sequence[str] | None, advice: str = "") -> None:
+        self._given = directories
+        self._advice = advice
+        self._real: tuple[str, ...] | None = None
+        self._checked: set[str] = set()
+
+    def including(self, directories: Sequence[str]) -> Confines:
+        """Return the confines with further directories."""
+        if self._given is None or not directories:
+            return self
+        return Confines([*self._given, *directories], self._advice)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """The directories, links resolved; the root directory where all are allowed."""
+        if self._real is None:
+            given = [os.sep] if self._given is None else self._given
+            self._real = tuple(dict.fromkeys(os.path.realpath(one) for one in given))
+        return self._real
+
+    def allow(self, path: str) -> bool:
+        """Return whether a path, links resolved, lies in the directories."""
+        return self._allow_real(os.path.realpath(path))
+
+    def check(self, path: str) -> str:
+        """Return the path of a file or directory with links resolved.
+
+        Raises:
+            UnsupportedFeature: It lies outside of the directories.
+        """
+        real = os.path.realpath(path)
+        if not self._allow_real(real):
+            error = UnsupportedFeature(
+                f"a symbolic link leads to {real}, outside of {' and '.join(self.directories)}; "
+                f"it is followed only when asked for, with {self._advice}"
+            )
+            error.path = path
+            raise error
+        return real
+
+    def check_directory(self, path: str) -> None:
+        """Check a directory, the first time that it is met; raises as `check` does."""
+        if self._given is None or path in self._checked:
+            return
+        self.check(path)
+        if len(self._checked) >= _MAX_CHECKED:
+            self._checked.clear()
+        self._checked.add(path)
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file; the opener of `open()`.
+
+        Raises:
+            UnsupportedFeature: A link leads out of the directories.
+            OSError: The file cannot be opened.
+        """
+        if self._given is None:
+            return os.open(path, flags)
+        if path not in self._given:  # as a file that the caller named
+            self.check_directory(os.path.dirname(path))
+        if not _NO_FOLLOW:
+            return os.open(self.check(path), flags)
+        try:
+            return os.open(path, flags | _NO_FOLLOW)
+        except OSError as error:
+            if error.errno not in _IS_LINK:
+                raise
+        return os.open(self.check(path), flags | _NO_FOLLOW)
+
+    def _allow_real(self, path: str) -> bool:
+        return self._given is None or any(_is_below(path, one) for one in self.directories)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/" + os.sep) + os.sep)
