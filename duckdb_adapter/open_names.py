@@ -11,6 +11,7 @@ import fsspec
 from duckdb_adapter.paths import TableName, options_for, parse_name
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
+from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.open_version import OpenVersion
@@ -98,7 +99,8 @@ def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
     given = {key: value for key, value in ref.items() if value is not None}
     chosen = next((one for one in candidates if one.may_be_table()), candidates[-1])
     if given and chosen.ref is not None:
-        raise ValueError(f"{url!r} names a version, and so does {', '.join(given)}; leave one out")
+        shown = mask_secrets(repr(url))
+        raise ValueError(f"{shown} names a version, and so does {', '.join(given)}; leave one out")
     wanted = make_ref(**given) if given else chosen.version()
     return _open(chosen.url, wanted, storage)
 

@@ -165,7 +165,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
 
     @property
     def uri(self) -> str:
-        """The directory of the table."""
+        """The directory of the table, with any secrets of its URL."""
         return self._version.uri
 
     @property

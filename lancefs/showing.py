@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
+from lancefs.masking import mask_secrets
 
 if TYPE_CHECKING:
     from lancefs.table.manifest import Manifest
@@ -51,7 +52,7 @@ def as_text(dataset: Shown) -> str:
     manifest = dataset.manifest
     rows = "" if manifest.num_rows is None else f"{_plural(manifest.num_rows, 'row')}, "
     columns, fragments = len(manifest.fields), len(manifest.fragments)
-    name = f"{dataset.uri}@{_version(dataset)}"
+    name = f"{mask_secrets(dataset.uri)}@{_version(dataset)}"
     sizes = f"{rows}{_plural(columns, 'column')}, {_plural(fragments, 'fragment')}"
     if dataset.is_fresh:
         sizes += f", with {_plural(len(dataset.unmerged_generations()), 'unmerged generation')}"
@@ -60,7 +61,7 @@ def as_text(dataset: Shown) -> str:
 
 def as_html(dataset: Shown) -> str:
     """Return HTML with the address, version, size, first rows and columns of a dataset."""
-    name = escape(f"{dataset.uri}@{_version(dataset)}")
+    name = escape(f"{mask_secrets(dataset.uri)}@{_version(dataset)}")
     committed = dataset.manifest.timestamp.strftime("%Y-%m-%d %H:%M:%S UTC")
     sizes = escape(as_text(dataset).rpartition(": ")[2].rstrip(">"))
     return (

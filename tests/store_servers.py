@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -97,6 +98,11 @@ class WebServer:
         self.lists = lists
         self.ranges = ranges
         self.counts = Counts()
+        # Headers of all requests, and where requests are redirected to, in place of an answer.
+        self.headers: list[Mapping[str, str]] = []
+        self.queries: list[str] = []
+        self.redirect: str | None = None
+        self.moved: dict[str, str] = {}
         # Answers in place of the next ones: statuses, or 0 for a connection that breaks.
         self.failures: list[int] = []
 
@@ -104,6 +110,15 @@ class WebServer:
         """Answer a request."""
         path = self.directory / request.path.lstrip("/")
         self.counts.note(request.method, request.path, 0)
+        self.headers.append(request.headers)
+        self.queries.append(request.query_string)
+        for old, new in self.moved.items():
+            if request.path.startswith(old):
+                return web.Response(
+                    status=302, headers={"Location": request.raw_path.replace(old, new, 1)}
+                )
+        if self.redirect is not None:
+            return web.Response(status=307, headers={"Location": self.redirect + request.raw_path})
         if self.failures and request.method == "GET":
             status = self.failures.pop(0)
             if status:
@@ -115,7 +130,8 @@ class WebServer:
             if not self.lists:
                 return web.Response(status=403)
             names = [one.name + "/" * one.is_dir() for one in sorted(path.iterdir())]
-            links = "".join(f'<a href="{request.path.rstrip("/")}/{name}">x</a>' for name in names)
+            here = request.raw_path.partition("?")[0].rstrip("/")
+            links = "".join(f'<a href="{here}/{quote(name)}">x</a>' for name in names)
             return web.Response(text=f"<html>{links}</html>", content_type="text/html")
         if not path.is_file():
             return web.Response(status=404)

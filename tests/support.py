@@ -137,6 +137,29 @@ def rewrite_manifest(table: Path, change: Callable[[table_pb2.Manifest], object]
     file.write_bytes(frame(message, data[:position]))
 
 
+def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None) -> None:
+    """Rewrite the newest manifest of a table, as a stranger may.
+
+    Args:
+        table: The directory of the table.
+        base: A base path, a plain directory, that all data files then lie in; None for none.
+        path: The path of all data files then; None for the paths as they are.
+    """
+
+    def change(message: table_pb2.Manifest) -> None:
+        if base is not None:
+            message.reader_feature_flags |= 16
+            message.base_paths.add(id=1, path=base, is_dataset_root=False)
+        for fragment in message.fragments:
+            for file in fragment.files:
+                if base is not None:
+                    file.base_id = 1
+                if path is not None:
+                    file.path = path
+
+    rewrite_manifest(table, change)
+
+
 def run_python(program: str) -> str:
     """What a program writes that a new process runs."""
     command = [sys.executable, "-c", program]

@@ -13,6 +13,7 @@ import click
 
 from lancefs import __version__
 from lancefs.cli import exits
+from lancefs.masking import mask_secrets
 
 # Commands and their help texts, in the order of `--help`. The command `x` is the function `x` of
 # the module `commands.x`. The texts are here so that `--help` imports none of these modules.
@@ -150,9 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if session.debug:
             import traceback
 
-            traceback.print_exc()
+            print(mask_secrets(traceback.format_exc()), end="", file=sys.stderr)
         message, code = _explain(error)
-        line = " ".join(message.split())
+        line = " ".join(mask_secrets(message).split())
         print(f"lancefs: {_escape_controls(line)}", file=sys.stderr)
         return code
 

@@ -14,6 +14,7 @@ import fsspec
 
 from lancefs.cli.exits import MISSING, Failure, nearest
 from lancefs.errors import NotALanceTable
+from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.manifest import Manifest
@@ -94,12 +95,12 @@ class Target:
     @property
     def name(self) -> str:
         """The version as the user names it: `dir/t.lance@7`."""
-        return f"{self.url}@{self.pinned}"
+        return f"{mask_secrets(self.url)}@{self.pinned}"
 
     @property
     def address(self) -> str:
         """The version, by the whole address of the table."""
-        return f"{self.resolved.root.url()}@{self.pinned}"
+        return f"{mask_secrets(self.resolved.root.url())}@{self.pinned}"
 
     @property
     def pinned(self) -> Ref:
@@ -188,6 +189,9 @@ def _split(text: str) -> tuple[str, str | None]:
     if versioned:
         return versioned[1], versioned[2]
     url, at, ref = text.rpartition("@")
+    host = text.rpartition("://")[2].partition("/")[0]
+    if "://" in text and "@" in host and text.count("@") == host.count("@"):
+        return text, None  # a login
     if not at or not url or "/" in ref.partition(":")[0] or os.path.exists(text):
         return text, None
     return url, ref

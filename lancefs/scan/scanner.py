@@ -201,7 +201,7 @@ class LanceScanner:
         total = self._total
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
-            raise IndexError(f"row {beyond} of {self._version.uri}, which has {total} rows")
+            raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
         rows, position = np.unique(wanted, return_inverse=True)
         return _take(self._gather(self._scan.rows_at(rows)), position)
 

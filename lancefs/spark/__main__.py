@@ -72,7 +72,7 @@ def _materialize(spark: Any, given: argparse.Namespace) -> int:
         destination_options=given.to_storage,
         base_paths=given.base_paths,
     )
-    print(f"{result.files.url}: version {result.version}, {result.rows:,} rows")
+    print(f"{result.files.shown}: version {result.version}, {result.rows:,} rows")
     return 0
 
 

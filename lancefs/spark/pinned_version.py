@@ -11,6 +11,7 @@ from typing import Any
 import fsspec
 
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.masking import mask_secrets
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import reaching
 from lancefs.spark.table_options import TableOptions
@@ -51,7 +52,7 @@ class Pinned:
         )
 
     def __str__(self) -> str:
-        return f"{self.table.url}@{Ref(version=self.version, branch=self.branch)}"
+        return f"{mask_secrets(self.table.url)}@{Ref(version=self.version, branch=self.branch)}"
 
     def open(self) -> OpenVersion:
         """Open the version; a process does so once.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import fsspec
 
-from lancefs.errors import LanceError, ReadFailed
+from lancefs.errors import LanceError, ReadFailed, cause
 
 
 def absolute(url: str) -> str:
@@ -34,4 +34,4 @@ def reaching(url: str) -> Iterator[None]:
         raise ReadFailed(
             f"{url} cannot be reached ({type(error).__name__}: {error}): check the address, the "
             "network and the storage options, on the driver and on every worker"
-        ) from error
+        ) from cause(error)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from lancefs.masking import mask_secrets
 from lancefs.spark.stores import absolute
 from lancefs.table.base_paths import BaseRules, Follow
 from lancefs.table.refs import Ref, make_ref
@@ -56,6 +57,9 @@ class TableOptions:
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold secrets
     follow: Follow = "store"
     moved: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"TableOptions({mask_secrets(self.url)!r})"
 
     @property
     def base_rules(self) -> BaseRules:

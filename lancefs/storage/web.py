@@ -122,7 +122,8 @@ async def _drop_options(session: Any, _: Any, redirect: Any) -> None:
     target = here.join(URL(headers.get("Location") or headers.get("URI") or ""))
     if target.absolute and target.origin() == here.origin():
         return
-    if session.auth is not None or any(not one["domain"] for one in session.cookie_jar):
+    login = getattr(session, "auth", None)  # of the session; aiohttp 4 has none
+    if login is not None or any(not one["domain"] for one in session.cookie_jar):
         raise PermissionError(
             errno.EACCES,
             f"{here.origin()} redirects to {target.origin()}, and the session has a login or "

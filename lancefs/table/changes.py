@@ -150,7 +150,7 @@ def read_changes(since: OpenVersion, until: OpenVersion) -> pa.Table:
     old, new = since.ref, until.ref
     if old.branch != new.branch or since.manifest.version > until.manifest.version:
         raise ValueError(
-            f"{until.uri}: changes from {old} to {new}: an older and a newer version of the same "
+            f"{until.name}: changes from {old} to {new}: an older and a newer version of the same "
             "branch were expected"
         )
     store = until.resolved.store

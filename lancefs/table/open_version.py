@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, CorruptFile, locating
+from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.flags import ReaderFlags
@@ -62,7 +63,7 @@ class OpenVersion:
 
     @property
     def uri(self) -> str:
-        """The directory of the table."""
+        """The directory of the table, with any secrets of its URL."""
         return self.resolved.root.url()
 
     @property
@@ -73,7 +74,7 @@ class OpenVersion:
     @property
     def name(self) -> str:
         """The table and the version, as error messages name them: `dir/t.lance@7`."""
-        return f"{self.uri}@{self.ref}"
+        return f"{mask_secrets(self.uri)}@{self.ref}"
 
     @property
     def fields(self) -> Sequence[Field]:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import fsspec
 
-from lancefs.errors import ReadFailed
+from lancefs.errors import ReadFailed, cause
 from lancefs.views.tree import Directory, Node
 
 
@@ -37,7 +37,7 @@ class Folder(Directory):
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise ReadFailed(f"{self.url}: cannot be listed: {error}") from error
+            raise ReadFailed(f"{self.url}: cannot be listed: {error}") from cause(error)
         paths = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
         return {path.rpartition("/")[2]: Folder(self._fs, path) for path in sorted(paths)}
 

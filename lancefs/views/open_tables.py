@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed
+from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, cause
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
@@ -318,9 +318,9 @@ class TableSession:
         try:
             return str(store.fs.ukey(store.full(path)))
         except FileNotFoundError as error:
-            raise MissingFile(f"{store.url(path)}: the file is gone") from error
+            raise MissingFile(f"{store.url(path)}: the file is gone") from cause(error)
         except OSError as error:
-            raise ReadFailed(f"{store.url(path)}: {error}") from error
+            raise ReadFailed(f"{store.url(path)}: {error}") from cause(error)
 
     def _key(self, resolved: Resolved) -> tuple[str, str | None, int]:
         return self.store.root, resolved.branch, resolved.file.version

@@ -17,6 +17,7 @@ from lancefs.cli.render.grid import (
 )
 from lancefs.cli.render.text import count, moment, plural, share, size, to_json, words
 from lancefs.errors import LanceError
+from lancefs.masking import mask_secrets
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -76,7 +77,7 @@ def describe(target: Target) -> dict[str, Any]:
     except LanceError as error:
         transaction, problems = None, [*problems, f"transaction: {error}"]
     return {
-        "table": target.resolved.root.url(),
+        "table": mask_secrets(target.resolved.root.url()),
         "version": manifest.version,
         "branch": target.resolved.branch,
         "tags": _tags(target),
@@ -88,13 +89,15 @@ def describe(target: Target) -> dict[str, Any]:
         "data_format": manifest.data_version,
         "writer": str(manifest.writer and f"{manifest.writer.library} {manifest.writer.version}"),
         "flags": [str(flag.name).lower() for flag in manifest.reader_flags],
-        "manifest": target.resolved.manifest.url,
+        "manifest": mask_secrets(target.resolved.manifest.url),
         "fragments": [_describe_fragment(fragment) for fragment in manifest.fragments],
         "indices": indices,
         "unmerged_generations": generations,
         "config": dict(manifest.config),
         "table_metadata": dict(manifest.table_metadata),
-        "base_paths": {base.name or str(base.id): base.path for base in manifest.base_paths},
+        "base_paths": {
+            base.name or str(base.id): mask_secrets(base.path) for base in manifest.base_paths
+        },
         "problems": problems,
     }
 

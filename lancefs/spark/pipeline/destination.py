@@ -157,7 +157,7 @@ class Materialized:
             ValueError: It is in Arrow files, which Spark does not read; or it has no rows.
         """
         if self.settings.format != "parquet" or not self.paths:
-            raise ValueError(f"{self.files.url} has no Parquet files, which Spark would read")
+            raise ValueError(f"{self.files.shown} has no Parquet files, which Spark would read")
         reader = spark.read.option("basePath", f"{self.files.url}/{DATA}")
         return reader.parquet(*self.urls)
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.lance_dataset import LanceDataset
+from lancefs.masking import mask_secrets
 from lancefs.spark.partitions import Span, scan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.content import Contents
@@ -92,7 +93,7 @@ def materialize(
     check_partition_columns(schema, settings.partition_by)
     found = files.read(MANIFEST)
     before = None if found is None else parse_manifest(files, found)
-    _check_destination(files, before, table.url, incremental)
+    _check_destination(files, before, mask_secrets(table.url), incremental)
 
     done = _known(files, before if incremental else None)
     wanted = _keys(dataset, settings)
@@ -100,7 +101,7 @@ def materialize(
     _log_plan(dataset, wanted, done, before)
     results = run_pieces(
         spark,
-        f"materialize {table.url}@{dataset.version}",
+        f"materialize {mask_secrets(table.url)}@{dataset.version}",
         len(todo),
         make_writer,
         pin(table, version),
@@ -119,7 +120,7 @@ def materialize(
         )
     files.write(MANIFEST, complete.to_json())
     _tidy(files, complete)
-    logger.info("%s: version %d, %d rows", files.url, complete.version, complete.rows)
+    logger.info("%s: version %d, %d rows", files.shown, complete.version, complete.rows)
     return complete
 
 
@@ -188,9 +189,9 @@ def _check_destination(
     files: Files, before: Materialized | None, source: str, incremental: bool
 ) -> None:
     if before is not None:
-        if incremental and before.source != source:
+        if incremental and mask_secrets(before.source) != source:
             raise ValueError(
-                f"{files.url} holds a version of {before.source}, which cannot be brought up to "
+                f"{files.shown} holds a version of {before.source}, which cannot be brought up to "
                 f"date from {source}; choose another destination, or leave incremental out"
             )
         return
@@ -199,7 +200,7 @@ def _check_destination(
     foreign = [name for name in tops if name not in own and not name.startswith("._")]
     if foreign:
         raise ValueError(
-            f"{files.url} is not empty, and what is there ({foreign[0]}, …) is not from lancefs; "
+            f"{files.shown} is not empty, and what is there ({foreign[0]}, …) is not from lancefs; "
             "choose another destination"
         )
 
@@ -218,7 +219,7 @@ def _known(files: Files, before: Materialized | None) -> dict[tuple[int, str], W
         try:
             pieces.append(WrittenFragment.from_json(json.loads(data)))
         except (ValueError, KeyError, TypeError) as error:
-            logger.info("a note in %s/%s is damaged, ignored: %r", files.url, PROGRESS, error)
+            logger.info("a note in %s/%s is damaged, ignored: %r", files.shown, PROGRESS, error)
     there = files.names(DATA) if pieces else {}
     known: dict[tuple[int, str], WrittenFragment] = {}
     for piece in pieces:
@@ -244,7 +245,7 @@ def _complete(
         old = before.previous
     return Materialized(
         files=files,
-        source=table.url,
+        source=mask_secrets(table.url),
         version=dataset.version,
         branch=dataset.branch,
         committed=dataset.manifest.timestamp.isoformat(),
@@ -262,7 +263,7 @@ def _tidy(files: Files, complete: Materialized) -> None:
     extra = sorted(name for name in files.names(DATA) if name not in needed)
     files.remove(extra)
     if extra:
-        logger.info("%s: removed %d files of earlier versions or runs", files.url, len(extra))
+        logger.info("%s: removed %d files of earlier versions or runs", files.shown, len(extra))
 
 
 def _log_plan(

@@ -12,6 +12,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from lancefs.errors import ReadFailed
+from lancefs.masking import mask_secrets
 from lancefs.spark.stores import absolute, reaching
 
 # Files that one request to the store may name.
@@ -36,6 +37,11 @@ class Files:
             self.fs, root = fsspec.core.url_to_fs(self.url, **self.storage)
         self.root = str(root).rstrip("/")
         self.is_local = isinstance(self.fs, LocalFileSystem)
+
+    @property
+    def shown(self) -> str:
+        """The address without secrets, for messages."""
+        return mask_secrets(self.url)
 
     def full(self, path: str) -> str:
         """The path of a file, as the filesystem spells it."""

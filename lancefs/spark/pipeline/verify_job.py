@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lancefs.masking import mask_secrets
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.jobs import run_pieces
 from lancefs.spark.stores import absolute
@@ -88,11 +89,12 @@ def verify(
     table = TableOptions(absolute(source), dict(storage_options or {}), moved=base_paths or {})
     version = open_table(table, make_ref(ref=ref))
     number, count = version.manifest.version, len(version.manifest.fragments)
-    what = f"verify {table.url}@{number}"
+    shown = mask_secrets(table.url)
+    what = f"verify {shown}@{number}"
     results = run_pieces(spark, what, count, make_verifier, pin(table, version))
     said = sorted((json.loads(text) for text in results), key=lambda one: int(one["fragment"]))
     return Report(
-        source=table.url,
+        source=shown,
         version=number,
         fragments=len(said),
         rows=sum(one["rows"] for one in said),
