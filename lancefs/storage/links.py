@@ -5,7 +5,8 @@ followed if what it leads to, resolved, lies in certain directories: by default 
 tables that the table lies in. So a link to a file of another user, or to `/etc`, is not.
 
 The check costs nothing for a file that is no link: the operating system refuses to open a link
-(`O_NOFOLLOW`), and only then is it resolved. Each directory is resolved once.
+(`O_NOFOLLOW`), and only then is it resolved. Of each directory, the names below the table are
+looked at once.
 """
 
 from __future__ import annotations
@@ -30,26 +31,28 @@ class Confines:
         directories: The directories; links in their own paths are resolved at the first check.
             None for all directories.
         advice: What a user may pass so that more is read, for error messages.
+        beside: A directory whose parent is one of the directories, too, once links are resolved.
     """
 
-    def __init__(self, directories: Sequence[str] | None, advice: str = "") -> None:
+    def __init__(
+        self, directories: Sequence[str] | None, advice: str = "", beside: str | None = None
+    ) -> None:
         self._given = directories
         self._advice = advice
+        self._beside = beside
         self._real: tuple[str, ...] | None = None
         self._checked: set[str] = set()
-
-    def including(self, directories: Sequence[str]) -> Confines:
-        """Return the confines with further directories."""
-        if self._given is None or not directories:
-            return self
-        return Confines([*self._given, *directories], self._advice)
 
     @property
     def directories(self) -> tuple[str, ...]:
         """The directories, links resolved; the root directory where all are allowed."""
         if self._real is None:
             given = [os.sep] if self._given is None else self._given
-            self._real = tuple(dict.fromkeys(os.path.realpath(one) for one in given))
+            real = [os.path.realpath(one) for one in given]
+            if self._beside is not None:
+                home = os.path.dirname(os.path.realpath(self._beside))
+                real += [home] if home != os.sep else []
+            self._real = tuple(dict.fromkeys(real))
         return self._real
 
     def allow(self, path: str) -> bool:
@@ -76,7 +79,8 @@ class Confines:
         """Check a directory, the first time that it is met; raises as `check` does."""
         if self._given is None or path in self._checked:
             return
-        self.check(path)
+        if not any(_is_plainly_below(path, one) for one in self._given):
+            self.check(path)
         if len(self._checked) >= _MAX_CHECKED:
             self._checked.clear()
         self._checked.add(path)
@@ -103,6 +107,21 @@ class Confines:
 
     def _allow_real(self, path: str) -> bool:
         return self._given is None or any(_is_below(path, one) for one in self.directories)
+
+
+def _is_plainly_below(path: str, directory: str) -> bool:
+    """Return whether a path is below a directory, with no link on the way from it."""
+    directory = directory.rstrip(os.sep)
+    if not path.startswith(directory + os.sep):
+        return path == directory
+    here = directory
+    for name in path[len(directory) :].split(os.sep):
+        if name in (os.curdir, os.pardir):
+            return False
+        here = f"{here}{os.sep}{name}" if name else here
+        if name and os.path.islink(here):
+            return False
+    return True
 
 
 def _is_below(path: str, directory: str) -> bool:

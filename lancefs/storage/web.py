@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
-from http.cookies import Morsel
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -86,6 +85,8 @@ def _guarded(get_client: Callable[..., Any]) -> Callable[..., Any]:
 
 def _as_headers(options: dict[str, Any]) -> dict[str, Any]:
     """Return options of a session with login and cookies as headers, which a redirect can drop."""
+    from http.cookies import Morsel
+
     from multidict import CIMultiDict
 
     options = dict(options)

@@ -115,13 +115,12 @@ def _confines(store: Store, rules: BaseRules) -> Confines:
         return Confines(None)
     if rules.follow == "table":
         return Confines([root], "BaseRules(follow='store')")
-    homes = [os.path.dirname(root), os.path.dirname(os.path.realpath(root))]
+    home = os.path.dirname(root)
     # Below the root directory lie all files of the machine: there, a table stands alone.
-    given = [root, *(home for home in homes if home != os.sep)]
+    given = [root] if home == os.sep else [root, home]
     named = [new.removeprefix("file://") for new in rules.moved.values()]
-    return Confines(
-        [*given, *(path for path in named if os.path.isabs(path))], "BaseRules(follow='any')"
-    )
+    allowed = [*given, *(path for path in named if os.path.isabs(path))]
+    return Confines(allowed, "BaseRules(follow='any')", beside=root)
 
 
 class TableFiles:
