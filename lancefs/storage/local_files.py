@@ -5,6 +5,7 @@ Local tables are opened without fsspec: importing fsspec takes as long as import
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
@@ -18,6 +19,18 @@ from lancefs.storage.links import Confines
 
 if TYPE_CHECKING:
     import fsspec
+
+# Windows needs O_BINARY, and has none of the others.
+_READ = os.O_RDONLY
+for _flag in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
+    _READ |= getattr(os, _flag, 0)
+_KINDS = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+}
 
 
 def is_local(fs: fsspec.AbstractFileSystem) -> bool:
@@ -74,6 +87,48 @@ def _info(entry: os.DirEntry[str]) -> dict[str, object]:
     return {"name": entry.path, "type": kind, "size": status.st_size}
 
 
+def open_regular(
+    path: str, folder: int | None = None, flags: int = 0, confines: Confines | None = None
+) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading, without waiting.
+
+    Opening a named pipe waits for a writer, and reading one, a terminal or a device may never end.
+
+    Args:
+        path: The file.
+        folder: Descriptor of the folder that a relative path starts from; None for the working
+            directory.
+        flags: Flags of `os.open` in addition.
+        confines: What symbolic links may lead to; None for anything.
+
+    Returns:
+        The descriptor, which the caller closes, and the file's status.
+
+    Raises:
+        OSError: The file does not exist, cannot be opened, or is no regular file.
+        UnsupportedFeature: The file is a symbolic link that leads out of the confines.
+    """
+    try:
+        if confines is None:
+            descriptor = os.open(path, _READ | flags, dir_fd=folder)
+        else:
+            descriptor = confines.open(path, _READ | flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device without hardware
+            raise _not_regular(path, os.stat(path, dir_fd=folder).st_mode) from error
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise _not_regular(path, status.st_mode)
+    return descriptor, status
+
+
+def _not_regular(path: str, mode: int) -> OSError:
+    kind = _KINDS.get(stat.S_IFMT(mode), "special file")
+    return OSError(errno.EINVAL, f"a {kind}; a regular file was expected", path)
+
+
 def map_file(path: str, confines: Confines | None = None) -> Bytes:
     """Map a file into memory.
 
@@ -86,19 +141,22 @@ def map_file(path: str, confines: Confines | None = None) -> Bytes:
 
     Raises:
         MissingFile: The file does not exist.
-        ReadFailed: The operating system refused to open or to map the file.
+        ReadFailed: The operating system refused to open or to map the file, or it is no regular
+            file.
         UnsupportedFeature: The file is a symbolic link that leads out of the confines.
     """
     try:
-        with open(path, "rb", opener=None if confines is None else confines.open) as file:
-            if os.fstat(file.fileno()).st_size == 0:
+        descriptor, status = open_regular(path, confines=confines)
+        try:
+            if status.st_size == 0:
                 return np.empty(0, dtype=np.uint8)
-            return np.frombuffer(
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8
-            )
+            return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError as error:
         raise MissingFile(
             f"{path}: the file is gone; another version of the table may be complete"
         ) from error
-    except OSError as error:
-        raise ReadFailed(f"{path}: {error}") from error
+    except (OSError, ValueError) as error:  # ValueError: longer than an address, as /proc/kcore
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise ReadFailed(f"{path}: {reason}") from error

@@ -18,7 +18,7 @@ from leaks import forget_views
 from support import REPOSITORY, CorpusRef, corpus_refs
 
 import lancefs
-from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.errors import UnsupportedFeature
 from lancefs.filesystem import LanceFileSystem
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.lazy_file import LazyFile
@@ -176,23 +176,6 @@ def test_columns_of_row_metadata(wide: str) -> None:
         assert isinstance(file._view, WholeView)
         shown = pa.ipc.open_file(file).read_all()
     assert_same_table(shown, lancefs.open(wide).to_table(columns=["_rowid", "n00"]))
-
-
-def test_data_that_contradicts_a_cached_layout_is_corrupt(tmp_path: Path) -> None:
-    path = tmp_path / "t.lance"
-    table = pa.table({"s": [f"{i}" * 3 for i in range(1000)]})
-    lance.write_dataset(table, str(path))
-    fs = LanceFileSystem(fo=str(path), layout_cache=str(tmp_path / "kept"))
-    fs.info("latest.arrow")
-    (layout,) = (tmp_path / "kept").iterdir()
-    other = tmp_path / "other.lance"
-    lance.write_dataset(pa.table({"s": [f"{i}" * 4 for i in range(1000)]}), str(other))
-    other_fs = LanceFileSystem(fo=str(other), layout_cache=str(tmp_path / "kept2"))
-    name = other_fs.ukey("versions/1.arrow")
-    (tmp_path / "kept2").mkdir()
-    (tmp_path / "kept2" / f"{name}.layout").write_bytes(layout.read_bytes())
-    with pytest.raises(CorruptFile, match=r"s: the values are not those .* laid out"):
-        other_fs.cat("versions/1.arrow")
 
 
 @pytest.mark.parametrize("path", ["latest", "latest/columns/text,n03", "latest/fragments/1"])

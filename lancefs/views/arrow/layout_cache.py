@@ -1,8 +1,9 @@
 """A directory of layouts on disk, so that other processes need not compute them again.
 
 Each view has one file, named by the digest of its version and path. The file holds the measures of
-the view and its unified dictionaries, with a checksum; all of it is checked before it is used. A
-damaged file, or a directory that cannot be read or written, is logged as a warning; the layout is
+the view and its unified dictionaries, with a checksum; all of it is checked before it is used, and
+no length in it is believed. The directory and its files belong to the user alone (`PrivateFolder`).
+A damaged file, or a directory that cannot be read or written, is logged as a warning; the layout is
 then computed as if there were no cache.
 """
 
@@ -12,7 +13,6 @@ import hashlib
 import logging
 import os
 import struct
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -21,23 +21,41 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
 from lancefs.views.arrow.measures import Measures
+from lancefs.views.arrow.private_folder import PrivateFolder
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 
 logger = logging.getLogger(__name__)
 
-_MAGIC = b"lancefs layout 2\n"
+_MAGIC = b"lancefs layout 3\n"
+_CHECKSUM_BYTES = 32
+# Number of bytes of the compressed table of measures.
 _LENGTH = struct.Struct("<Q")
+# Of a dictionary: number of values, of nulls, of buffers. Of a buffer: its length; -1 if absent.
+_VALUES = struct.Struct("<QQB")
+_BUFFER = struct.Struct("<q")
+# Bytes of the largest file that is kept: dictionaries are held in memory as well.
+_MOST_BYTES = 1 << 30
+# No null count or extent is as large: the sums of several still fit 64 bits.
+_LARGEST_MEASURE = 1 << 48
+
+
+class _Invalid(Exception):
+    """The content of a file is not what `_format` makes of a view."""
 
 
 class LayoutCache:
-    """A directory of layouts. Any number of processes may use it at the same time.
+    """A directory of layouts. Any number of processes of a user may use it at the same time.
 
     Args:
-        directory: A local directory, created at the first `save`. Nothing in it is ever evicted.
+        directory: A local directory, created at the first `save`, for the user alone. Nothing in
+            it is ever evicted. Files of other users, and directories that they can write, are not
+            used.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
+        self._folder = PrivateFolder(self.directory)
+        self._is_warned = False
 
     def load(self, digest: str, measures: Measures) -> UnifiedDictionaries | None:
         """Load the measures and the dictionaries of a view.
@@ -49,22 +67,27 @@ class LayoutCache:
         Returns:
             The dictionaries; None if the cache has no valid file for the view.
         """
-        path = self._path(digest)
         try:
-            data = path.read_bytes()
+            data = self._folder.read(_name(digest), _MOST_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
-            logger.warning("%s: the layout cannot be read: %s", path, error)
+            self._warn("%s: the layout cannot be read: %s", digest, error)
+            self._drop(digest)
             return None
-        content = _parse(data, measures)
-        if content is None:
-            logger.warning("%s: not a layout of this view, or damaged; it is made anew", path)
+        try:
+            table, dictionaries = _parse(data, measures)
+        except _Invalid as error:
+            logger.warning(
+                "%s: not a layout of this view, or damaged (%s); it is made anew",
+                self.directory / _name(digest),
+                error,
+            )
+            self._drop(digest)
             return None
-        table, dictionaries = content
         first = 0
         for column, shape in enumerate(measures.shapes):
-            measures.record_column(column, table[:, first : first + shape.num_measures])
+            measures.load_column(column, table[:, first : first + shape.num_measures])
             first += shape.num_measures
         return dictionaries
 
@@ -77,17 +100,41 @@ class LayoutCache:
             dictionaries: Its dictionaries.
         """
         table = np.concatenate([np.empty((len(measures.batches), 0), "<i8"), *measures.columns], 1)
-        path = self._path(digest)
+        data = _format(table, dictionaries)
+        if len(data) > _MOST_BYTES:
+            return
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.directory, delete=False) as file:
-                file.write(_format(table, dictionaries))
-            os.replace(file.name, path)
+            self._folder.write(_name(digest), data)
         except OSError as error:
-            logger.warning("%s: the layout cannot be kept: %s", path, error)
+            self._warn("%s: the layout cannot be kept: %s", digest, error)
 
-    def _path(self, digest: str) -> Path:
-        return self.directory / f"{digest}.layout"
+    def discard(self, digest: str) -> None:
+        """Remove the file of a view, whose values contradict it.
+
+        Args:
+            digest: Digest of the view.
+        """
+        logger.warning(
+            "%s: not the layout of the values that the view has; it is made anew",
+            self.directory / _name(digest),
+        )
+        self._drop(digest)
+
+    def _drop(self, digest: str) -> None:
+        try:
+            self._folder.remove(_name(digest))
+        except OSError as error:
+            self._warn("%s: the layout cannot be removed: %s", digest, error)
+
+    def _warn(self, message: str, digest: str, error: OSError) -> None:
+        """Log the first of the warnings about the directory: the others would say the same."""
+        if not self._is_warned:
+            self._is_warned = True
+            logger.warning(message, self.directory / _name(digest), error.strerror or error)
+
+
+def _name(digest: str) -> str:
+    return f"{digest}.layout"
 
 
 def _format(table: Ints, dictionaries: UnifiedDictionaries) -> bytes:
@@ -101,52 +148,104 @@ def _format(table: Ints, dictionaries: UnifiedDictionaries) -> bytes:
         dictionaries: The dictionaries of the view.
     """
     packed = zlib.compress(table.astype("<i8").tobytes(), 1)
-    data = _LENGTH.pack(len(packed)) + packed + _format_dictionaries(dictionaries)
+    parts = [_LENGTH.pack(len(packed)), packed]
+    for values in dictionaries.all():
+        parts += _format_values(values)
+    data = b"".join(parts)
     return _MAGIC + hashlib.sha256(data).digest() + data
 
 
-def _format_dictionaries(dictionaries: UnifiedDictionaries) -> bytes:
-    """Return each dictionary as an Arrow IPC stream of one column."""
-    sink = pa.BufferOutputStream()
-    for values in dictionaries.all():
-        batch = pa.record_batch([values], names=["values"])
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def _format_values(values: pa.Array) -> list[bytes]:
+    """Return the buffers of a dictionary, each after its length.
+
+    Not an Arrow stream, whose reader allocates what the stream asks for.
+    """
+    if values.offset:
+        values = pa.concat_arrays([values, values.slice(0, 0)])
+    buffers = values.buffers()
+    parts = [_VALUES.pack(len(values), values.null_count, len(buffers))]
+    for buffer in buffers:
+        data = b"" if buffer is None else buffer.to_pybytes()
+        parts += [_BUFFER.pack(-1 if buffer is None else len(data)), data]
+    return parts
 
 
-def _parse(data: bytes, measures: Measures) -> tuple[Ints, UnifiedDictionaries] | None:
-    """Return the content of a file; None if it is damaged or of a view with another shape."""
-    start = len(_MAGIC) + 32
-    digest, rest = data[len(_MAGIC) : start], data[start:]
-    if not data.startswith(_MAGIC) or hashlib.sha256(rest).digest() != digest:
-        return None
-    (length,) = _LENGTH.unpack_from(rest)
-    packed, streams = rest[_LENGTH.size : _LENGTH.size + length], rest[_LENGTH.size + length :]
-    rows, columns = len(measures.batches), sum(shape.num_measures for shape in measures.shapes)
-    raw = zlib.decompressobj().decompress(packed, 8 * rows * columns + 1)
-    if len(raw) != 8 * rows * columns:
-        return None
-    table: Ints = np.frombuffer(raw, "<i8").reshape(rows, columns)
-    dictionaries = _parse_dictionaries(streams, measures)
-    if dictionaries is None or table.min(initial=0) < -1:
-        return None
-    return table, dictionaries
+def _parse(data: bytes, measures: Measures) -> tuple[Ints, UnifiedDictionaries]:
+    """Return the content of a file.
 
-
-def _parse_dictionaries(data: bytes, measures: Measures) -> UnifiedDictionaries | None:
-    """Return the dictionaries of a view; None if they are damaged or of other types."""
-    source = pa.BufferReader(data)
+    Raises:
+        _Invalid: It is damaged, or of a view with another shape.
+    """
+    start = len(_MAGIC) + _CHECKSUM_BYTES
+    checksum, rest = data[len(_MAGIC) : start], data[start:]
+    if not data.startswith(_MAGIC):
+        raise _Invalid("it has another beginning")
+    if hashlib.sha256(rest).digest() != checksum:
+        raise _Invalid("its checksum does not match")
+    content = _Content(rest)
+    table = _parse_table(content.take(*content.unpack(_LENGTH)), measures)
     dictionaries: dict[int, list[pa.Array]] = {}
     for column, shape in enumerate(measures.shapes):
         for index in shape.dictionaries:
-            try:
-                values = pa.ipc.open_stream(source).read_all()["values"].combine_chunks()
-                values.validate(full=True)
-            except (pa.ArrowException, OSError, KeyError):
-                return None
-            if values.type != shape.nodes[index].type.value_type:
-                return None
+            values = _parse_values(content, shape.nodes[index].type.value_type)
             dictionaries.setdefault(column, []).append(values)
-    return UnifiedDictionaries(dictionaries)
+    if content.left:
+        raise _Invalid(f"{content.left} surplus bytes")
+    return table, UnifiedDictionaries(dictionaries, is_loaded=True)
+
+
+class _Content:
+    """The bytes of a file, taken one part after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = pa.py_buffer(data)
+        self._next = 0
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that were not taken yet."""
+        return len(self._data) - self._next
+
+    def take(self, length: int) -> pa.Buffer:
+        """Take a number of bytes."""
+        if not 0 <= length <= self.left:
+            raise _Invalid(f"a part of {length} bytes, where {self.left} are left")
+        self._next += length
+        return self._data.slice(self._next - length, length)
+
+    def unpack(self, form: struct.Struct) -> tuple[int, ...]:
+        """Take numbers."""
+        return form.unpack(self.take(form.size))
+
+
+def _parse_table(packed: pa.Buffer, measures: Measures) -> Ints:
+    """Return the measures of all columns, of shape (batches, measures)."""
+    rows, columns = len(measures.batches), sum(shape.num_measures for shape in measures.shapes)
+    try:
+        raw = zlib.decompressobj().decompress(packed, 8 * rows * columns + 1)
+    except zlib.error as error:
+        raise _Invalid(f"its measures do not decompress: {error}") from error
+    if len(raw) != 8 * rows * columns:
+        raise _Invalid(f"it is not of {rows} batches with {columns} measures each")
+    table: Ints = np.frombuffer(raw, "<i8").reshape(rows, columns)
+    if table.min(initial=0) < -1 or table.max(initial=0) > _LARGEST_MEASURE:
+        raise _Invalid("a measure is out of range")
+    return table
+
+
+def _parse_values(content: _Content, data_type: pa.DataType) -> pa.Array:
+    """Return the values of a dictionary."""
+    length, nulls, count = content.unpack(_VALUES)
+    if length > 8 * (content.left + 1):  # each takes a bit at least
+        raise _Invalid(f"{length} values in {content.left} bytes")
+    buffers = []
+    for _ in range(count):
+        (size,) = content.unpack(_BUFFER)
+        # Copied: aligned, and without the rest of the file in memory.
+        buffers.append(None if size == -1 else pa.py_buffer(content.take(size).to_pybytes()))
+    try:
+        values = pa.Array.from_buffers(data_type, length, buffers, nulls)
+        values.validate(full=True)
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise _Invalid(f"a dictionary is not one of {data_type}: {error}") from error
+    return values

@@ -18,13 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import empty
+from lancefs.errors import ReadFailed
 from lancefs.storage import Bytes
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.layout_cache import LayoutCache
-from lancefs.views.arrow.measures import Measures
+from lancefs.views.arrow.measures import Measures, OtherLayout
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size
 
@@ -86,6 +87,7 @@ class LazyFile(View):
         self._measures = measures
         self._cache = cache
         self._known_content: Content | None = None
+        self._has_given_bytes = False
         self._last_end = 0  # end of the range that was read last
         self._is_copying = False  # whether ranges follow each other regardless of buffers
         self._messages_read = 0  # messages of batches, read since any values were
@@ -106,6 +108,38 @@ class LazyFile(View):
         return size
 
     def read(self, start: int, end: int) -> pa.Buffer:
+        try:
+            data = self._read(start, end)
+        except OtherLayout as error:
+            self._lay_out_anew(error)
+            data = self._read(start, end)
+        self._has_given_bytes |= data.size > 0
+        return data
+
+    def _lay_out_anew(self, error: OtherLayout) -> None:
+        """Replace a layout of the cache that values contradict.
+
+        Args:
+            error: The contradiction.
+
+        Raises:
+            ReadFailed: The reader was told of the other layout, by bytes or by the size.
+        """
+        told = self._content().layout.size
+        if self._cache is not None:
+            self._cache.discard(self._key[2])
+        _CONTENTS.discard(lambda key: key == self._key)
+        self._known_content = None
+        self._arrays, self._bodies = {}, {}
+        size = self._content().layout.size
+        note_size(self._key, size)
+        if self._has_given_bytes or size != told:
+            raise ReadFailed(
+                f"{error}; the layout cache told a layout of other values, which is removed: open "
+                "the file anew"
+            ) from error
+
+    def _read(self, start: int, end: int) -> pa.Buffer:
         layout = self._content().layout
         end = min(end, layout.size)
         if start >= end:
@@ -137,7 +171,12 @@ class LazyFile(View):
         cached = None if self._cache is None else self._cache.load(self._key[2], measures)
         was_cached = cached is not None and measures.has_extents
         dictionaries = unified_dictionaries.unify(measures) if cached is None else cached
-        measures.require_extents()
+        try:
+            measures.require_extents()
+        except OtherLayout:
+            assert self._cache is not None
+            self._cache.discard(self._key[2])
+            return self._lay_out()
         if self._cache is not None and not was_cached:
             self._cache.save(self._key[2], measures, dictionaries)
         layout = lay_out(

@@ -55,6 +55,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class OtherLayout(CorruptFile):
+    """The values of a view are not those that its cached layout was made of."""
+
+
 class Measures:
     """The measures of the columns of a view, as far as they are known. Threads may share it.
 
@@ -67,6 +71,7 @@ class Measures:
 
     Attributes:
         columns: For each column its measures, of shape (batches, num_measures); -1 if unknown.
+        is_loaded: Whether some of them come from a layout cache.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Measures:
         self._identities: dict[int, str] = {}  # of fragments, by the id of the reader
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = threading.Lock()
+        self.is_loaded = False
         self.columns = [self._load_known(column) for column in range(len(fields))]
 
     @property
@@ -209,24 +215,29 @@ class Measures:
 
         Raises:
             CorruptFile: A measure differs from its known value.
+            OtherLayout: It differs from what a layout cache had.
         """
         shared = self._shared(column, batch)[self.batches[batch].number]
-        for known in (self.columns[column][batch], shared):
+        for known, is_loaded in ((shared, False), (self.columns[column][batch], self.is_loaded)):
             if np.any((known != measures) & (known >= 0) & (measures >= 0)):
-                raise CorruptFile(
+                raise (OtherLayout if is_loaded else CorruptFile)(
                     f"fragment {self.batches[batch].fragment.fragment.id}, "
                     f"{self.fields[column].name}: the values are not those that the file was laid "
-                    "out for; a data file, or what the layout cache keeps of it, was changed"
+                    "out for; a data file was changed while it was read"
                 )
+        for known in (shared, self.columns[column][batch]):
             np.copyto(known, measures, where=measures >= 0)
 
-    def record_column(self, column: int, measures: Ints) -> None:
-        """Record measures of a column in all batches, for this view only; keep known measures.
+    def load_column(self, column: int, measures: Ints) -> None:
+        """Take measures of a column in all batches from a layout cache; keep known measures.
+
+        They count for this view only, as other views may have other values.
 
         Args:
             column: Position of the column.
             measures: The measures, of shape (batches, num_measures); -1 if unknown.
         """
+        self.is_loaded = True
         np.copyto(self.columns[column], measures, where=self.columns[column] < 0)
 
     def _column_key(self, column: int, batch: int) -> ColumnKey:

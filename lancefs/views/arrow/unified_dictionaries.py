@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.views.arrow import ipc_format
 from lancefs.views.arrow.bodies import encode
-from lancefs.views.arrow.measures import Measures
+from lancefs.views.arrow.measures import Measures, OtherLayout
 from lancefs.views.arrow.shapes import Shape, measure, shape_of, walk
 
 
@@ -28,9 +28,11 @@ class UnifiedDictionaries:
     Attributes:
         values: By position of the column, the values of each dictionary at or below it, in the
             order of the nodes of its shape. Columns without dictionaries are absent.
+        is_loaded: Whether they come from a layout cache.
     """
 
     values: dict[int, list[pa.Array]]
+    is_loaded: bool = False
 
     def all(self) -> list[pa.Array]:
         """Return the values of all dictionaries in the order of the file."""
@@ -50,6 +52,7 @@ class UnifiedDictionaries:
 
         Raises:
             CorruptFile: A value is not in the dictionary.
+            OtherLayout: It is not in the dictionary that a layout cache had.
         """
         indices = []
         dictionaries = iter(self.values.get(column, ()))
@@ -57,9 +60,9 @@ class UnifiedDictionaries:
             if node.kind == "dictionary":
                 positions = pc.index_in(child.dictionary, value_set=next(dictionaries))
                 if positions.null_count:
-                    raise CorruptFile(
-                        "a dictionary has values that the file was not laid out for; a data file, "
-                        "or what the layout cache keeps of it, was changed"
+                    raise (OtherLayout if self.is_loaded else CorruptFile)(
+                        "a dictionary has values that the file was not laid out for; a data file "
+                        "was changed while it was read"
                     )
                 indices.append(positions.take(child.indices).cast(node.type.index_type))
         return indices
