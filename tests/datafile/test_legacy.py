@@ -58,7 +58,12 @@ class Writer:
     def strings(self, id: int, batch: int, values: Sequence[bytes]) -> None:
         self.table[id, batch] = (self.put_strings(values), len(values))
 
-    def finish(self, first_id: int | None = None, version: tuple[int, int] = (0, 2)) -> bytes:
+    def finish(
+        self,
+        first_id: int | None = None,
+        version: tuple[int, int] = (0, 2),
+        batch_offsets: Sequence[int] | None = None,
+    ) -> bytes:
         ids = [field.id for field in self.fields]
         first = min(ids) if first_id is None else first_id
         cells = [
@@ -68,7 +73,9 @@ class Writer:
         ]
         metadata = pb.Metadata(
             page_table_position=self.put(np.array(cells, "<i8")),
-            batch_offsets=np.cumsum([0, *self.rows]).tolist(),
+            batch_offsets=(
+                np.cumsum([0, *self.rows]).tolist() if batch_offsets is None else batch_offsets
+            ),
         )
         metadata.manifest_position = self.message(table_pb2.Manifest(fields=self.fields))
         position = self.message(metadata)
@@ -365,7 +372,8 @@ def test_rows_and_fields_that_are_not_there_are_named(tmp_path: Path) -> None:
         ((-1, 4), "outside of the file"),
         ((3, -4), "-4 values"),
         ((3, 1 << 62), "values"),
-        ((3, 2), "has 2"),
+        ((3, 2), "batch 0 has 4 rows by the batch offsets, 2 by the page of field 0"),
+        ((3, 5), "batch 0 has 4 rows by the batch offsets, 5 by the page of field 0"),
     ],
 )
 def test_pages_that_make_no_sense_are_corrupt(
@@ -378,6 +386,48 @@ def test_pages_that_make_no_sense_are_corrupt(
         assert field is not None
         with pytest.raises(CorruptFile, match=message):
             read(reader, field)
+
+
+def batches_of_20(kind: str, columns: int) -> Writer:
+    """Return three batches of 20 rows: columns of lists, or of numbers."""
+    writer = Writer([20, 20, 20])
+    for id in range(0, 2 * columns, 2):
+        writer.field(id, kind, PLAIN)
+        for batch in range(3):
+            writer.page(id, batch, np.arange(21, dtype="<i4"), 20 + (kind == "list"))
+        if kind == "list":
+            writer.field(id + 1, "int32", PLAIN, parent=id)
+            for batch in range(3):
+                writer.page(id + 1, batch, np.arange(20, dtype="<i4"), 20)
+    return writer
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("kind", ["int32", "list"])
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [],
+        [0],
+        [0, 20],
+        [0, 20, 40],
+        [0, 20, 20, 60],
+        [0, 20, 40, 61],
+        [0, 30, 40, 60],
+        [0, 60],
+        [0, 20, 40, 60, 60],
+        [0, 20, 40, 50],
+        [0, 0, 0, 0],
+    ],
+)
+def test_rows_are_never_lost_to_damaged_batch_offsets(
+    tmp_path: Path, offsets: list[int], kind: str, columns: int
+) -> None:
+    writer = batches_of_20(kind, columns)
+    assert len(read(open_bytes(tmp_path, writer.finish()), column(writer))) == 60
+    writer = batches_of_20(kind, columns)
+    with pytest.raises(CorruptFile, match=r"by the batch offsets|it would end at"):
+        _ = open_bytes(tmp_path, writer.finish(batch_offsets=offsets)).num_rows
 
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1], [-1, 0, 1], [0, 1, 9]])

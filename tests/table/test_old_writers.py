@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same_table
 from store_doubles import CountingFileSystem
-from support import rewrite_manifest
+from support import copy_table, corpus_case, rewrite_manifest
 
 import lancefs
 from lancefs.cli.main import main
+from lancefs.errors import CorruptFile
 from lancefs.filesystem import LanceFileSystem
-from lancefs.proto import table_pb2
+from lancefs.proto import schema_pb2, table_pb2
 
 ROWS = pa.table({"a": range(100), "s": [f"text {row}" for row in range(100)]})
 
@@ -54,3 +55,30 @@ def test_verify_finds_nothing_wrong_with_legacy_files(
 ) -> None:
     assert main(["verify", str(too_short)]) == 0
     assert "manifest says" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("offsets", [[], [0], [0, 3], [0, 7, 20]])
+def test_rows_that_only_batch_offsets_count_are_not_lost(
+    tmp_path: Path, offsets: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first writers recorded the number of rows nowhere else."""
+    path = copy_table(corpus_case("prims_nonull-f0.1-w0.4.21"), tmp_path)
+    assert lancefs.open(path).count_rows() > 20
+    for file in (path / "data").iterdir():
+        _replace_metadata(file, offsets)
+    for read in (lancefs.open(path).count_rows, lancefs.open(path).to_table):
+        with pytest.raises(CorruptFile, match="batch"):
+            read()
+    assert main(["verify", str(path)]) == 1
+    assert "batch" in capsys.readouterr().out
+
+
+def _replace_metadata(file: Path, offsets: list[int]) -> None:
+    """Replace the batch offsets of a data file 0.1, whose metadata come last."""
+    data = file.read_bytes()
+    position = int.from_bytes(data[-16:-8], "little")
+    metadata = schema_pb2.Metadata.FromString(data[position + 4 : -16])
+    del metadata.batch_offsets[:]
+    metadata.batch_offsets.extend(offsets)
+    message = metadata.SerializeToString()
+    file.write_bytes(data[:position] + len(message).to_bytes(4, "little") + message + data[-16:])

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lancefs.datafile.blocks import Ints
 from lancefs.datafile.container import MAGIC, wrong_ending
@@ -41,11 +42,14 @@ class StoredField:
         has_pages: Whether the field has pages; structs have none.
         encoding: Encoding of its pages.
         dictionary: Location of its dictionary values in the file.
+        surplus: How many more slots than rows its pages have: 1 for lists, whose pages hold
+            offsets; None for a field below a list, whose pages do not count rows.
     """
 
     has_pages: bool
     encoding: LegacyEncoding
     dictionary: DictionaryLocation | None
+    surplus: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +59,13 @@ class LegacyFooter:
     Attributes:
         batch_offsets: First row of each batch, followed by the number of rows.
         page_table: Position of the page table in the file.
+        page_table_end: Position after the page table; None if the file does not tell.
         fields: Fields of the file, by id.
     """
 
     batch_offsets: Ints
     page_table: int
+    page_table_end: int | None
     fields: Mapping[int, StoredField]
 
     @property
@@ -120,8 +126,10 @@ def read_footer(tail: Tail) -> LegacyFooter:
             raise UnsupportedFeature("a data file 0.1 that does not hold its schema")
         schema = table_pb2.Manifest()
         _parse(schema, tail, metadata.manifest_position, end)
+        fields = _stored_fields(schema)
+        table_end = _page_table_end(metadata, fields, position)
         return LegacyFooter(
-            _batch_offsets(metadata), int(metadata.page_table_position), _stored_fields(schema)
+            _batch_offsets(metadata), int(metadata.page_table_position), table_end, fields
         )
 
 
@@ -149,8 +157,29 @@ def _batch_offsets(metadata: schema_pb2.Metadata) -> Ints:
     return offsets
 
 
+def _page_table_end(
+    metadata: schema_pb2.Metadata, fields: Mapping[int, StoredField], position: int
+) -> int | None:
+    """Return the position after the page table, None if the file does not tell.
+
+    Writers before 0.8, which recorded the number of rows nowhere else, put the schema right after
+    it. Dictionaries and, later, statistics lie in between.
+
+    Args:
+        metadata: The metadata.
+        fields: The fields of the file.
+        position: Position of the metadata.
+    """
+    is_followed = any(field.dictionary is not None for field in fields.values())
+    if is_followed or metadata.HasField("statistics") or len(UnknownFieldSet(metadata)):
+        return None
+    behind = (int(metadata.manifest_position), position)
+    return min((one for one in behind if one >= metadata.page_table_position), default=None)
+
+
 def _stored_fields(schema: table_pb2.Manifest) -> dict[int, StoredField]:
     fields = {}
+    of_rows = _fields_of_rows(schema)
     for field in schema.fields:
         if field.id < 0:
             raise CorruptFile(f"field {field.name!r} has the id {field.id}")
@@ -161,8 +190,29 @@ def _stored_fields(schema: table_pb2.Manifest) -> dict[int, StoredField]:
             field.logical_type != "struct",
             _ENCODINGS.get(int(field.encoding), LegacyEncoding.NONE),
             dictionary,
+            None if field.id not in of_rows else int(_is_list(field)),
         )
     return fields
+
+
+def _fields_of_rows(schema: table_pb2.Manifest) -> set[int]:
+    """Return the ids of the fields that have a value in each row: all but those below lists."""
+    ids = {field.id for field in schema.fields}
+    below: dict[int, list[schema_pb2.Field]] = {}
+    for field in schema.fields:
+        below.setdefault(field.parent_id if field.parent_id in ids else -1, []).append(field)
+    found: set[int] = set()
+    pending = below.pop(-1, [])
+    while pending:
+        field = pending.pop()
+        found.add(field.id)
+        if field.logical_type == "struct":
+            pending += below.pop(field.id, [])
+    return found
+
+
+def _is_list(field: schema_pb2.Field) -> bool:
+    return field.logical_type.partition(".")[0] in ("list", "large_list")
 
 
 class PageTable:
@@ -198,10 +248,33 @@ class PageTable:
                 return
             if self._first_id is None:
                 self._first_id = yield from self._find_first_id()
+                self._check_end(self._first_id)
             first = self._first_id
             rows = yield from self._read([self._locate_row(id_ - first) for id_ in unread])
             for field_id, row in zip(unread, rows, strict=True):
                 self._pages[field_id] = self._parse_row(field_id, row)
+
+    def check_rows(self) -> Reads[None]:
+        """Hold the number of rows against the first and the last field.
+
+        Raises:
+            CorruptFile: They have another number, or the table is damaged.
+        """
+        fields = self.footer.fields
+        ids = [
+            one for one, field in fields.items() if field.has_pages and field.surplus is not None
+        ]
+        yield from self.load({min(ids), max(ids)} if ids else ())
+
+    def _check_end(self, first_id: int) -> None:
+        """Check that the table has as many batches as there are offsets."""
+        footer, rows = self.footer, max(self.footer.fields) + 1 - first_id
+        end = footer.page_table + 16 * rows * footer.num_batches
+        if footer.page_table_end not in (None, end):
+            raise CorruptFile(
+                f"it ends at byte {footer.page_table_end}; with {rows} fields in "
+                f"{footer.num_batches} batches it would end at {end}"
+            )
 
     def _find_first_id(self) -> Reads[int]:
         """Return the field id of the first row.
@@ -241,4 +314,19 @@ class PageTable:
         is_wrong = (lengths < 0) | (lengths > _MAX_PAGE_LENGTH)
         if np.any(is_wrong):
             raise CorruptFile(f"field {field_id} has a page of {lengths[is_wrong][0]} values")
+        self._check_lengths(field_id, lengths)
         return FieldPages(positions, lengths, limit)
+
+    def _check_lengths(self, field_id: int, lengths: Ints) -> None:
+        """Check that the pages of a field have a value for each row of their batches."""
+        surplus = self.footer.fields[field_id].surplus
+        if surplus is None:
+            return
+        rows = np.diff(self.footer.batch_offsets)
+        is_wrong = (lengths != rows + surplus) & ((rows > 0) | (lengths > surplus))
+        if np.any(is_wrong):
+            batch = int(np.argmax(is_wrong))
+            raise CorruptFile(
+                f"batch {batch} has {rows[batch]} rows by the batch offsets, "
+                f"{max(0, lengths[batch] - surplus)} by the page of field {field_id}"
+            )

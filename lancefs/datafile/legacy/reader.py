@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from lancefs.datafile.legacy.encodings import DictionaryValues, LegacyColumn, re
 from lancefs.datafile.legacy.footer import PageTable, Tail, read_footer
 from lancefs.datafile.legacy.page_slots import SlotRanges, split_by_batch
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
-from lancefs.storage import File, Reads, count_pages, together
+from lancefs.storage import File, Reads, count_pages, run, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -48,9 +49,14 @@ class LegacyReader:
             if field.dictionary is not None
         }
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
-        """Number of rows in the file."""
+        """Number of rows in the file.
+
+        Raises:
+            CorruptFile: The batch offsets tell another number than the pages.
+        """
+        run([(self.file, self._table.check_rows())])
         return int(self.footer.batch_offsets[-1])
 
     def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
@@ -88,7 +94,7 @@ class LegacyReader:
 
         columns = sum(field.has_pages for field in self.footer.fields.values())
         share = self.file.size // max(columns, 1)
-        pages = PageSizes((0, self.num_rows), (share,))
+        pages = PageSizes((0, int(self.footer.batch_offsets[-1])), (share,))
         return [[pages for _ in _ids_with_pages(field)] for field in fields]
 
     def _read(self, field: Field, slots: SlotRanges) -> Reads[pa.Array]:
