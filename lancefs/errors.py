@@ -12,16 +12,21 @@ import struct
 import pyarrow as pa
 
 from lancefs.masking import has_secrets, mask_secrets
+from lancefs.printable import printable
 
 
 class LanceError(Exception):
     """Base of everything that lancefs raises about a table or one of its files.
 
-    Secrets in the URLs of the message (passwords, signatures) are masked.
+    Secrets in the URLs of the message (passwords, signatures) are masked. Names of tables and
+    files in it are escaped where they are shown.
     """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(mask_secrets(one) if isinstance(one, str) else one for one in args))
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class NotALanceTable(LanceError, FileNotFoundError):
@@ -35,7 +40,8 @@ class RefNotFound(LanceError, FileNotFoundError):
 class ColumnNotFound(LanceError, KeyError):
     """A requested column is not in the table; the message names the nearest ones."""
 
-    __str__ = Exception.__str__  # KeyError would show the repr of the message
+    def __str__(self) -> str:
+        return printable(Exception.__str__(self))  # KeyError would show the repr of the message
 
 
 class InvalidFilter(LanceError, ValueError):
@@ -71,7 +77,8 @@ class _Located(LanceError):
 
     def __str__(self) -> str:
         place = ", ".join(self.place)
-        return mask_secrets(": ".join(part for part in (self.path, place, self.what) if part))
+        text = ": ".join(part for part in (self.path, place, self.what) if part)
+        return printable(mask_secrets(text))
 
 
 class UnsupportedFeature(_Located, NotImplementedError):

@@ -20,6 +20,7 @@ from fsspec.utils import stringify_path, tokenize
 
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.masking import mask_secrets
+from lancefs.printable import printable
 from lancefs.storage import Store, forget
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.versions import VERSIONS, list_versions
@@ -138,8 +139,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
         self._opened = OpenTables(f"{store} {self._rules!r} {secrets}", layouts)
 
     def __repr__(self) -> str:
-        where = mask_secrets(Store(self.fs, self.root).url()) if self._is_rooted else ""
-        return f"<LanceFileSystem {where}>"
+        root = Store(self.fs, self.root).url() if self._is_rooted else ""
+        return f"<LanceFileSystem {printable(mask_secrets(root))}>"
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:

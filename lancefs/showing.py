@@ -6,7 +6,7 @@ They read the manifest and, for HTML, a few rows of the first columns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -14,6 +14,8 @@ import pyarrow as pa
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.masking import mask_secrets
+from lancefs.printable import as_html as html_of
+from lancefs.printable import printable
 
 if TYPE_CHECKING:
     from lancefs.table.manifest import Manifest
@@ -27,6 +29,9 @@ _MAX_ROWS = 5
 _MAX_COLUMNS = 12
 _MAX_FIELDS = 50
 
+# What conversions to Python values raise: of a value that is out of range, no text in UTF-8, or a
+# time zone that nobody knows.
+_NO_VALUE = (OverflowError, ValueError, KeyError, pa.ArrowException)
 _STYLE = "text-align:left;padding:2px 8px;vertical-align:top"
 
 
@@ -56,14 +61,14 @@ def as_text(dataset: Shown) -> str:
     sizes = f"{rows}{_plural(columns, 'column')}, {_plural(fragments, 'fragment')}"
     if dataset.is_fresh:
         sizes += f", with {_plural(len(dataset.unmerged_generations()), 'unmerged generation')}"
-    return f"<LanceDataset {name}: {sizes}>"
+    return f"<LanceDataset {printable(name)}: {sizes}>"
 
 
 def as_html(dataset: Shown) -> str:
     """Return HTML with the address, version, size, first rows and columns of a dataset."""
-    name = escape(f"{mask_secrets(dataset.uri)}@{_version(dataset)}")
+    name = html_of(f"{mask_secrets(dataset.uri)}@{_version(dataset)}")
     committed = dataset.manifest.timestamp.strftime("%Y-%m-%d %H:%M:%S UTC")
-    sizes = escape(as_text(dataset).rpartition(": ")[2].rstrip(">"))
+    sizes = html_of(as_text(dataset).rpartition(": ")[2].rstrip(">"))
     return (
         f"<div><div><b>LanceDataset</b> <code>{name}</code></div>"
         f"<div>{sizes}; committed {committed}</div>"
@@ -79,20 +84,33 @@ def readable_columns(fields: Sequence[Field]) -> list[str]:
 
 def cell(value: Any) -> str:
     """Format a value as one short line, with control characters escaped."""
-    text = _format(value)
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    text = printable(_format(value))
     return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
 def readable(table: pa.Table) -> pa.Table:
-    """Cast columns to types whose values become Python values without pandas: no nanoseconds."""
+    """Cast columns to types whose values become Python values without pandas: no nanoseconds.
+
+    Time zones that this machine does not know are left out: the times are those of UTC.
+    """
     fields = [pa.field(field.name, plain_type(field.type)) for field in table.schema]
     columns = [
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else _cast_plain(column, field.type)
         for column, field in zip(table.columns, fields, strict=True)
     ]
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column of `readable` as Python values.
+
+    A value that Python's type does not hold, such as a date after the year 9999, is the text that
+    Arrow makes of it.
+    """
+    try:
+        return list(column.to_pylist())
+    except _NO_VALUE:
+        return [_python_value(scalar) for scalar in column]
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
@@ -104,6 +122,8 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     is_time = pa.types.is_timestamp(data_type) or pa.types.is_time64(data_type)
     if is_time and data_type.unit == "ns":
         return pa.string()
+    if pa.types.is_timestamp(data_type) and not _knows_zone(data_type.tz):
+        return pa.timestamp(data_type.unit)
     if pa.types.is_dictionary(data_type):
         return plain_type(data_type.value_type)
     if pa.types.is_struct(data_type):
@@ -119,6 +139,72 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 def _plain_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, plain_type(field.type), field.nullable)
+
+
+def _cast_plain(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return column.cast(target)
+    except pa.ArrowInvalid:  # nanoseconds become texts, for which their zone must be known
+        return column.cast(_without_zones(column.type)).cast(target)
+
+
+def _without_zones(data_type: pa.DataType) -> pa.DataType:
+    """Return a type without the time zones of timestamps, at any depth."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _without_zones(data_type.storage_type)
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp(data_type.unit)
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_without_zones(field.type)) for field in data_type])
+    if pa.types.is_dictionary(data_type):
+        return _without_zones(data_type.value_type)
+    for is_kind, make in (
+        (pa.types.is_large_list, pa.large_list),
+        (pa.types.is_list, pa.list_),
+        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, data_type.list_size)),
+    ):
+        if is_kind(data_type):
+            item = data_type.value_field
+            return make(item.with_type(_without_zones(item.type)))
+    return data_type
+
+
+@lru_cache(maxsize=1024)
+def _knows_zone(zone: str | None) -> bool:
+    """Return whether Arrow and Python know a time zone."""
+    try:
+        scalar = pa.scalar(0, pa.timestamp("s", zone))
+        return bool(scalar.cast(pa.string()).is_valid and scalar.as_py())
+    except _NO_VALUE:
+        return zone is None
+
+
+def _python_value(scalar: pa.Scalar) -> Any:
+    """Return a value, or where Python has none the text that Arrow makes of it."""
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.MapScalar):
+        return [tuple(_python_value(pair).values()) for pair in scalar.values]
+    if isinstance(scalar, pa.ListScalar):
+        return [_python_value(item) for item in scalar.values]
+    if isinstance(scalar, pa.StructScalar):
+        members = enumerate(scalar.type)
+        return {field.name: _python_value(scalar[position]) for position, field in members}
+    if isinstance(scalar, pa.DictionaryScalar):
+        return _python_value(scalar.value)
+    try:
+        return scalar.as_py()
+    except _NO_VALUE:
+        return _text_of(scalar)
+
+
+def _text_of(scalar: pa.Scalar) -> str:
+    if pa.types.is_timestamp(scalar.type):  # a zone would be applied to what it cannot be
+        scalar = scalar.cast(pa.timestamp(scalar.type.unit))
+    unit = f" {scalar.type.unit}" if pa.types.is_duration(scalar.type) else ""
+    if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):  # no UTF-8
+        return str(scalar.as_buffer().to_pybytes(), "utf-8", "backslashreplace")
+    return f"{scalar.cast(pa.string()).as_py()}{unit}"
 
 
 def _format(value: Any) -> str:
@@ -154,8 +240,8 @@ def _first_rows(dataset: Shown) -> str:
     try:
         table = readable(dataset.head(_MAX_ROWS, columns=shown))
     except LanceError as error:
-        return f"<div><b>The rows cannot be read:</b> {escape(str(error))}</div>"
-    columns = [column.to_pylist() for column in table.columns]
+        return f"<div><b>The rows cannot be read:</b> {html_of(str(error))}</div>"
+    columns = [python_values(column) for column in table.columns]
     titles = [*shown, "…"] if len(names) > len(shown) else shown
     body = [
         [cell(value) for value in row] + ["…"] * (len(titles) - len(shown))
@@ -180,9 +266,9 @@ def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, str,
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th style="{_STYLE}">{escape(title)}</th>' for title in titles)
+    head = "".join(f'<th style="{_STYLE}">{html_of(title)}</th>' for title in titles)
     lines = [
-        "<tr>" + "".join(f'<td style="{_STYLE}">{escape(text)}</td>' for text in row) + "</tr>"
+        "<tr>" + "".join(f'<td style="{_STYLE}">{html_of(text)}</td>' for text in row) + "</tr>"
         for row in rows
     ]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"

@@ -14,21 +14,31 @@ from support import REPOSITORY, modules_after
 
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
-_FORMAT = {"masking", "errors", "proto", "storage", "datafile", "table", "threads"}
+_FORMAT = {
+    "masking",
+    "errors",
+    "printable",
+    "proto",
+    "storage",
+    "datafile",
+    "table",
+    "threads",
+}
 _READING = _FORMAT | {"arrow_dataset", "lance_dataset", "scan"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
     "masking": set(),
-    "errors": {"masking"},
+    "printable": set(),
+    "errors": {"masking", "printable"},
     "version": set(),
     "threads": set(),
     "arrow_dataset": set(),
     "arrow_guard": {"arrow_dataset"},
     "proto": set(),
-    "storage": {"masking", "errors"},
+    "storage": {"masking", "errors", "printable"},
     "datafile": {"errors", "proto", "storage"},
-    "table": {"masking", "errors", "proto", "storage", "datafile", "threads"},
+    "table": {"masking", "errors", "printable", "proto", "storage", "datafile", "threads"},
     "scan": _FORMAT | {"arrow_dataset"},
     "showing": _FORMAT,
     "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "scan", "showing"},

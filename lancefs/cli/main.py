@@ -14,6 +14,7 @@ import click
 from lancefs import __version__
 from lancefs.cli import exits
 from lancefs.masking import mask_secrets
+from lancefs.printable import printable
 
 # Commands and their help texts, in the order of `--help`. The command `x` is the function `x` of
 # the module `commands.x`. The texts are here so that `--help` imports none of these modules.
@@ -151,10 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if session.debug:
             import traceback
 
-            print(mask_secrets(traceback.format_exc()), end="", file=sys.stderr)
+            _print_error(mask_secrets(traceback.format_exc()).rstrip("\n"))
         message, code = _explain(error)
-        line = " ".join(mask_secrets(message).split())
-        print(f"lancefs: {_escape_controls(line)}", file=sys.stderr)
+        _print_error(f"lancefs: {' '.join(mask_secrets(message).split())}")
         return code
 
 
@@ -194,9 +194,9 @@ def _usage_message(error: click.ClickException) -> str:
     return where + message[:1].lower() + message[1:]
 
 
-def _escape_controls(line: str) -> str:
-    """Escape control characters, which names may contain, so that they do not reach a terminal."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
+def _print_error(text: str) -> None:
+    for line in text.split("\n"):
+        print(printable(line), file=sys.stderr)
 
 
 def _flush() -> None:

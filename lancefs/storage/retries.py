@@ -7,7 +7,6 @@ other errors (a missing file, a denied permission) are raised at once.
 from __future__ import annotations
 
 import errno
-import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,9 @@ from lancefs.masking import mask_secrets
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+from lancefs.printable import get_logger
+
+logger = get_logger(__name__)
 
 # Largest number of attempts at a request.
 ATTEMPTS = 5

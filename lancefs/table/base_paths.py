@@ -16,7 +16,6 @@ Format page: storage layout, section "Base Path System" (`docs/src/format/table/
 
 from __future__ import annotations
 
-import logging
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from urllib.parse import unquote
 
 from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
 from lancefs.masking import mask_secrets
+from lancefs.printable import get_logger
 from lancefs.storage import TAIL, File, Store
 from lancefs.storage.filesystems import is_machine
 from lancefs.storage.links import Confines
@@ -34,7 +34,7 @@ from lancefs.storage.web import split_query
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.manifest import BasePath
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Follow: TypeAlias = Literal["table", "store", "any"]
 

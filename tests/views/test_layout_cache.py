@@ -1,4 +1,4 @@
-"""What a layout cache costs where it is damaged, forged, not the user's, or on a full disk: time."""
+"""A layout cache that is damaged, forged, of others, or on a full disk costs nothing but time."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import GridColumn, heading, print_plain, styled
+from lancefs.cli.render.grid import GridColumn, Styled, heading, print_document, print_line
 from lancefs.cli.render.text import plural, to_json
 from lancefs.cli.target import Target, open_store, parse_target
-from lancefs.showing import cell, readable
+from lancefs.showing import cell, python_values, readable
 from lancefs.table.versions import VERSIONS
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def diff(
     counts = _counts(rows)
     if form == "json":
         summary = {"old": old.name, "new": new.name, "schema": schema, "rows": counts}
-        print_plain(to_json(summary, indent=1))
+        print_document(to_json(summary, indent=1))
         return
     if form != "table":
         raise Failure(f"--format {form} is for rows: add --rows, or choose json")
     _print_summary(old, new, schema, counts)
     if with_rows and rows.num_rows:
-        print_plain()
+        print_line()
         _print_changes(rows, limit)
 
 
@@ -139,14 +139,14 @@ def _counts(rows: pa.Table) -> dict[str, int]:
 
 
 def _print_summary(old: Target, new: Target, schema: list[str], counts: dict[str, int]) -> None:
-    print_plain(styled(f"{old.name} → {new.name.rpartition('@')[2]}", "bold"))
-    print_plain(f"  {plural(counts['inserted'], 'row')} inserted")
-    print_plain(f"  {plural(counts['deleted'], 'row')} deleted")
-    print_plain(f"  {plural(counts['updated'], 'row')} updated")
+    print_line(Styled(f"{old.name} → {new.name.rpartition('@')[2]}", "bold"))
+    print_line(f"  {plural(counts['inserted'], 'row')} inserted")
+    print_line(f"  {plural(counts['deleted'], 'row')} deleted")
+    print_line(f"  {plural(counts['updated'], 'row')} updated")
     if not schema:
-        print_plain("  the same schema")
+        print_line("  the same schema")
     for change in schema:
-        print_plain(f"  schema: {change}")
+        print_line(f"  schema: {change}")
 
 
 def _print_changes(rows: pa.Table, limit: int) -> None:
@@ -161,7 +161,7 @@ def _print_changes(rows: pa.Table, limit: int) -> None:
         GridColumn("version", "_commit_version", cell, right=True),
         *(column_of(shown.schema.field(name)) for name in names),
     ]
-    values = [shown.column(column.name).to_pylist() for column in columns]
+    values = [python_values(shown.column(column.name)) for column in columns]
     print_grid(columns, list(zip(*values, strict=True)))
     if rows.num_rows > limit:
-        print_plain(f"… {rows.num_rows - limit:,} more; --limit {rows.num_rows} shows them")
+        print_line(f"… {rows.num_rows - limit:,} more; --limit {rows.num_rows} shows them")

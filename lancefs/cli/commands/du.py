@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lancefs.cli import shared_options
-from lancefs.cli.render.grid import GridColumn, print_plain
+from lancefs.cli.render.grid import GridColumn, print_line
 from lancefs.cli.render.text import plural, share, size
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def du(target: Target, form: str) -> None:
     if form == "table":
         files = sum(len(fragment.files) for fragment in target.manifest.fragments)
         dead_part = f", {size(usage.dead)} of them dead" if usage.dead else ""
-        print_plain(f"\n{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
+        print_line(f"\n{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
         for problem in usage.problems:
-            print_plain(f"not counted: {problem}")
+            print_line(f"not counted: {problem}")
 
 
 def _to_row(column: ColumnUse, usage: Usage) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
+from lancefs.cli.render.grid import tell
 from lancefs.cli.render.text import plural, size
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def export(
             else export_folder(work, shown.advance, overwrite)
         )
     kept = f", {plural(written.kept, 'file')} of them from before" if written.kept else ""
-    print(
+    tell(
         f"{target.name}: {plural(written.rows, 'row')} in {plural(written.files, 'file')}, "
-        f"{size(written.size)}{kept}",
-        file=sys.stderr,
+        f"{size(written.size)}{kept}"
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lancefs.cli import shared_options
 from lancefs.cli.browsing import listing, split_at_table
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import GridColumn, print_plain, styled
+from lancefs.cli.render.grid import GridColumn, Styled, print_line
 from lancefs.cli.render.rows import print_records
 from lancefs.cli.render.text import count, moment, size
 from lancefs.cli.target import Target, parse_target
@@ -99,7 +99,7 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
     if form == "table" and not is_long:
         for row in rows:
             name = row["name"] if row["type"] == "table" else f"{row['name']}/"
-            print_plain(styled(name, "bold") if row["type"] == "table" else name)
+            print_line(Styled(name, "bold") if row["type"] == "table" else name)
         return
     columns = [
         GridColumn("name", "name", str, style="bold"),
@@ -154,7 +154,7 @@ def _list_tree(target: Target, below: str | None, is_long: bool, form: str) -> N
     if form == "table" and not is_long:
         for entry in entries:
             name = str(entry["name"])
-            print_plain(name if entry["type"] == "file" else f"{name}/")
+            print_line(name if entry["type"] == "file" else f"{name}/")
         return
     columns = [
         GridColumn("size", "size", size, right=True),

@@ -10,6 +10,7 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.exits import MISSING, Failure
+from lancefs.cli.render.grid import tell
 from lancefs.cli.render.text import size
 
 if TYPE_CHECKING:
@@ -49,4 +50,4 @@ def report(target: Target, output: str) -> None:
         Path(output).write_bytes(data)
     except OSError as error:
         raise Failure(f"-o {output}: {error.strerror or error}") from error
-    print(f"{output}: {size(len(data))}", file=sys.stderr)
+    tell(f"{output}: {size(len(data))}")

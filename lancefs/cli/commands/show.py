@@ -9,11 +9,11 @@ import click
 from lancefs.cli import shared_options
 from lancefs.cli.render.grid import (
     GridColumn,
+    Styled,
     heading,
-    is_terminal,
+    print_document,
     print_grid,
-    print_plain,
-    styled,
+    print_line,
 )
 from lancefs.cli.render.text import count, moment, plural, share, size, to_json, words
 from lancefs.errors import LanceError
@@ -40,27 +40,27 @@ def show(target: Target, everything: bool, form: str) -> None:
     """Show what a version is made of: fragments, files, deletions, indices, flags, settings."""
     facts = describe(target)
     if form == "json":
-        print_plain(to_json(facts, indent=1))
+        print_document(to_json(facts, indent=1))
         return
     _print_facts(facts)
     fragments = facts["fragments"]
     shown = fragments if everything else fragments[:_MAX_FRAGMENTS]
     if fragments:
-        print_plain()
+        print_line()
         heading(plural(len(fragments), "fragment"))
         _print_fragments(shown)
         if len(shown) < len(fragments):
-            print_plain(f"… {len(fragments) - len(shown):,} more; --all shows them")
+            print_line(f"… {len(fragments) - len(shown):,} more; --all shows them")
     if facts["indices"]:
-        print_plain()
+        print_line()
         heading(plural(len(facts["indices"]), "index"))
         _print_indices(facts["indices"])
     for name in ("config", "table_metadata", "base_paths"):
         if facts[name]:
-            print_plain()
+            print_line()
             heading(name.replace("_", " "))
             for key, value in facts[name].items():
-                print_plain(f"  {key} = {value}")
+                print_line(f"  {key} = {value}")
 
 
 def describe(target: Target) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _print_facts(facts: dict[str, Any]) -> None:
     total = None if None in sizes else sum(sizes)
     files = sum(len(fragment["files"]) for fragment in facts["fragments"])
     ref = f"{facts['branch']}:{facts['version']}" if facts["branch"] else facts["version"]
-    print_plain(styled(f"{facts['table']}@{ref}", "bold"))
+    print_line(Styled(f"{facts['table']}@{ref}", "bold"))
     deleted = facts["deleted_rows"]
     lines = {
         "committed": f"{moment(facts['committed'])} UTC",
@@ -197,9 +197,7 @@ def _print_facts(facts: dict[str, Any]) -> None:
     }
     for name, value in lines.items():
         if value:
-            print_plain(
-                f"  {styled(name.ljust(11), 'dim') if is_terminal() else name.ljust(11)}{value}"
-            )
+            print_line("  ", Styled(name.ljust(11), "dim"), str(value))
 
 
 def _unmerged_text(generations: list[dict[str, Any]]) -> str | None:

@@ -9,7 +9,7 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import print_plain, styled
+from lancefs.cli.render.grid import Styled, print_line, tell
 from lancefs.cli.render.rows import print_rows
 
 if TYPE_CHECKING:
@@ -104,16 +104,17 @@ def _converse(connection: Any, form: str) -> None:
 
     with contextlib.suppress(ImportError):  # without it, lines have no history
         import readline  # noqa: F401
-    print_plain(styled(_WELCOME, "dim"))
+    for line in _WELCOME.split("\n"):
+        print_line(Styled(line, "dim"))
     lines: list[str] = []
     while True:
         try:
             line = input(_MORE if lines else _PROMPT)
         except EOFError:
-            print_plain()
+            print_line()
             return
         except KeyboardInterrupt:
-            print_plain()
+            print_line()
             lines = []
             continue
         if not lines and line.strip() in (".quit", ".exit", "quit", "exit", "\\q"):
@@ -130,9 +131,9 @@ def _answer(connection: Any, query: str, form: str) -> None:
     try:
         _run(connection, query, form)
     except KeyboardInterrupt:
-        print_plain("interrupted")
+        print_line("interrupted")
     except Exception as error:
-        print(styled(str(error), "red"), file=sys.stderr)
+        tell(str(error), "red")
 
 
 def _reader(result: Any) -> Any:

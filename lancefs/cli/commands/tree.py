@@ -9,7 +9,7 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.browsing import directory, filesystem, split_at_table
-from lancefs.cli.render.grid import print_plain, styled
+from lancefs.cli.render.grid import Styled, print_document, print_line
 from lancefs.cli.render.text import size, to_json
 from lancefs.cli.target import Target, parse_target
 from lancefs.storage import Store
@@ -60,11 +60,11 @@ def tree(
         root = _Views(table, below)
     limit = None if everything else _MAX_ENTRIES
     if form == "json":
-        print_plain(to_json(list(_flatten(root, depth, limit)), indent=1))
+        print_document(to_json(list(_flatten(root, depth, limit)), indent=1))
         return
-    print_plain(styled(path, "bold"))
+    print_line(Styled(path, "bold"))
     for line in _draw(root, depth, limit):
-        print_plain(line)
+        print_line(*line)
 
 
 class _Views:
@@ -106,8 +106,10 @@ class _Folder:
         return children
 
 
-def _draw(node: Any, depth: int, limit: int | None, indent: str = "") -> Iterator[str]:
-    """Yield the lines that show the entries below a directory.
+def _draw(
+    node: Any, depth: int, limit: int | None, indent: str = ""
+) -> Iterator[list[str | Styled]]:
+    """Yield the parts of the lines that show the entries below a directory.
 
     Args:
         node: The directory.
@@ -120,13 +122,13 @@ def _draw(node: Any, depth: int, limit: int | None, indent: str = "") -> Iterato
     more = len(children) - len(shown)
     for position, (name, below, bytes_) in enumerate(shown):
         is_last = position == len(shown) - 1 and not more
-        text = name if below is None else styled(f"{name}/", "cyan")
-        suffix = "" if bytes_ is None else styled(f"  {size(bytes_)}", "dim")
-        yield f"{indent}{'└── ' if is_last else '├── '}{text}{suffix}"
+        text = name if below is None else Styled(f"{name}/", "cyan")
+        suffix = "" if bytes_ is None else Styled(f"  {size(bytes_)}", "dim")
+        yield [f"{indent}{'└── ' if is_last else '├── '}", text, suffix]
         if below is not None and depth > 1:
             yield from _draw(below, depth - 1, limit, indent + ("    " if is_last else "│   "))
     if more:
-        yield f"{indent}└── {styled(f'… {more:,} more (--all shows them)', 'dim')}"
+        yield [f"{indent}└── ", Styled(f"… {more:,} more (--all shows them)", "dim")]
 
 
 def _flatten(node: Any, depth: int, limit: int | None, path: str = "") -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lancefs.cli import shared_options
 from lancefs.cli.exits import DONE, PROBLEMS
-from lancefs.cli.render.grid import print_plain, styled
+from lancefs.cli.render.grid import Styled, print_document, print_line
 from lancefs.cli.render.text import plural, size, to_json
 
 if TYPE_CHECKING:
@@ -56,19 +56,19 @@ def verify(target: Target, form: str) -> int:
             "seconds": seconds,
             "problems": [asdict(problem) for problem in problems],
         }
-        print_plain(to_json(summary, indent=1))
+        print_document(to_json(summary, indent=1))
     else:
-        print_plain(
+        print_line(
             f"{target.name}: {plural(len(results), 'fragment')}, {plural(counts['rows'], 'row')} "
             f"({counts['deleted']:,} deleted), {counts['values']:,} values, "
             f"{size(counts['file_bytes'])} in {seconds:.1f} s"
         )
         for problem in problems:
             place = f"fragment {problem.fragment}, {problem.place}"
-            print_plain(styled(f"  {place}: {problem.kind}: {problem.message}", "red"))
-        print_plain(
-            styled(plural(len(problems), "problem"), "red")
+            print_line(Styled(f"  {place}: {problem.kind}: {problem.message}", "red"))
+        print_line(
+            Styled(plural(len(problems), "problem"), "red")
             if problems
-            else styled("all is well", "green")
+            else Styled("all is well", "green")
         )
     return PROBLEMS if problems else DONE

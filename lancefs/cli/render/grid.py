@@ -1,15 +1,20 @@
-"""Grids: tables of short texts, in colour on a terminal, plain elsewhere."""
+"""Lines and grids of short texts, in colour on a terminal, plain elsewhere.
+
+All that commands print as text passes through here, where characters that a terminal would act on
+are escaped.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lancefs.cli.render.text import plural
+from lancefs.printable import printable
 from lancefs.showing import NULL, cell
 
 _GAP = "  "
@@ -39,6 +44,18 @@ class GridColumn:
     style: str = ""
 
 
+class Styled(NamedTuple):
+    """A part of a line.
+
+    Attributes:
+        text: The text.
+        style: `bold`, `dim` or the name of a colour.
+    """
+
+    text: str
+    style: str
+
+
 def is_terminal() -> bool:
     """Whether the output goes to a terminal."""
     return sys.stdout.isatty()
@@ -54,34 +71,43 @@ def print_grid(
         rows: Rows of values, one for each column.
         caption: Text below the grid, on terminals only.
     """
-    texts = [[column.show(v) for column, v in zip(columns, row, strict=True)] for row in rows]
+    columns = [replace(column, title=printable(column.title)) for column in columns]
+    texts = [
+        [printable(column.show(value)) for column, value in zip(columns, row, strict=True)]
+        for row in rows
+    ]
     if is_terminal():
         _print_rich(columns, texts, caption)
     else:
-        _print_plain(columns, texts)
+        _print_line(columns, texts)
 
 
-def print_plain(line: str = "") -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
+def print_line(*parts: str | Styled) -> None:
+    """Print a line that consists of some parts."""
+    sys.stdout.write("".join(map(_part, parts)) + "\n")
+
+
+def print_document(text: str) -> None:
+    """Print a text of several lines."""
+    for line in text.split("\n"):
+        print_line(line)
+
+
+def tell(text: str, style: str | None = None) -> None:
+    """Print something on standard error, which says how the work went."""
+    for line in text.split("\n"):
+        sys.stderr.write(_part(line if style is None else Styled(line, style)) + "\n")
 
 
 def heading(text: str) -> None:
     """Print a heading: bold on a terminal."""
-    if is_terminal():
-        from rich.text import Text
-
-        console().print(Text(text, "bold"))
-    else:
-        print_plain(text)
+    print_line(Styled(text, "bold"))
 
 
 def note(text: str) -> None:
     """Print a remark, on terminals only."""
     if is_terminal():
-        from rich.text import Text
-
-        console().print(Text(text, "dim"))
+        print_line(Styled(text, "dim"))
 
 
 def console() -> Any:
@@ -91,8 +117,11 @@ def console() -> Any:
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def styled(text: str, style: str) -> str:
-    """Return a text with the escape codes of a style if the terminal shows colours."""
+def _part(part: str | Styled) -> str:
+    """Return a part of a line, with the codes of its style if the terminal shows colours."""
+    if isinstance(part, str):
+        return printable(part)
+    text, style = printable(part.text), part.style
     if not is_terminal() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     import click
@@ -107,7 +136,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def _print_plain(columns: Sequence[GridColumn], texts: Sequence[Sequence[str]]) -> None:
+def _print_line(columns: Sequence[GridColumn], texts: Sequence[Sequence[str]]) -> None:
     titles = [column.title for column in columns]
     lines = [titles, *texts]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
@@ -116,7 +145,7 @@ def _print_plain(columns: Sequence[GridColumn], texts: Sequence[Sequence[str]]) 
             text.rjust(width) if column.right else text.ljust(width)
             for text, width, column in zip(line, widths, columns, strict=True)
         ]
-        print_plain(_GAP.join(parts).rstrip())
+        print_line(_GAP.join(parts).rstrip())
 
 
 def _print_rich(
@@ -146,7 +175,7 @@ def _print_rich(
         ellipsis = ", …" if len(columns) - len(shown) > _MAX_NAMES else ""
         terminal.print(Text(f"{more}: {names}{ellipsis}", "dim"))
     if caption:
-        terminal.print(Text(caption, "dim"))
+        terminal.print(Text(printable(caption), "dim"))
 
 
 def _count_fitting(

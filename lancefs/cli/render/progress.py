@@ -36,7 +36,7 @@ def progress(what: str, total: int) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"),
         TimeRemainingColumn(),

@@ -5,17 +5,20 @@ JSON is one array with one object per line: it can be parsed as a whole and line
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import pyarrow as pa
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, is_terminal, print_grid
 from lancefs.cli.render.text import to_json
-from lancefs.showing import plain_type, readable
+from lancefs.printable import printable
+from lancefs.showing import plain_type, python_values, readable
 
 
 def print_rows(
@@ -38,13 +41,41 @@ def print_rows(
     if form == "table":
         columns = [column_of(field) for field in schema]
         table = readable(pa.Table.from_batches(batches, schema))
-        values = [table.column(column.name).to_pylist() for column in columns]
+        values = [python_values(column) for column in table.columns]
         rows = list(zip(*values, strict=True)) if columns else []
         print_grid(columns, rows, caption and caption(table.num_rows))
     elif form == "arrow" and is_terminal():
         raise Failure("--format arrow writes bytes: send it to a file or a program, not a terminal")
     else:
-        _WRITERS[form](schema, batches, sys.stdout.buffer)
+        _WRITERS[form](schema, batches, _sink())
+
+
+def _sink() -> IO[bytes]:
+    """Return standard output, through which no control characters reach a terminal."""
+    out: IO[bytes] = sys.stdout.buffer
+    return cast(IO[bytes], _Terminal(out)) if is_terminal() else out
+
+
+class _Terminal(io.RawIOBase):
+    """Escapes what is written.
+
+    Args:
+        sink: Where it goes.
+    """
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write bytes of a text in UTF-8."""
+        lines = self._decoder.decode(bytes(data)).split("\n")
+        self._sink.write("\n".join(map(printable, lines)).encode())
+        return len(data)
 
 
 def print_records(
@@ -102,7 +133,7 @@ def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[b
 
 
 def _print_json(rows: Iterable[dict[str, Any]], sink: IO[bytes] | None = None) -> None:
-    sink = sys.stdout.buffer if sink is None else sink
+    sink = _sink() if sink is None else sink
     separator = b"[\n"
     for row in rows:
         sink.write(separator + to_json(row).encode("utf-8", "backslashreplace"))
@@ -127,7 +158,7 @@ def _records(table: pa.Table) -> Iterable[dict[str, Any]]:
     if table.num_columns == 0:
         return ({} for _ in range(table.num_rows))
     names = table.column_names
-    values = [column.to_pylist() for column in table.columns]
+    values = [python_values(column) for column in table.columns]
     return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
 
 
@@ -145,7 +176,7 @@ def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     arrays = []
     for column, field in zip(table.columns, schema, strict=True):
         if column.type != field.type:
-            texts = [None if value is None else _csv_text(value) for value in column.to_pylist()]
+            texts = [None if value is None else _csv_text(value) for value in python_values(column)]
             arrays.append(pa.array(texts, pa.string()))
         else:
             arrays.append(column.combine_chunks())
@@ -153,5 +184,7 @@ def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _csv_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     text = to_json(value)
     return text[1:-1] if isinstance(value, bytes) else text

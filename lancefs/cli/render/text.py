@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+# Candidates: of them, those that a terminal shows as they are stay.
+_NOT_PRINTABLE = re.compile(r"[^ -~\n]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -75,8 +78,18 @@ def jsonable(value: Any) -> Any:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Serialize a value as JSON."""
-    return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
+    """Serialize a value as JSON.
+
+    Characters that are not printable are escaped, which no reader of JSON can tell: what is printed
+    may meet a terminal.
+    """
+    text = json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
+    return text if text.isprintable() else _NOT_PRINTABLE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 _CONVERSIONS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (

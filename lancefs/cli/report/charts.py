@@ -10,11 +10,11 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from lancefs.cli.render.text import count, share, size
 from lancefs.cli.report.facts import Facts
+from lancefs.printable import as_html, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,6 +100,7 @@ class _Canvas:
             salt: Prefix of ids, unique in the page.
         """
         import matplotlib
+        from matplotlib.text import Text
 
         sink = io.StringIO()
         settings: dict[str, Any] = {
@@ -107,8 +108,9 @@ class _Canvas:
             "svg.hashsalt": f"{salt}-{self.screen}",
             "font.family": "sans-serif",
             "path.simplify": False,
-            "text.parse_math": False,
         }
+        for one in self.figure.findobj(Text):  # ticks, which exist by now, have names of columns
+            one.set_parse_math(False)
         with matplotlib.rc_context(settings):
             self.figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
         text = sink.getvalue()
@@ -122,7 +124,8 @@ class _Canvas:
         prefix = f"{salt}-{self.screen}-"
         for number, tip in enumerate(self._tips):
             group = f'<g id="tip-{number}">'
-            text = text.replace(group, f"<g><title>{escape(tip)}</title>")
+            title = "\n".join(map(as_html, tip.split("\n")))
+            text = text.replace(group, f"<g><title>{title}</title>")
         text = re.sub(r'\bid="', f'id="{prefix}', text)
         text = text.replace('xlink:href="#', f'xlink:href="#{prefix}')
         return text.replace("url(#", f"url(#{prefix}")
@@ -178,7 +181,7 @@ def _draw_timeline(commits: Sequence[Any], screen: str) -> _Canvas:
     tagged = [commit for commit in commits if commit.tags]
     for commit in tagged[-6:]:
         axes.annotate(
-            ", ".join(commit.tags)[:18],
+            printable(", ".join(commit.tags))[:18],
             (commit.version, commit.rows),
             xytext=(0, 11),
             textcoords="offset points",
@@ -331,7 +334,7 @@ def _rank(encodings: Sequence[dict[str, int]]) -> list[str]:
 
 def _shorten(name: str, screen: str) -> str:
     length = _MAX_NAME[screen]
-    text = "".join(char if char.isprintable() else "?" for char in name)
+    text = printable(name)
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -13,6 +12,7 @@ from lancefs.cli.render.text import count, moment, plural, share, size, words
 from lancefs.cli.report import charts
 from lancefs.cli.report.facts import MOST_VERSIONS, Facts
 from lancefs.cli.report.findings import Finding, find
+from lancefs.printable import as_html
 
 _MAX_VERSIONS = 30
 _MAX_FRAGMENTS = 30
@@ -21,7 +21,7 @@ _MAX_FRAGMENTS = 30
 def make_page(facts: Facts) -> str:
     """Return the page about a version of a table."""
     style = (files("lancefs.cli.report") / "page.css").read_text("utf-8")
-    title = escape(f"Lance table {facts.name}")
+    title = as_html(f"Lance table {facts.name}")
     parts = (
         _top(facts),
         _findings(find(facts)),
@@ -40,7 +40,7 @@ def make_page(facts: Facts) -> str:
         '<link rel="icon" href="data:,">'
         f"<title>{title}</title><style>{style}</style></head><body><main>"
         f"{''.join(parts)}"
-        f"<footer>Made by lancefs {escape(__version__)}, {made}</footer>"
+        f"<footer>Made by lancefs {as_html(__version__)}, {made}</footer>"
         "</main></body></html>\n"
     )
 
@@ -59,18 +59,18 @@ def _top(facts: Facts) -> str:
         ("versions", count(facts.versions)),
     )
     shown = "".join(
-        f"<div><dd>{escape(value)}</dd><dt>{escape(label)}</dt></div>" for label, value in numbers
+        f"<div><dd>{as_html(value)}</dd><dt>{as_html(label)}</dt></div>" for label, value in numbers
     )
     writer = f", {manifest.writer.library} {manifest.writer.version}" if manifest.writer else ""
-    marks = "".join(f' <span class="tag">{escape(tag)}</span>' for tag in tags)
+    marks = "".join(f' <span class="tag">{as_html(tag)}</span>' for tag in tags)
     about = f"committed {moment(manifest.timestamp)} UTC{writer}"
     if manifest.data_version:
         about += f", data format {manifest.data_version}"
-    branches = f"<p>Branches: {escape(words(facts.branches))}</p>" if facts.branches else ""
+    branches = f"<p>Branches: {as_html(words(facts.branches))}</p>" if facts.branches else ""
     return (
-        f'<header><p class="path">{escape(folder)}/</p>'
-        f'<h1>{escape(name)} <span class="version">version {escape(version)}</span>{marks}</h1>'
-        f"<p>{escape(about)}</p>{branches}<dl>{shown}</dl></header>"
+        f'<header><p class="path">{as_html(folder)}/</p>'
+        f'<h1>{as_html(name)} <span class="version">version {as_html(version)}</span>{marks}</h1>'
+        f"<p>{as_html(about)}</p>{branches}<dl>{shown}</dl></header>"
     )
 
 
@@ -78,27 +78,27 @@ def _findings(findings: Sequence[Finding]) -> str:
     if not findings:
         return '<section class="findings"><p class="fine">Nothing stands out.</p></section>'
     items = "".join(
-        f'<li class="{item.level}"><strong>{escape(item.title)}</strong> {escape(item.text)}</li>'
+        f'<li class="{item.level}"><strong>{as_html(item.title)}</strong> {as_html(item.text)}</li>'
         for item in findings
     )
     return f'<section class="findings"><h2>What stands out</h2><ul>{items}</ul></section>'
 
 
 def _section(name: str, title: str, body: str) -> str:
-    return f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
+    return f'<section id="{name}"><h2>{as_html(title)}</h2>{body}</section>'
 
 
 def _chart(chart: charts.Chart, below: str = "") -> str:
     variants = "".join(
-        f'<div class="chart {screen}" role="img" aria-label="{escape(chart.text)}">{svg}</div>'
+        f'<div class="chart {screen}" role="img" aria-label="{as_html(chart.text)}">{svg}</div>'
         for screen, svg in chart.svg.items()
     )
-    return f"<figure><figcaption>{escape(chart.title)}</figcaption>{variants}{below}</figure>"
+    return f"<figure><figcaption>{as_html(chart.title)}</figcaption>{variants}{below}</figure>"
 
 
 def _legend(entries: Sequence[tuple[str, str]]) -> str:
     items = "".join(
-        f'<li><i style="background:var({colour})"></i>{escape(text)}</li>'
+        f'<li><i style="background:var({colour})"></i>{as_html(text)}</li>'
         for text, colour in entries
     )
     return f'<ul class="legend">{items}</ul>'
@@ -121,7 +121,7 @@ def _table(
             for position, text in enumerate(cells)
         )
 
-    head = line("th", [escape(title) for title in titles])
+    head = line("th", [as_html(title) for title in titles])
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
@@ -131,7 +131,7 @@ def _table(
 
 def _folded(summary: str, body: str, is_open: bool = False) -> str:
     opened = " open" if is_open else ""
-    return f"<details{opened}><summary>{escape(summary)}</summary>{body}</details>"
+    return f"<details{opened}><summary>{as_html(summary)}</summary>{body}</details>"
 
 
 def _versions(facts: Facts) -> str:
@@ -139,13 +139,13 @@ def _versions(facts: Facts) -> str:
     rows = [
         [
             str(commit.version),
-            escape(moment(commit.timestamp)),
+            as_html(moment(commit.timestamp)),
             count(commit.rows),
             _signed("+", commit.rows_added, "good"),
             _signed("−", commit.rows_deleted, "bad"),
-            escape(commit.summary or commit.note or "–")
-            + "".join(f' <span class="tag">{escape(tag)}</span>' for tag in commit.tags)
-            + "".join(f"<br><small>{escape(change)}</small>" for change in commit.schema_changes),
+            as_html(commit.summary or commit.note or "–")
+            + "".join(f' <span class="tag">{as_html(tag)}</span>' for tag in commit.tags)
+            + "".join(f"<br><small>{as_html(change)}</small>" for change in commit.schema_changes),
         ]
         for commit in shown
     ]
@@ -188,7 +188,7 @@ def _fragments(facts: Facts) -> str:
                 f"{share(part)} {_meter(part)}" if part else "",
                 size(fragment.size),
                 str(len(fragment.files)),
-                escape(words(sorted({file.version for file in fragment.files}))),
+                as_html(words(sorted({file.version for file in fragment.files}))),
             ]
         )
     titles = ("fragment", "rows", "deleted", "bytes", "files", "format")
@@ -211,13 +211,13 @@ def _storage(facts: Facts) -> str:
         approximately = "≈ " if column.is_estimate else ""
         rows.append(
             [
-                escape(column.name),
+                as_html(column.name),
                 size(column.bytes),
                 share(column.bytes / usage.total),
                 f"{approximately}{size(column.memory)}",
                 "–" if column.ratio is None else f"{column.ratio:.1f}",
                 size(column.dead) if column.dead else "",
-                escape(words(sorted(column.encodings, key=lambda name: -column.encodings[name]))),
+                as_html(words(sorted(column.encodings, key=lambda name: -column.encodings[name]))),
             ]
         )
     titles = ("column", "bytes", "share", "in memory", "ratio", "dead", "encoding")
@@ -237,11 +237,11 @@ def _schema(facts: Facts) -> str:
     rows = [
         [
             f'<span style="padding-left:{row["depth"]}em">'
-            f"{escape(str(row['column']).rpartition('.')[2] or str(row['column']))}</span>",
+            f"{as_html(str(row['column']).rpartition('.')[2] or str(row['column']))}</span>",
             str(row["id"]),
-            escape(str(row["type"] or f"{row['logical_type']} (not known)")),
+            as_html(str(row["type"] or f"{row['logical_type']} (not known)")),
             "" if row["nullable"] else "never null",
-            "<br>".join(escape(text) for text in _changes(facts, str(row["column"]))),
+            "<br>".join(as_html(text) for text in _changes(facts, str(row["column"]))),
         ]
         for row in facts.schema
     ]
@@ -252,7 +252,7 @@ def _schema(facts: Facts) -> str:
         if change.startswith("drop ")
     ]
     table = _table(("column", "field id", "type", "", "history"), rows, (1,))
-    table += "".join(f"<p><small>{escape(text)}</small></p>" for text in dropped)
+    table += "".join(f"<p><small>{as_html(text)}</small></p>" for text in dropped)
     return _folded(plural(len(rows), "field"), table, is_open=len(rows) <= 25)
 
 
@@ -286,9 +286,9 @@ def _indices(facts: Facts) -> str:
             covered = 1 - index.uncovered / index.rows
         rows.append(
             [
-                escape(index.name),
-                escape(index.kind),
-                escape(words(index.columns)),
+                as_html(index.name),
+                as_html(index.kind),
+                as_html(words(index.columns)),
                 "–" if covered is None else f"{share(covered)} {_meter(covered, good=True)}",
                 count(index.uncovered),
                 size(index.bytes),

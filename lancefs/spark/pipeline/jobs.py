@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -13,10 +12,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lancefs.printable import get_logger
 from lancefs.spark.session import explained
 from lancefs.spark.shipping import task
 
-logger = logging.getLogger("lancefs.spark")
+logger = get_logger("lancefs.spark")
 
 # More tasks than this make Spark itself slow; pieces then share tasks.
 _MOST_TASKS = 20_000

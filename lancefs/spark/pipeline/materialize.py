@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
+from lancefs.printable import get_logger
 from lancefs.spark.partitions import Span, scan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.content import Contents
@@ -36,7 +36,7 @@ from lancefs.spark.table_options import TableOptions
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 
-logger = logging.getLogger("lancefs.spark")
+logger = get_logger("lancefs.spark")
 
 FORMATS = ("parquet", "arrow")
 TYPES = ("arrow", "spark")

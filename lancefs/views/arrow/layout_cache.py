@@ -10,7 +10,6 @@ then computed as if there were no cache.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import struct
 import zlib
@@ -20,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
+from lancefs.printable import get_logger
 from lancefs.views.arrow.measures import Measures
 from lancefs.views.arrow.private_folder import PrivateFolder
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MAGIC = b"lancefs layout 3\n"
 _CHECKSUM_BYTES = 32
