@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on
+from duckdb_adapter.stream_errors import without_traceback
 from lancefs.arrow_dataset import pads
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
@@ -310,7 +311,7 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
 
     reader = read()
     next(reader)
-    return pa.RecordBatchReader.from_batches(schema, reader)
+    return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
 
 
 def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -69,8 +69,13 @@ class Claim:
 
     def select(self, key: str) -> str:
         """Return the query that the name stands for, given the name of the variable."""
-        columns = f" EXCLUDE ({COUNTER})" if isinstance(self.answer, LanceDataset) else ""
-        return f"SELECT *{columns} FROM {quoted(key)}"
+        return f"SELECT *{self.left_out} FROM {quoted(key)}"
+
+    @property
+    def left_out(self) -> str:
+        """What follows the star: the counting column is shown only of a table without columns."""
+        is_counted = isinstance(self.answer, LanceDataset) and len(self.answer.schema)
+        return f" EXCLUDE ({COUNTER})" if is_counted else ""
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckdb_adapter.arrow_source import COUNTER, CountedDataset
+from duckdb_adapter.arrow_source import CountedDataset
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import close_at_exit, let_go
@@ -244,7 +244,7 @@ class LanceConnection:
         rows = claim.dataset()
         relation = self._connection.from_arrow(rows)
         if isinstance(rows, CountedDataset):
-            relation = relation.project(f"* EXCLUDE ({COUNTER}){_guards(rows.schema)}")
+            relation = relation.project(f"*{claim.left_out}{_guards(rows.schema)}")
         return relation
 
 

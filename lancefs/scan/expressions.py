@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.arrow_dataset import acero
+from lancefs.scan import half_floats
 
 _LINE = re.compile(r"(\w+): '(.*)'$", re.DOTALL)
 
@@ -134,6 +135,9 @@ def matching(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArra
     Raises:
         pyarrow.ArrowInvalid: The filter does not fit the columns or a value in them.
     """
+    if half_floats.has_halves(batch.schema):
+        expression = half_floats.widen_literals(expression)
+        batch = half_floats.widen_rows(batch)
     return evaluate([expression], batch)[0]
 
 

@@ -1,0 +1,73 @@
+"""Filters on half floats, which Arrow does not compare: as floats, which hold all of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_VALUE_SET = "value_set"  # of the function `is_in`
+
+
+def has_halves(schema: pa.Schema) -> bool:
+    """Return whether a column has half floats, at any depth."""
+    return any(_widened(data_type) != data_type for data_type in schema.types)
+
+
+def widen_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with floats in place of half floats."""
+    fields = [field.with_type(_widened(field.type)) for field in batch.schema]
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(batch.columns, fields, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def widen_literals(expression: pc.Expression) -> pc.Expression:
+    """Return an expression with floats in place of the half floats that it compares with.
+
+    pyarrow has no API for this: literals, and lists of values, are columns of the pickled form.
+    """
+    restore: Callable[..., pc.Expression]
+    restore, (pickled,) = expression.__reduce__()
+    reader = pa.ipc.open_file(pickled)
+    values = reader.get_batch(0)
+    arrays = [_widen_literal(array) for array in values.columns]
+    if all(array.type == old.type for array, old in zip(arrays, values.columns, strict=True)):
+        return expression
+    fields = [
+        field.with_type(array.type) for array, field in zip(arrays, reader.schema, strict=True)
+    ]
+    schema = pa.schema(fields, reader.schema.metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return restore(sink.getvalue())
+
+
+def _widen_literal(array: pa.Array) -> pa.Array:
+    """Return a literal with floats; the options of all functions but `is_in` stay as they are."""
+    is_options = pa.types.is_struct(array.type) and array.type.get_field_index(_VALUE_SET) < 0
+    target = array.type if is_options else _widened(array.type)
+    return array if target == array.type else array.cast(target)
+
+
+def _widened(data_type: pa.DataType) -> pa.DataType:
+    """Return a type with floats in place of half floats."""
+    if pa.types.is_float16(data_type):
+        return pa.float32()
+    if isinstance(data_type, pa.BaseExtensionType) or not data_type.num_fields:
+        return data_type
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_widened(field.type)) for field in data_type])
+    for is_kind, make in (
+        (pa.types.is_large_list, pa.large_list),
+        (pa.types.is_list, pa.list_),
+        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, data_type.list_size)),
+    ):
+        if is_kind(data_type):
+            item = data_type.value_field
+            return make(item.with_type(_widened(item.type)))
+    return data_type
