@@ -1,7 +1,8 @@
 """Errors of a stream as DuckDB shows them: the message alone.
 
 pyarrow adds a Python traceback to the message of an error that was raised by Python code. A C
-stream (the Arrow C stream interface) says its last error in a function of its own, which is replaced.
+stream (the Arrow C stream interface) says its last error in a function of its own, which is
+replaced.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _last_error_of(original: int) -> Any:
     """Return the replacement of a C function: the same one for all streams of pyarrow."""
     call: Callable[[int], int | None] = _GetLastError(original)
 
-    @_GetLastError
+    @_GetLastError  # type: ignore[untyped-decorator]  # ctypes
     def get_last_error(stream: int) -> int | None:
         told = call(stream)
         if not told:

@@ -1,4 +1,4 @@
-"""Filters on half floats, which Arrow does not compare: as floats, which hold all of their values."""
+"""Filters on half floats, which Arrow does not compare: as floats, which hold all their values."""
 
 from __future__ import annotations
 
