@@ -14,11 +14,9 @@ from typing import TypeVar
 
 from lancefs.errors import LanceError, ReadFailed, cause
 from lancefs.masking import mask_secrets
-
-T = TypeVar("T")
-
 from lancefs.printable import get_logger
 
+T = TypeVar("T")
 logger = get_logger(__name__)
 
 # Largest number of attempts at a request.
