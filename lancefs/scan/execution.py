@@ -28,6 +28,7 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_readers import by_fragment, positions_of
 from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.threads import THREADS, prefetch, submit
@@ -175,29 +176,25 @@ class Scan:
         skip = self.offset
         if self.filter is not None:
             return self.fragments, 0, skip
-        for position, fragment in enumerate(self.fragments):
-            if skip < fragment.num_rows:
-                # From its beginning, batches are cut where they are without `offset`, also where
-                # the first rows are deleted.
-                first = int(fragment.offsets(np.array([skip]))[0]) if skip else 0
-                return self.fragments[position:], first, 0
-            skip -= fragment.num_rows
+        holders = by_fragment(self.fragments, np.array([skip]))
+        for position, rows in holders:
+            # From its beginning, batches are cut where they are without `offset`, also where the
+            # first rows are deleted.
+            first = int(self.fragments[position].offsets(rows)[0]) if rows[0] else 0
+            return self.fragments[position:], first, 0
         return (), 0, 0
 
     def _plan(
-        self, fragments: Iterable[FragmentReader], first: int, pace: Pace
+        self, fragments: Sequence[FragmentReader], first: int, pace: Pace
     ) -> Iterator[Morsel]:
         """Yield morsels, from an offset in the first of the fragments on."""
         for fragment, candidates in self._sources(fragments):
             total = fragment.physical_rows
-            if candidates == []:
-                self.stats.fragments_skipped += 1
-                total = 0
             yield from pace.split(Morsel(fragment, min(first, total), total, candidates))
             first = 0
 
     def _sources(
-        self, fragments: Iterable[FragmentReader]
+        self, fragments: Sequence[FragmentReader]
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
         """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
 
@@ -212,8 +209,13 @@ class Scan:
             runs = in_runs(left, most_rows)
             yield from ((source, None) for source in chain(islice(left, 1), runs))
             return
-        for fragment in fragments:
-            yield fragment, candidates.get(fragment.fragment.id, [])
+        done = 0
+        for position in positions_of(fragments, candidates.keys()):
+            self.stats.fragments_skipped += position - done
+            done = position + 1
+            fragment = fragments[position]
+            yield fragment, candidates[fragment.fragment.id]
+        self.stats.fragments_skipped += len(fragments) - done
 
     def _candidates(self) -> Mapping[int, Sequence[RowRange]] | None:
         """Return ranges of rows that may pass, by fragment id; None where all rows may.
@@ -344,14 +346,8 @@ class Scan:
 
     def _split_positions(self, rows: Ints) -> Iterator[tuple[FragmentReader, Ints]]:
         """Yield the fragments with rows at given positions, and the positions in each of them."""
-        first = start = 0
-        for fragment in self.fragments:
-            if start == len(rows):
-                return
-            end = int(np.searchsorted(rows, first + fragment.num_rows))
-            if start < end:
-                yield fragment, rows[start:end] - first
-            first, start = first + fragment.num_rows, end
+        for position, own_rows in by_fragment(self.fragments, rows):
+            yield self.fragments[position], own_rows
 
     # Handing out
 

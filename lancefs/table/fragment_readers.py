@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
+
+if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
 
 # Fragment readers that a version keeps open.
 _OPEN = 256
@@ -45,14 +52,22 @@ class FragmentReaders(Sequence[FragmentReader]):
         fields: The columns of the table.
     """
 
-    def __init__(
-        self, files: TableFiles, fragments: Sequence[Fragment], fields: Sequence[Field]
-    ) -> None:
+    def __init__(self, files: TableFiles, fragments: Fragments, fields: Sequence[Field]) -> None:
         self._fragments = fragments
         self._open = _OpenReaders(files, fields)
 
     def __len__(self) -> int:
         return len(self._fragments)
+
+    @property
+    def live_ends(self) -> Ints | None:
+        """The number of live rows up to and with each fragment; None if the manifest lacks one."""
+        return self._fragments.live_ends
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """The position of each fragment by its id."""
+        return self._fragments.positions
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, slice):
@@ -60,3 +75,44 @@ class FragmentReaders(Sequence[FragmentReader]):
         part = FragmentReaders.__new__(FragmentReaders)
         part._fragments, part._open = self._fragments[index], self._open
         return part
+
+
+def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield the position of each fragment with some live rows, and these rows within it.
+
+    Where the manifest does not record the rows of all fragments, the fragments up to the last row
+    are asked.
+
+    Args:
+        readers: Readers of the fragments, in scan order.
+        rows: Positions among all live rows, ascending; those beyond the last row are left out.
+    """
+    ends = readers.live_ends if isinstance(readers, FragmentReaders) else None
+    if ends is None:
+        first = start = 0
+        for position, reader in enumerate(readers):
+            if start == len(rows):
+                return
+            end = int(np.searchsorted(rows, first + reader.num_rows))
+            if start < end:
+                yield position, rows[start:end] - first
+            first, start = first + reader.num_rows, end
+        return
+    holders = np.searchsorted(ends, rows, side="right")
+    edges = np.flatnonzero(np.diff(holders, prepend=-1))
+    for start, end in pairwise([*edges.tolist(), len(rows)]):
+        position = int(holders[start])
+        if position < len(ends):
+            yield position, rows[start:end] - (ends[position - 1] if position else 0)
+
+
+def positions_of(readers: Sequence[FragmentReader], ids: Collection[int]) -> list[int]:
+    """Return the positions of the fragments with some ids, ascending; unknown ids have none.
+
+    Args:
+        readers: Readers of the fragments.
+        ids: Ids of fragments.
+    """
+    if not isinstance(readers, FragmentReaders):
+        return [at for at, reader in enumerate(readers) if reader.fragment.id in ids]
+    return sorted(readers.positions[number] for number in ids if number in readers.positions)

@@ -19,7 +19,7 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
 from lancefs.storage import ByteRange, File
 from lancefs.table.flags import ReaderFlags, check_reader_flags
-from lancefs.table.fragments import Fragments
+from lancefs.table.fragment_table import Fragments, ParsedManifest, parse_manifest
 from lancefs.table.messages import parse_message
 
 _FOOTER = struct.Struct("<QHH4s")
@@ -130,13 +130,15 @@ def read_manifest(file: File) -> Manifest:
             names the feature.
     """
     with locating(file.url):
-        message, position = _read_message(file)
+        data, position = _read_message(file)
+        parsed = parse_manifest(data)
+        message = parsed.message
         flags = check_reader_flags(message.reader_feature_flags)
         if message.data_format.file_format not in ("", "lance"):
             raise UnsupportedFeature(
                 f"the table's data files are of the format {message.data_format.file_format!r}"
             )
-        return _manifest(message, flags, position, file)
+        return _manifest(parsed, flags, position, file)
 
 
 def read_timestamp(file: File) -> datetime:
@@ -147,7 +149,7 @@ def read_timestamp(file: File) -> datetime:
         CorruptFile: The bytes are not a manifest.
     """
     with locating(file.url):
-        return _timestamp(_read_message(file)[0])
+        return _timestamp(parse_manifest(_read_message(file)[0]).message)
 
 
 def read_section(file: File, section: ByteRange) -> bytes:
@@ -184,8 +186,8 @@ def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
         return dict(parse_message(table_pb2.VersionAuxData(), data).metadata)
 
 
-def _read_message(file: File) -> tuple[table_pb2.Manifest, int]:
-    """Return the message of a manifest file, and its position in the file."""
+def _read_message(file: File) -> tuple[bytes, int]:
+    """Return the bytes of the message of a manifest file, and its position in the file."""
     start, tail = file.read_tail(_TAIL)
     if len(tail) < _FOOTER.size:
         raise CorruptFile(f"{len(tail)} bytes are too few for a manifest; it was cut short")
@@ -201,7 +203,7 @@ def _read_message(file: File) -> tuple[table_pb2.Manifest, int]:
         raise CorruptFile(
             f"the message announces {_length(data)} bytes, {len(data) - _LENGTH.size} are there"
         )
-    return parse_message(table_pb2.Manifest(), data[_LENGTH.size :]), position
+    return data[_LENGTH.size :], position
 
 
 def _length(data: bytes) -> int:
@@ -216,9 +218,8 @@ def _length(data: bytes) -> int:
     return length
 
 
-def _manifest(
-    message: table_pb2.Manifest, flags: ReaderFlags, position: int, file: File
-) -> Manifest:
+def _manifest(parsed: ParsedManifest, flags: ReaderFlags, position: int, file: File) -> Manifest:
+    message = parsed.message
     index, transaction = _section_starts(message)
     ends = [start for start in (index, transaction, message.version_aux_data) if start]
     ends.append(position)
@@ -230,7 +231,7 @@ def _manifest(
         tag=message.tag or None,
         fields=fields_from_proto(message.fields),
         schema_metadata={k.encode(): v for k, v in sorted(message.schema_metadata.items())},
-        fragments=Fragments(message.fragments, file.url),
+        fragments=Fragments(parsed.data, parsed.columns, file.url),
         reader_flags=flags,
         writer_flags=message.writer_feature_flags,
         writer=_writer(message) if message.HasField("writer_version") else None,

@@ -104,10 +104,10 @@ class OpenVersion:
         """Finds rows by their ids and addresses."""
         return RowIndex(self.row_metadata, self.base_readers, self.manifest.fragments)
 
-    @cached_property
+    @property
     def positions(self) -> Mapping[int, int]:
         """The position of each fragment in scan order, by fragment id."""
-        return {fragment.id: at for at, fragment in enumerate(self.manifest.fragments)}
+        return self.manifest.fragments.positions
 
     @cached_property
     def named_fields(self) -> Mapping[str, Field]:

@@ -21,7 +21,7 @@ from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragments import Fragment
+from lancefs.table.fragment_table import Fragments
 from lancefs.table.row_metadata import OFFSET_BITS, RowMetadata
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class RowIndex:
         self,
         metadata: RowMetadata,
         readers: Sequence[FragmentReader],
-        fragments: Sequence[Fragment],
+        fragments: Fragments,
     ) -> None:
         self.metadata = metadata
         self._readers = readers
@@ -98,7 +98,7 @@ class RowIndex:
         edges = np.flatnonzero(np.diff(fragment_ids)) + 1
         rows = []
         for start, end in pairwise([0, *edges.tolist(), len(addresses)] if len(addresses) else []):
-            position = self._positions.get(int(fragment_ids[start]))
+            position = self._fragments.positions.get(int(fragment_ids[start]))
             if position is not None:
                 reader = self._readers[position]
                 offsets = (addresses[start:end] & np.uint64(_MAX_OFFSET)).astype(np.int64)
@@ -129,14 +129,14 @@ class RowIndex:
                 for position, first, segment in self._overlapping(bounds, is_interval=True):
                     ids = segment.at(np.arange(segment.count))
                     rows = np.flatnonzero((ids >= bounds[0]) & (ids <= bounds[1])) + first
-                    offsets.setdefault(self._fragments[position].id, []).append(rows)
+                    offsets.setdefault(int(self._fragments.ids[position]), []).append(rows)
         joined = {key: np.unique(np.concatenate(parts)) for key, parts in offsets.items()}
         return {key: list(as_ranges(rows)) for key, rows in joined.items() if len(rows)}
 
     def ranges_of_addresses(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
         """Return the ranges of the rows whose addresses are in intervals; see `ranges_of_ids`."""
         ranges: dict[int, list[RowRange]] = {}
-        known = np.array(sorted(self._positions), np.int64)
+        known = np.sort(self._fragments.ids)
         for low, high in sorted(_within_bounds(intervals)):
             first, last = np.searchsorted(known, (low >> OFFSET_BITS, (high >> OFFSET_BITS) + 1))
             for fragment_id in known[first:last].tolist():
@@ -145,11 +145,6 @@ class RowIndex:
                 end = min(high, base + _MAX_OFFSET) - base + 1
                 _append_range(ranges.setdefault(fragment_id, []), start, end)
         return ranges
-
-    @cached_property
-    def _positions(self) -> dict[int, int]:
-        """Position of each fragment in scan order, by its id."""
-        return {fragment.id: position for position, fragment in enumerate(self._fragments)}
 
     @cached_property
     def _segments(self) -> tuple[list[tuple[int, int, Segment]], Ids, Ids]:

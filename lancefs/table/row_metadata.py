@@ -32,6 +32,7 @@ from lancefs.errors import CorruptFile, locating
 from lancefs.storage import run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import External, Fragment, HiddenColumn, Inline, Lineage
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class RowMetadata:
         self,
         files: TableFiles,
         readers: Sequence[FragmentReader],
-        fragments: Sequence[Fragment],
+        fragments: Fragments,
         is_stable: bool,
     ) -> None:
         self.is_stable = is_stable
@@ -151,19 +152,18 @@ class RowMetadata:
         return self._cached_sequence(field, reader, lineage, decode_versions, _version_sequence)
 
     @cached_property
-    def _first_positions(self) -> dict[int, int]:
-        """Number of live rows before each fragment, by the fragment's id."""
-        first, total = {}, 0
-        for position, fragment in enumerate(self._fragments):
-            first[fragment.id] = total
-            known = fragment.num_rows
-            total += self._readers[position].num_rows if known is None else known
-        return first
+    def _first_positions(self) -> Ints:
+        """Number of live rows before each fragment."""
+        ends = self._fragments.live_ends
+        if ends is None:
+            ends = np.cumsum([reader.num_rows for reader in self._readers])
+        return np.concatenate((np.zeros(1, np.int64), ends))
 
     def _positions(self, reader: FragmentReader, offsets: Ints) -> Ids:
         deleted_before = np.searchsorted(reader.deleted, offsets)
-        first = self._first_positions[reader.fragment.id]
-        return (offsets - deleted_before + first).astype(np.uint64)
+        first = self._first_positions[self._fragments.positions[reader.fragment.id]]
+        positions: Ids = (offsets - deleted_before + first).astype(np.uint64)
+        return positions
 
     def _cached_sequence(
         self,

@@ -1,0 +1,215 @@
+/* The fragments in the message of a manifest; see manifests.py for the columns. */
+#include "kernels.h"
+
+/* Bytes of a message that are not read yet. */
+typedef struct {
+    const uint8_t *at, *end;
+} reader;
+
+/* What stands before a field's value. */
+typedef struct {
+    int64_t number, type;
+} tag;
+
+enum { VARINT = 0, EIGHT_BYTES = 1, BYTES = 2, FOUR_BYTES = 5 };
+
+/* The functions below return 0 for bytes that are damaged, or that are not known to be sound: then
+ * protobuf has the last word. */
+
+static int read_varint(reader *from, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && from->at < from->end; shift += 7) {
+        const uint8_t byte = *from->at++;
+        if (shift == 63 && byte > 1)
+            return 0;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80)
+            return 1;
+    }
+    return 0;
+}
+
+/* Read a varint in its shortest form, below a limit. */
+static int read_short(reader *from, uint64_t limit, int64_t *value) {
+    uint64_t number;
+    const uint8_t *const start = from->at;
+    if (!read_varint(from, &number) || number >= limit)
+        return 0;
+    *value = (int64_t)number;
+    return from->at - start == 1 || from->at[-1] != 0;
+}
+
+static int read_tag(reader *from, tag *found) {
+    int64_t value;
+    if (!read_short(from, 1 << 14, &value) || value < 8)
+        return 0;
+    found->number = value >> 3;
+    found->type = value & 7;
+    return 1;
+}
+
+/* Read the length of a field, and pass over its bytes. */
+static int read_bytes(reader *from, reader *bytes) {
+    int64_t length;
+    if (!read_short(from, (uint64_t)1 << 31, &length) || length > from->end - from->at)
+        return 0;
+    bytes->at = from->at;
+    from->at = bytes->end = from->at + length;
+    return 1;
+}
+
+static int skip_varints(reader bytes) {
+    uint64_t value;
+    while (bytes.at < bytes.end)
+        if (!read_varint(&bytes, &value))
+            return 0;
+    return 1;
+}
+
+static int is_ascii(reader bytes) {
+    uint8_t seen = 0;
+    while (bytes.at < bytes.end)
+        seen |= *bytes.at++;
+    return seen < 0x80;
+}
+
+static int check_data_file(reader file) {
+    tag field;
+    reader bytes;
+    uint64_t value;
+    while (file.at < file.end) {
+        if (!read_tag(&file, &field))
+            return 0;
+        if (field.type == BYTES) {
+            if (!read_bytes(&file, &bytes))
+                return 0;
+            const int is_text = field.number == 1 && is_ascii(bytes);
+            const int is_numbers = field.number == 2 || field.number == 3;
+            if (!is_text && !(is_numbers && skip_varints(bytes)))
+                return 0;
+        } else if (field.type != VARINT || field.number < 4 || field.number > 7 ||
+                   !read_varint(&file, &value)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int read_deletion_file(reader file, int64_t *deleted) {
+    tag field;
+    uint64_t value, count = 0;
+    while (file.at < file.end) {
+        if (!read_tag(&file, &field) || field.type != VARINT || !read_varint(&file, &value))
+            return 0;
+        if (field.number == 5 || field.number == 6 || field.number > 7)
+            return 0;
+        if (field.number == 4)
+            count = value;
+    }
+    *deleted = count == 0 ? -1 : (int64_t)count;
+    return 1;
+}
+
+/* Read a fragment: its id, rows and deleted rows. */
+static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *deleted) {
+    tag field;
+    reader bytes;
+    uint64_t value;
+    int deletion_files = 0;
+    *id = *rows = *deleted = 0;
+    while (message.at < message.end) {
+        if (!read_tag(&message, &field))
+            return 0;
+        if (field.type == VARINT) {
+            if (!read_varint(&message, &value))
+                return 0;
+            if (field.number == 1)
+                *id = (int64_t)value;
+            else if (field.number == 4)
+                *rows = (int64_t)value;
+            else if (field.number != 15)
+                return 0;
+            continue;
+        }
+        if (field.type != BYTES || !read_bytes(&message, &bytes))
+            return 0;
+        switch (field.number) {
+        case 2:
+            if (!check_data_file(bytes))
+                return 0;
+            break;
+        case 3:
+            if (deletion_files++ || !read_deletion_file(bytes, deleted))
+                return 0;
+            break;
+        case 5:
+        case 7:
+        case 9:
+            break;
+        default:
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Find the fragments in the message of a manifest, and the bytes between them.
+ *
+ * counts: the number of fragments, then of the ranges of other bytes. `table` has a column of `room`
+ * numbers for each attribute, in the order of `FragmentColumns`. If it is NULL, all is only counted.
+ */
+KERNEL(find_fragments, const uint8_t *data, int64_t size, int64_t *counts, int64_t *table,
+       int64_t room, int64_t *others, int64_t other_room) {
+    int64_t fragments = 0, ranges = 0, end_of_range = -1;
+    reader message = {data, data + size}, bytes;
+    while (message.at < message.end) {
+        const int64_t start = message.at - data;
+        tag field;
+        uint64_t value;
+        if (!read_tag(&message, &field))
+            return DAMAGED;
+        if (field.type == BYTES) {
+            if (!read_bytes(&message, &bytes))
+                return DAMAGED;
+        } else if (field.type == VARINT) {
+            if (!read_varint(&message, &value))
+                return DAMAGED;
+        } else {
+            const int64_t width = field.type == EIGHT_BYTES ? 8 : 4;
+            if (field.type != EIGHT_BYTES && field.type != FOUR_BYTES)
+                return DAMAGED;
+            if (message.end - message.at < width)
+                return DAMAGED;
+            message.at += width;
+        }
+        if (field.number == 2 && field.type == BYTES) {
+            if (table != NULL) {
+                if (fragments >= room)
+                    return DAMAGED;
+                int64_t *const column = table + fragments;
+                column[0] = bytes.at - data;
+                column[room] = bytes.end - data;
+                int64_t *const id = column + 2 * room, *const rows = column + 3 * room;
+                int64_t *const deleted = column + 4 * room;
+                column[5 * room] = read_fragment(bytes, id, rows, deleted);
+                if (!column[5 * room])
+                    *id = *rows = *deleted = 0;
+            }
+            fragments++;
+            continue;
+        }
+        const int64_t is_new = start != end_of_range;
+        end_of_range = message.at - data;
+        ranges += is_new;
+        if (table != NULL) {
+            if (ranges > other_room)
+                return DAMAGED;
+            if (is_new)
+                others[2 * ranges - 2] = start;
+            others[2 * ranges - 1] = end_of_range;
+        }
+    }
+    counts[0] = fragments;
+    counts[1] = ranges;
+    return 0;
+}

@@ -1,0 +1,224 @@
+"""The fragments in the message of a manifest, as columns of numbers.
+
+A manifest may list a hundred thousand fragments, of which most reads need a few. Here the message
+is read far enough to tell where each fragment is, and how many rows it has; protobuf makes objects
+of the fragments that are looked at.
+
+Bytes are only passed over if protobuf is sure to accept them. Whatever is damaged, unusual or newer
+than this code is left to protobuf.
+
+Format: protobuf's wire format (https://protobuf.dev/programming-guides/encoding/); messages
+`Manifest`, `DataFragment`, `DataFile` and `DeletionFile` of `protos/table.proto`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.storage import Bytes
+
+
+class FragmentColumns(NamedTuple):
+    """The fragments in the message of a manifest, an item for each fragment.
+
+    Unsigned numbers above 2⁶³ are negative here.
+
+    Attributes:
+        starts: Where the fragment's message begins.
+        ends: Where it ends.
+        ids: Id.
+        rows: Rows, deleted ones included; 0 if the manifest does not tell.
+        deleted: Deleted rows; −1 if only the deletion file tells.
+        known: 1 if the fragment's message is sound and the numbers are right; 0 if protobuf has to
+            decide and to read them.
+    """
+
+    starts: Ints
+    ends: Ints
+    ids: Ints
+    rows: Ints
+    deleted: Ints
+    known: Ints
+
+
+class ManifestParts(NamedTuple):
+    """The message of a manifest, taken apart.
+
+    Attributes:
+        fragments: The fragments.
+        others: Start and end of each range of other bytes, shape (n, 2).
+    """
+
+    fragments: FragmentColumns
+    others: Ints
+
+
+_VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
+_WIDTHS = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+# Numbers of the fields of a manifest, a fragment, a data file and a deletion file.
+_FRAGMENTS = 2
+_ID, _FILES, _DELETION_FILE, _ROWS, _CLUSTERING_ID = 1, 2, 3, 4, 15
+_SEQUENCES = (5, 7, 9)  # row ids and row versions within the manifest
+_PATH, _FIELD_IDS, _COLUMN_INDICES, _FILE_NUMBERS = 1, 2, 3, (4, 5, 6, 7)
+_DELETED, _DELETION_NUMBERS = 4, (1, 2, 3, 4, 7)
+
+
+class _Unknown(Exception):
+    """The bytes are damaged, or not known to be sound."""
+
+
+def find_fragments(data: Bytes) -> ManifestParts | None:
+    """Find the fragments in the message of a manifest, and the bytes between them.
+
+    Args:
+        data: The message.
+
+    Returns:
+        None if the message is damaged or unusual between the fragments.
+    """
+    message = _Reader(data.tobytes())
+    rows: list[tuple[int, ...]] = []
+    others: list[tuple[int, int]] = []
+    try:
+        while message.at < message.end:
+            start = message.at
+            number, kind = message.tag()
+            if kind in _WIDTHS:
+                message.skip(_WIDTHS[kind])
+            elif kind == _VARINT:
+                message.varint()
+            elif kind != _BYTES:
+                return None
+            elif number == _FRAGMENTS:
+                part = message.bytes()
+                rows.append((part.at, part.end, *_fragment(part)))
+                continue
+            else:
+                message.bytes()
+            if others and others[-1][1] == start:
+                start = others.pop()[0]
+            others.append((start, message.at))
+    except _Unknown:
+        return None
+    table = np.array(rows, np.uint64).astype(np.int64).reshape(-1, 6).T
+    return ManifestParts(FragmentColumns(*table), np.array(others, np.int64).reshape(-1, 2))
+
+
+_c_find_fragments = c_function("find_fragments", "bytes number out out number out number")
+
+
+@twin_of(find_fragments)
+def _compiled_find_fragments(data: Bytes) -> ManifestParts | None:
+    counts = np.zeros(2, np.int64)
+    try:
+        _c_find_fragments(data, len(data), counts, None, 0, None, 0)
+    except Damaged:
+        return None
+    room, ranges = counts.tolist()
+    table, others = np.empty((6, room), np.int64), np.empty((ranges, 2), np.int64)
+    _c_find_fragments(data, len(data), counts, table, room, others, ranges)
+    return ManifestParts(FragmentColumns(*table), others)
+
+
+class _Reader:
+    """Bytes of a message that are not read yet."""
+
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+        self.data, self.at, self.end = data, at, len(data) if end is None else end
+
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, 64, 7):
+            if self.at == self.end:
+                raise _Unknown
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if value >= 1 << 64:
+                    raise _Unknown
+                return value
+        raise _Unknown
+
+    def short(self, limit: int) -> int:
+        """Read a varint in its shortest form, below a limit."""
+        start, value = self.at, self.varint()
+        if value >= limit or (self.at - start > 1 and not self.data[self.at - 1]):
+            raise _Unknown
+        return value
+
+    def tag(self) -> tuple[int, int]:
+        """Read the number of a field, and the type of its value."""
+        number, kind = divmod(self.short(1 << 14), 8)
+        if not number:
+            raise _Unknown
+        return number, kind
+
+    def skip(self, length: int) -> None:
+        if length > self.end - self.at:
+            raise _Unknown
+        self.at += length
+
+    def bytes(self) -> "_Reader":
+        """Read the length of a field, and pass over its bytes."""
+        length = self.short(1 << 31)
+        start = self.at
+        self.skip(length)
+        return _Reader(self.data, start, self.at)
+
+    def varints(self) -> None:
+        while self.at < self.end:
+            self.varint()
+
+
+def _fragment(message: _Reader) -> tuple[int, int, int, int]:
+    """Return id, rows and deleted rows of a fragment, and whether they are known."""
+    numbers = {_ID: 0, _ROWS: 0, _CLUSTERING_ID: 0}
+    deleted = None
+    try:
+        while message.at < message.end:
+            number, kind = message.tag()
+            if kind == _VARINT and number in numbers:
+                numbers[number] = message.varint()
+            elif kind != _BYTES:
+                raise _Unknown
+            elif number == _FILES:
+                _check_data_file(message.bytes())
+            elif number == _DELETION_FILE and deleted is None:
+                deleted = _deleted(message.bytes())
+            elif number in _SEQUENCES:
+                message.bytes()
+            else:
+                raise _Unknown
+    except _Unknown:
+        return 0, 0, 0, 0
+    return numbers[_ID], numbers[_ROWS], deleted or 0, 1
+
+
+def _check_data_file(file: _Reader) -> None:
+    while file.at < file.end:
+        number, kind = file.tag()
+        if kind == _BYTES and number == _PATH:
+            path = file.bytes()
+            if not file.data[path.at : path.end].isascii():
+                raise _Unknown
+        elif kind == _BYTES and number in (_FIELD_IDS, _COLUMN_INDICES):
+            file.bytes().varints()
+        elif kind == _VARINT and number in _FILE_NUMBERS:
+            file.varint()
+        else:
+            raise _Unknown
+
+
+def _deleted(file: _Reader) -> int:
+    """Return the number of deleted rows; the largest number if only the deletion file tells."""
+    count = 0
+    while file.at < file.end:
+        number, kind = file.tag()
+        if kind != _VARINT or number not in _DELETION_NUMBERS:
+            raise _Unknown
+        value = file.varint()
+        count = value if number == _DELETED else count
+    return count or (1 << 64) - 1

@@ -1,0 +1,134 @@
+"""Fragments from the messages of a manifest."""
+
+from typing import TypeAlias
+
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.proto import table_pb2
+from lancefs.table.fragments import (
+    DataFile,
+    DataOverlay,
+    DeletionFile,
+    DeletionKind,
+    External,
+    Fragment,
+    HiddenColumn,
+    Inline,
+    Lineage,
+)
+
+# A row's 64-bit address consists of its fragment's id and its offset: both are below this limit.
+ADDRESS_LIMIT = 2**32
+
+# Tuples of numbers by themselves: most fragments have the same fields in the same columns.
+Shared: TypeAlias = dict[tuple[int, ...], tuple[int, ...]]
+
+
+def build_fragment(message: table_pb2.DataFragment, shared: Shared) -> Fragment:
+    """Make a fragment of its message.
+
+    Args:
+        message: The message.
+        shared: Tuples that fragments share; new ones are added.
+
+    Raises:
+        CorruptFile: The message contradicts itself.
+        UnsupportedFeature: The fragment has a deletion file of an unknown kind.
+    """
+    deletion = _deletion_file(message.deletion_file) if message.HasField("deletion_file") else None
+    rows = message.physical_rows
+    deleted = 0 if deletion is None else deletion.num_deleted or 0
+    if message.id >= ADDRESS_LIMIT or rows > ADDRESS_LIMIT:
+        raise CorruptFile(f"the id or the number of rows, {rows}, is beyond 32 bits")
+    if rows and deleted > rows:
+        raise CorruptFile(f"{deleted} of {rows} rows are deleted, which cannot be")
+    return Fragment(
+        id=message.id,
+        files=tuple([_data_file(file, shared) for file in message.files]),
+        deletion_file=deletion,
+        physical_rows=rows or None,
+        row_ids=_row_ids(message),
+        created_at_versions=_created_at(message),
+        last_updated_at_versions=_last_updated_at(message),
+        overlays=tuple([_overlay(overlay, shared) for overlay in message.overlays]),
+    )
+
+
+def _data_file(message: table_pb2.DataFile, shared: Shared) -> DataFile:
+    fields, columns = tuple(message.fields), tuple(message.column_indices)
+    file = DataFile(
+        path=message.path,
+        fields=shared.setdefault(fields, fields),
+        column_indices=shared.setdefault(columns, columns),
+        major=message.file_major_version,
+        minor=message.file_minor_version,
+        size=message.file_size_bytes or None,
+        base_id=message.base_id if message.HasField("base_id") else None,
+    )
+    if file.is_legacy:
+        return file._replace(size=None)
+    if len(fields) != len(columns):
+        raise CorruptFile(
+            f"data file {message.path!r} has {len(fields)} fields in {len(columns)} columns; one "
+            "column for each field was expected"
+        )
+    return file
+
+
+def _deletion_file(message: table_pb2.DeletionFile) -> DeletionFile:
+    is_bitmap = message.file_type == table_pb2.DeletionFile.BITMAP
+    if not is_bitmap and message.file_type != table_pb2.DeletionFile.ARROW_ARRAY:
+        raise UnsupportedFeature(f"deletion files of the kind {message.file_type}")
+    return DeletionFile(
+        kind=DeletionKind.BITMAP if is_bitmap else DeletionKind.ARROW,
+        read_version=message.read_version,
+        id=message.id,
+        num_deleted=message.num_deleted_rows or None,
+        base_id=message.base_id if message.HasField("base_id") else None,
+    )
+
+
+def _overlay(message: table_pb2.DataOverlayFile, shared: Shared) -> DataOverlay:
+    is_shared = message.HasField("shared_offset_bitmap")
+    return DataOverlay(
+        file=_data_file(message.data_file, shared),
+        committed_version=message.committed_version,
+        shared_coverage=message.shared_offset_bitmap if is_shared else None,
+        field_coverage=tuple(message.field_coverage.offset_bitmaps),
+    )
+
+
+def _row_ids(message: table_pb2.DataFragment) -> Lineage | None:
+    match message.WhichOneof("row_id_sequence"):
+        case "inline_row_ids":
+            return Inline(message.inline_row_ids)
+        case "external_row_ids":
+            return _external(message.external_row_ids)
+        case "row_id_column":
+            return HiddenColumn(-3)
+    return None
+
+
+def _created_at(message: table_pb2.DataFragment) -> Lineage | None:
+    match message.WhichOneof("created_at_version_sequence"):
+        case "inline_created_at_versions":
+            return Inline(message.inline_created_at_versions)
+        case "external_created_at_versions":
+            return _external(message.external_created_at_versions)
+        case "created_at_version_column":
+            return HiddenColumn(-4)
+    return None
+
+
+def _last_updated_at(message: table_pb2.DataFragment) -> Lineage | None:
+    match message.WhichOneof("last_updated_at_version_sequence"):
+        case "inline_last_updated_at_versions":
+            return Inline(message.inline_last_updated_at_versions)
+        case "external_last_updated_at_versions":
+            return _external(message.external_last_updated_at_versions)
+        case "last_updated_at_version_column":
+            return HiddenColumn(-5)
+    return None
+
+
+def _external(message: table_pb2.ExternalFile) -> External:
+    return External(message.path, message.offset, message.size)

@@ -1,0 +1,320 @@
+"""The fragments of a version as a table of numbers; objects are made of those that are looked at.
+
+A table may have a hundred thousand fragments, and a read may want one row of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from lancefs.datafile import kernels
+from lancefs.datafile.kernels.manifests import FragmentColumns
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.proto import table_pb2
+from lancefs.table.fragment_messages import ADDRESS_LIMIT, Shared, build_fragment
+from lancefs.table.fragments import Fragment
+from lancefs.table.messages import parse_message
+
+if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
+
+# Fragments that are kept when they have been made.
+_KEPT = 4096
+# Rows beyond any limit, for numbers that do not fit into a column.
+_TOO_MANY = 2**62
+_UNKNOWN = -1
+
+
+class Fragments(Sequence[Fragment]):
+    """The fragments of a version in scan order, each decoded when it is used.
+
+    Args:
+        data: Bytes that hold the message of each fragment.
+        columns: Where the messages are, and the ids and rows of the fragments.
+        url: URL of the manifest file, for error messages.
+
+    Raises:
+        CorruptFile: Two fragments have the same id. Indexing raises it for a fragment whose
+            message contradicts itself.
+    """
+
+    def __init__(self, data: bytes, columns: FragmentColumns, url: str | None = None) -> None:
+        self._data = data
+        self._columns = columns
+        self._url = url
+        self._built: dict[int, Fragment] = {}
+        self._shared: Shared = {}
+        if not self._is_ascending and len(np.unique(columns.ids)) != len(self):
+            raise CorruptFile("two fragments have the same id")
+
+    def __len__(self) -> int:
+        return len(self._columns.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Fragment: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Fragments: ...
+
+    def __getitem__(self, index: int | slice) -> Fragment | Fragments:
+        if isinstance(index, slice):
+            return Fragments(self._data, _rows_of(self._columns, index), self._url)
+        position = range(len(self))[index]
+        fragment = self._built.get(position)
+        if fragment is None:
+            fragment = self._build(position)
+            if len(self._built) >= _KEPT:
+                self._built.clear()
+            self._built[position] = fragment
+        return fragment
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} fragments>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        messages = [self._message(position) for position in range(len(self))]
+        return _unpickle, (table_pb2.Manifest(fragments=messages).SerializeToString(), self._url)
+
+    @property
+    def ids(self) -> Ints:
+        """The id of each fragment."""
+        return self._columns.ids
+
+    @cached_property
+    def positions(self) -> Mapping[int, int]:
+        """The position of each fragment by its id."""
+        return _Positions(self.ids, None if self._is_ascending else np.argsort(self.ids))
+
+    @cached_property
+    def live_ends(self) -> Ints | None:
+        """The number of live rows up to and with each fragment; None if the manifest lacks one.
+
+        Raises:
+            CorruptFile: A fragment has more rows than there are addresses, or more deleted ones
+                than rows.
+            UnsupportedFeature: A fragment has a deletion file of an unknown kind.
+        """
+        rows, deleted = self._columns.rows, self._columns.deleted
+        if self.physical_rows() is None or (deleted == _UNKNOWN).any():
+            return None
+        if (deleted > rows).any():
+            self._build(int((deleted > rows).argmax()))  # raises the error
+        ends: Ints = np.cumsum(rows - deleted)
+        return ends
+
+    def physical_rows(self) -> int | None:
+        """Return the number of rows, deleted rows included; None if only data files tell.
+
+        Raises:
+            CorruptFile: A fragment has more rows than there are addresses.
+        """
+        rows = self._columns.rows
+        if not rows.all():
+            return None
+        if rows.max(initial=0) > ADDRESS_LIMIT:
+            self._build(int(rows.argmax()))  # raises the error
+        return int(rows.sum())
+
+    def num_rows(self) -> int | None:
+        """Return the number of live rows; None if only data files or deletion files tell.
+
+        Raises:
+            CorruptFile: See `live_ends`.
+        """
+        ends = self.live_ends
+        if ends is None:
+            return None
+        return int(ends[-1]) if len(ends) else 0
+
+    def differences(self, others: Fragments) -> tuple[list[Fragment], list[Fragment]]:
+        """Compare with the fragments of another version.
+
+        Successive versions share most fragments: those alike at both ends are compared in order,
+        the rest by id.
+
+        Args:
+            others: Fragments of the other version.
+
+        Returns:
+            The fragments that only this version has, and those that only the other one has. A
+            fragment that differs between the versions is in both lists.
+        """
+        start = self._alike(others)
+        end = self._alike(others, from_end=True, most=min(len(self), len(others)) - start)
+        ours, theirs = range(start, len(self) - end), range(start, len(others) - end)
+        known = dict(zip(others.ids[start : theirs.stop].tolist(), theirs, strict=True))
+        left, shared = [], set()
+        for position, number in zip(ours, self.ids[start : ours.stop].tolist(), strict=True):
+            other = known.get(number)
+            if other is not None and self._is_same(position, others, other):
+                shared.add(other)
+            else:
+                left.append(self[position])
+        return left, [others[position] for position in theirs if position not in shared]
+
+    def _alike(self, others: Fragments, from_end: bool = False, most: int | None = None) -> int:
+        """Count fragments at the start, or at the end, that have the same bytes in both versions.
+
+        Args:
+            others: Fragments of the other version.
+            from_end: Whether those at the end are counted.
+            most: Count no more.
+        """
+        count = min(len(self), len(others)) if most is None else most
+        if not count:
+            return 0
+        step = -1 if from_end else 1
+        ours, theirs = (
+            np.stack((one._columns.starts[::step][:count], one._columns.ends[::step][:count]))
+            for one in (self, others)
+        )
+        places = ours - ours[0, 0]  # relative to the first one, or to the last one
+        differ = (places != theirs - theirs[0, 0]).any(axis=0)
+        count = int(differ.argmax()) if differ.any() else count
+        if not count:
+            return 0
+        low, high = (count - 1, 0) if from_end else (0, count - 1)
+        own, other = (
+            np.frombuffer(one._data, np.uint8)[at[0, low] : at[1, high]]
+            for one, at in ((self, ours), (others, theirs))
+        )
+        unequal = own[::step] != other[::step]
+        if not unequal.any():
+            return count
+        first = int(unequal.argmax())
+        if from_end:
+            at = ours[1, 0] - 1 - first
+            return int(np.searchsorted(-ours[0, :count], -at))
+        return int(np.searchsorted(ours[1, :count], ours[0, 0] + first, side="right"))
+
+    def _is_same(self, position: int, others: Fragments, other: int) -> bool:
+        """Return whether a fragment is the same in another version; bytes may be ordered anew."""
+        if self._bytes(position) == others._bytes(other):
+            return True
+        return self._message(position) == others._message(other)
+
+    @cached_property
+    def _is_ascending(self) -> bool:
+        return bool((self.ids[1:] > self.ids[:-1]).all())
+
+    def _bytes(self, position: int) -> bytes:
+        return self._data[self._columns.starts[position] : self._columns.ends[position]]
+
+    def _message(self, position: int) -> table_pb2.DataFragment:
+        return parse_message(table_pb2.DataFragment(), self._bytes(position), "fragment")
+
+    def _build(self, position: int) -> Fragment:
+        message = self._message(position)
+        try:
+            return build_fragment(message, self._shared)
+        except (CorruptFile, UnsupportedFeature):
+            with locating(self._url, f"fragment {message.id}"):
+                raise
+
+
+class _Positions(Mapping[int, int]):
+    """The position of each fragment by its id.
+
+    Args:
+        ids: The ids, in scan order.
+        order: The positions in the order of the ids; None if the ids ascend.
+    """
+
+    def __init__(self, ids: Ints, order: Ints | None) -> None:
+        self._ids = ids
+        self._order = order
+        self._sorted = ids if order is None else ids[order]
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids.tolist())
+
+    def __getitem__(self, number: int) -> int:
+        at = int(np.searchsorted(self._sorted, number)) if 0 <= number < ADDRESS_LIMIT else -1
+        if not 0 <= at < len(self._sorted) or self._sorted[at] != number:
+            raise KeyError(number)
+        return at if self._order is None else int(self._order[at])
+
+
+class ParsedManifest(NamedTuple):
+    """The message of a manifest.
+
+    Attributes:
+        message: The message without its fragments.
+        data: Bytes that hold the messages of the fragments.
+        columns: Where these are, and the ids and rows of the fragments.
+    """
+
+    message: table_pb2.Manifest
+    data: bytes
+    columns: FragmentColumns
+
+
+def parse_manifest(data: bytes) -> ParsedManifest:
+    """Parse the message of a manifest.
+
+    Raises:
+        CorruptFile: The bytes are not the message of a manifest.
+    """
+    # Without the compiled kernel, protobuf is quicker.
+    is_quick = kernels.kernels_in_use().name == "compiled"
+    parts = kernels.find_fragments(np.frombuffer(data, np.uint8)) if is_quick else None
+    columns = None if parts is None else _with_unknown(parts.fragments, data)
+    if parts is None or columns is None:
+        message = parse_message(table_pb2.Manifest(), data)
+        fragments = list(message.fragments)
+        del message.fragments[:]
+        return ParsedManifest(message, *_columns_of(fragments))
+    others = b"".join([data[start:end] for start, end in parts.others.tolist()])
+    return ParsedManifest(parse_message(table_pb2.Manifest(), others), data, columns)
+
+
+def _with_unknown(columns: FragmentColumns, data: bytes) -> FragmentColumns | None:
+    """Add the numbers of fragments that the kernel does not know; None if one is damaged."""
+    try:
+        for position in np.flatnonzero(columns.known == 0).tolist():
+            message = data[columns.starts[position] : columns.ends[position]]
+            numbers = _numbers(table_pb2.DataFragment.FromString(message))
+            for column, number in zip(columns[2:], numbers, strict=False):
+                column[position] = number
+    except DecodeError:
+        return None
+    return columns
+
+
+def _columns_of(
+    fragments: Sequence[table_pb2.DataFragment],
+) -> tuple[bytes, FragmentColumns]:
+    """Return fragments as `Fragments` takes them."""
+    messages = [fragment.SerializeToString() for fragment in fragments]
+    bounds = np.cumsum([0, *map(len, messages)], dtype=np.int64)
+    numbers = np.array([_numbers(fragment) for fragment in fragments], np.int64)
+    known = np.ones(len(fragments), np.int64)
+    ids, rows, deleted = numbers.reshape(-1, 3).T
+    columns = FragmentColumns(bounds[:-1], bounds[1:], ids, rows, deleted, known)
+    return b"".join(messages), columns
+
+
+def _unpickle(data: bytes, url: str | None) -> Fragments:
+    parsed = parse_manifest(data)
+    return Fragments(parsed.data, parsed.columns, url)
+
+
+def _numbers(message: table_pb2.DataFragment) -> tuple[int, int, int]:
+    """Return id, rows and deleted rows as `FragmentColumns` has them."""
+    deleted = 0
+    if message.HasField("deletion_file"):
+        deleted = min(message.deletion_file.num_deleted_rows, _TOO_MANY) or _UNKNOWN
+    number = message.id - (message.id >> 63 << 64)
+    return number, min(message.physical_rows, _TOO_MANY), deleted
+
+
+def _rows_of(columns: FragmentColumns, rows: slice) -> FragmentColumns:
+    return FragmentColumns(*(column[rows] for column in columns))
