@@ -234,7 +234,8 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
 
     def versions(self) -> list[int]:
         """List the versions of the branch that this version is on, oldest first."""
-        return [file.version for file in list_versions(self._version.resolved.store)]
+        store = self._version.resolved.store
+        return [file.version for file in list_versions(store, with_sizes=False)]
 
     def tags(self) -> dict[str, Tag]:
         """List the tags of the table."""

@@ -153,7 +153,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         assert self.store is not None, "only the driver looks for versions"
         return self.store
 
-    def _versions(self) -> list[VersionFile]:
+    def _versions(self) -> Sequence[VersionFile]:
         return list_versions(self._store)
 
     def _manifest(self, file: VersionFile) -> Manifest:

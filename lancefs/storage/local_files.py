@@ -77,6 +77,18 @@ def list_directory(path: str) -> list[tuple[str, dict[str, object]]]:
         return [(entry.name, _info(entry)) for entry in listing]
 
 
+def list_files(path: str) -> list[str]:
+    """Return the names of the entries of a directory that are no directories.
+
+    Asks the system for the names only, however many files there are.
+
+    Raises:
+        OSError: The directory does not exist, or cannot be listed.
+    """
+    with os.scandir(path) as listing:
+        return [entry.name for entry in listing if not entry.is_dir()]
+
+
 def _info(entry: os.DirEntry[str]) -> dict[str, object]:
     try:
         status = entry.stat()

@@ -22,7 +22,13 @@ from lancefs.storage.byte_ranges import ByteRange, Bytes, coalesce, cut, split
 from lancefs.storage.counters import counters_in_use
 from lancefs.storage.filesystems import inner_path, is_web
 from lancefs.storage.links import Confines
-from lancefs.storage.local_files import is_local, list_directory, local_filesystem, map_file
+from lancefs.storage.local_files import (
+    is_local,
+    list_directory,
+    list_files,
+    local_filesystem,
+    map_file,
+)
 from lancefs.storage.retries import attempts, is_transient, message_of, retry
 from lancefs.storage.web import below, guard_redirects, listed_name
 
@@ -155,6 +161,24 @@ class Store:
         """
         return [name for name, _ in self.entries(path)]
 
+    def file_names(self, path: str = "") -> list[str]:
+        """Return the names of the files in a local directory; none if it does not exist.
+
+        Args:
+            path: Path relative to this directory.
+
+        Raises:
+            ReadFailed: The listing failed.
+            UnsupportedFeature: A symbolic link leads out of the confines.
+        """
+        self._check_directory(path)
+        try:
+            return retry(lambda: list_files(self.full(path)), self.url(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except ReadFailed as error:
+            raise _not_listed(self.url(path), error) from error.__cause__
+
     def entries(self, path: str = "") -> list[tuple[str, dict[str, object]]]:
         """Return (name, info) of each entry of a directory, with one listing.
 
@@ -168,8 +192,7 @@ class Store:
             ReadFailed: The listing failed.
             UnsupportedFeature: A symbolic link leads out of the confines.
         """
-        if self.confines is not None and self.local_root is not None:
-            self.confines.check_directory(f"{self.local_root}/{path}")
+        self._check_directory(path)
         try:
             if self._fs is None:
                 return retry(lambda: list_directory(self.full(path)), self.url(path))
@@ -177,15 +200,18 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except ReadFailed as error:
-            raise ReadFailed(
-                f"{self.url(path)}: cannot be listed: {error.__cause__ or error}"
-            ) from error.__cause__
+            raise _not_listed(self.url(path), error) from error.__cause__
         if self.is_web:
             listed = ((listed_name(str(info["name"])), info) for info in infos)
             return [(name, info) for name, info in listed if name is not None]
         here = self.full(path).rstrip("/")
         named = ((str(info["name"]).rstrip("/"), info) for info in infos)
         return [(name.rsplit("/", 1)[-1], info) for name, info in named if name != here]
+
+    def _check_directory(self, path: str) -> None:
+        """Refuse a directory that a symbolic link leads out of the confines."""
+        if self.confines is not None and self.local_root is not None:
+            self.confines.check_directory(f"{self.local_root}/{path}")
 
     def fetch(self, requests: Sequence[tuple[str, int, int]]) -> list[Bytes]:
         """Fetch byte ranges of files, concurrently if the filesystem can.
@@ -435,6 +461,10 @@ class File:
                     )
             self.touched += end - start + _READ_AROUND
         return [mapped[start:end] for start, end in ranges]
+
+
+def _not_listed(url: str, error: ReadFailed) -> ReadFailed:
+    return ReadFailed(f"{url}: cannot be listed: {error.__cause__ or error}")
 
 
 def forget(fs: fsspec.AbstractFileSystem) -> None:

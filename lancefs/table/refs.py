@@ -244,7 +244,7 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
     if branch is not None:
         where = store.below(f"tree/{_checked(branch, _BRANCH, 'branch')}")
     try:
-        versions = list_versions(where)
+        versions = list_versions(where, with_sizes=False)
     except (NotALanceTable, ReadFailed) as error:
         file = None if ref.version is None else unlisted(where, ref.version)
         if file is not None:

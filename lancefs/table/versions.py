@@ -8,16 +8,23 @@ Format page: transactions, section "Manifest Naming Schemes"
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
 
 VERSIONS = "_versions"
 
-_NAME = re.compile(r"(0|[1-9][0-9]{0,19}|[0-9]{20})\.manifest")
+_NAME = re.compile(r"(?:0|[1-9][0-9]{0,19}|[0-9]{20})\.manifest")
+# The names in a listing that is joined with slashes, which no name has.
+_NAMES = re.compile(rf"(?<=/){_NAME.pattern}(?=/)")
+_SUFFIX = ".manifest"
+_V2_LENGTH = 20 + len(_SUFFIX)
+# Of a file whose name is all that was asked for.
+_NO_INFO: Mapping[str, object] = {}
 _U64_MAX = 2**64 - 1
 # Versions from here on are detached: they are not part of the history.
 _FIRST_DETACHED = 2**63
@@ -49,11 +56,44 @@ class VersionFile(NamedTuple):
     stamp: str | None = None
 
 
-def list_versions(store: Store) -> list[VersionFile]:
+class Versions(Sequence[VersionFile]):
+    """The versions of a listing, oldest first; objects are made of those that are looked at.
+
+    Args:
+        names: Names of the manifest files, in the order of the versions.
+        infos: What the listing says of each file, by name.
+    """
+
+    def __init__(self, names: Sequence[str], infos: Mapping[str, Mapping[str, object]]) -> None:
+        self._names = names
+        self._infos = infos
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> VersionFile: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Versions": ...
+
+    def __getitem__(self, index: int | slice) -> "VersionFile | Versions":
+        if isinstance(index, slice):
+            return Versions(self._names[index], self._infos)
+        name = self._names[index]
+        version, scheme = _numbered(name)
+        info = self._infos[name]
+        size = info.get("size")
+        size = size if isinstance(size, int) else None
+        return VersionFile(version, f"{VERSIONS}/{name}", scheme, size, _stamp(info))
+
+
+def list_versions(store: Store, with_sizes: bool = True) -> Versions:
     """List the versions of a table, oldest first, with one listing.
 
     Args:
         store: The directory of the table, or of a branch.
+        with_sizes: Whether the sizes of local files are wanted, for which each file is asked.
 
     Raises:
         NotALanceTable: The directory has no version.
@@ -62,31 +102,37 @@ def list_versions(store: Store) -> list[VersionFile]:
     """
     # An earlier listing in the filesystem's cache may lack the newest version.
     store.refresh(VERSIONS)
-    files: dict[int, VersionFile] = {}
-    schemes: dict[Scheme, str] = {}
+    infos: dict[str, Mapping[str, object]]
     try:
-        entries = store.entries(VERSIONS)
+        if store.is_local and not with_sizes:
+            infos = dict.fromkeys(store.file_names(VERSIONS), _NO_INFO)
+        else:
+            entries = store.entries(VERSIONS)
+            infos = {name: info for name, info in entries if info.get("type") != "directory"}
     except ReadFailed as error:
         raise ReadFailed(f"{error}{_web_hint(store)}") from error
-    for name, info in entries:
-        parsed = parse_name(name)
-        if parsed is None or info.get("type") == "directory":
-            continue
-        version, scheme = parsed
-        schemes.setdefault(scheme, name)
-        size = info.get("size")
-        files[version] = VersionFile(
-            version,
-            f"{VERSIONS}/{name}",
-            scheme,
-            size if isinstance(size, int) else None,
-            _stamp(info),
-        )
-    if len(schemes) > 1:
-        raise _mixed_schemes(store, schemes)
-    if not files:
+    found = _NAMES.findall("/".join(["", *infos, ""]))
+    # Of twenty digits, the highest are of the oldest version.
+    v2 = _attached(sorted([name for name in found if len(name) == _V2_LENGTH], reverse=True))
+    v1 = _attached(sorted([name for name in found if len(name) != _V2_LENGTH], key=_numbered))
+    if v1 and v2:
+        raise _mixed_schemes(store, {Scheme.V1: v1[0], Scheme.V2: v2[0]})
+    if not (v1 or v2):
         raise _not_a_table(store)
-    return sorted(files.values(), key=lambda file: file.version)
+    return Versions(v1 or v2, infos)
+
+
+def _attached(names: Sequence[str]) -> Sequence[str]:
+    """Leave out the names of detached versions, and of numbers beyond 64 bits.
+
+    Args:
+        names: Names of manifest files, in the order of the versions.
+    """
+    first, last = (
+        bisect_left(names, limit, key=lambda name: _numbered(name)[0])
+        for limit in (0, _FIRST_DETACHED)
+    )
+    return names[first:last]
 
 
 def _stamp(info: Mapping[str, object]) -> str | None:
@@ -97,7 +143,7 @@ def _stamp(info: Mapping[str, object]) -> str | None:
 
 def latest(store: Store) -> VersionFile:
     """Return the newest version of a table, with one listing; raises as `list_versions` does."""
-    return list_versions(store)[-1]
+    return list_versions(store, with_sizes=False)[-1]
 
 
 def pick(store: Store, versions: Sequence[VersionFile], version: int) -> VersionFile:
@@ -111,9 +157,9 @@ def pick(store: Store, versions: Sequence[VersionFile], version: int) -> Version
     Raises:
         RefNotFound: The version is not listed; the message names the listed ones.
     """
-    for file in reversed(versions):
-        if file.version == version:
-            return file
+    position = bisect_left(versions, version, key=lambda file: file.version)
+    if position < len(versions) and versions[position].version == version:
+        return versions[position]
     raise RefNotFound(
         f"{store.url()}: there is no version {version}; {describe(versions)}"
         + (" (older ones were cleaned up)" if version < versions[0].version else "")
@@ -132,7 +178,7 @@ def unlisted(store: Store, version: int) -> VersionFile | None:
     """
     for scheme in (Scheme.V2, Scheme.V1):
         number = f"{_U64_MAX - version:020}" if scheme is Scheme.V2 else str(version)
-        path = f"{VERSIONS}/{number}.manifest"
+        path = f"{VERSIONS}/{number}{_SUFFIX}"
         try:
             return VersionFile(version, path, scheme, store.file(path).size)
         except (MissingFile, ReadFailed):
@@ -150,14 +196,16 @@ def describe(versions: Sequence[VersionFile]) -> str:
 
 def parse_name(name: str) -> tuple[int, Scheme] | None:
     """Return the version and the scheme of a manifest's name; None for any other name."""
-    match = _NAME.fullmatch(name)
-    if match is None:
+    if _NAME.fullmatch(name) is None:
         return None
-    digits = match[1]
-    number = int(digits)
-    scheme = Scheme.V2 if len(digits) == 20 else Scheme.V1
-    version = _U64_MAX - number if scheme is Scheme.V2 else number
+    version, scheme = _numbered(name)
     return (version, scheme) if 0 <= version < _FIRST_DETACHED else None
+
+
+def _numbered(name: str) -> tuple[int, Scheme]:
+    """Return the version and the scheme of a name that looks like that of a manifest."""
+    number = int(name.removesuffix(_SUFFIX))
+    return (_U64_MAX - number, Scheme.V2) if len(name) == _V2_LENGTH else (number, Scheme.V1)
 
 
 def _mixed_schemes(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:

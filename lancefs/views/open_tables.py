@@ -199,7 +199,7 @@ class TableSession:
         self.store = store
         self._rules = rules
         self._opened = opened
-        self._listed: dict[str | None, list[VersionFile]] = {}
+        self._listed: dict[str | None, Sequence[VersionFile]] = {}
 
     @property
     def url(self) -> str:
@@ -216,7 +216,7 @@ class TableSession:
         """The directory that keeps layouts of the table's files for other processes."""
         return self._opened.layouts
 
-    def versions(self, branch: str | None = None) -> list[VersionFile]:
+    def versions(self, branch: str | None = None) -> Sequence[VersionFile]:
         """List the versions of a branch, oldest first.
 
         Args:

@@ -180,7 +180,7 @@ def test_a_ref_finds_its_version(table: Store, text: str, branch: str | None, ve
     assert (found.branch, found.file.version) == (branch, version)
     assert found.root is table
     assert found.store.root == (table.full(f"tree/{branch}") if branch else table.root)
-    assert found.manifest.size == found.file.size
+    assert found.manifest.url == f"{found.store.url()}/{found.file.path}"
 
 
 @pytest.mark.parametrize(
