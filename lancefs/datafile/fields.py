@@ -61,6 +61,9 @@ class LegacyEncoding(IntEnum):
     RLE = 4
 
 
+_ENCODINGS = {encoding.value: encoding for encoding in LegacyEncoding}
+
+
 class DictionaryLocation(NamedTuple):
     """The position of the items of a legacy (0.1) dictionary, in the file that has the schema.
 
@@ -343,7 +346,7 @@ def _primary_key(message: schema_pb2.Field, metadata: Mapping[bytes, bytes]) -> 
 
 def _encoding(number: int) -> LegacyEncoding:
     # Only legacy files use the number, and these have no later encodings.
-    return LegacyEncoding(number) if number in set(LegacyEncoding) else LegacyEncoding.NONE
+    return _ENCODINGS.get(number, LegacyEncoding.NONE)
 
 
 def _is_true(metadata: Mapping[bytes, bytes], key: bytes) -> bool:

@@ -6,7 +6,7 @@ A table may have a hundred thousand fragments, and a read may want one row of on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -247,12 +247,14 @@ class ParsedManifest(NamedTuple):
     """The message of a manifest.
 
     Attributes:
-        message: The message without its fragments.
+        message: The message without its fragments and the fields of its schema.
+        schema: The serialized fields of the schema, as in the message.
         data: Bytes that hold the messages of the fragments.
         columns: Where these are, and the ids and rows of the fragments.
     """
 
     message: table_pb2.Manifest
+    schema: bytes
     data: bytes
     columns: FragmentColumns
 
@@ -269,11 +271,22 @@ def parse_manifest(data: bytes) -> ParsedManifest:
     columns = None if parts is None else _with_unknown(parts.fragments, data)
     if parts is None or columns is None:
         message = parse_message(table_pb2.Manifest(), data)
+        schema = table_pb2.Manifest(fields=message.fields).SerializeToString()
         fragments = list(message.fragments)
-        del message.fragments[:]
-        return ParsedManifest(message, *_columns_of(fragments))
-    others = b"".join([data[start:end] for start, end in parts.others.tolist()])
-    return ParsedManifest(parse_message(table_pb2.Manifest(), others), data, columns)
+        message.ClearField("fields")
+        message.ClearField("fragments")
+        return ParsedManifest(message, schema, *_columns_of(fragments))
+    rest, schema = (
+        b"".join([data[start:end] for start, end, kind in parts.others.tolist() if kind == wanted])
+        for wanted in (0, 1)
+    )
+    _check_schema(schema)
+    return ParsedManifest(parse_message(table_pb2.Manifest(), rest), schema, data, columns)
+
+
+@lru_cache(maxsize=64)  # the versions of a table mostly have the same schema
+def _check_schema(schema: bytes) -> None:
+    parse_message(table_pb2.Manifest(), schema)
 
 
 def _with_unknown(columns: FragmentColumns, data: bytes) -> FragmentColumns | None:

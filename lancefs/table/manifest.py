@@ -12,6 +12,7 @@ Format page: table format, section "Manifest" (`docs/src/format/table/index.md`)
 import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from lancefs.datafile.fields import Field, fields_from_proto
@@ -229,7 +230,7 @@ def _manifest(parsed: ParsedManifest, flags: ReaderFlags, position: int, file: F
         timestamp=_timestamp(message),
         branch=message.branch if message.HasField("branch") else None,
         tag=message.tag or None,
-        fields=fields_from_proto(message.fields),
+        fields=_fields(parsed.schema),
         schema_metadata={k.encode(): v for k, v in sorted(message.schema_metadata.items())},
         fragments=Fragments(parsed.data, parsed.columns, file.url),
         reader_flags=flags,
@@ -252,6 +253,12 @@ def _manifest(parsed: ParsedManifest, flags: ReaderFlags, position: int, file: F
         transaction_section=_section(transaction, ends),
         auxiliary_section=_section(message.version_aux_data or None, ends),
     )
+
+
+@lru_cache(maxsize=64)  # the versions of a table mostly have the same schema
+def _fields(schema: bytes) -> tuple[Field, ...]:
+    """Return the columns, from the serialized fields of the schema in a manifest."""
+    return fields_from_proto(parse_message(table_pb2.Manifest(), schema).fields)
 
 
 def _section_starts(message: table_pb2.Manifest) -> tuple[int | None, int | None]:

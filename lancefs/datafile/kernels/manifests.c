@@ -160,7 +160,7 @@ static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *de
  */
 KERNEL(find_fragments, const uint8_t *data, int64_t size, int64_t *counts, int64_t *table,
        int64_t room, int64_t *others, int64_t other_room) {
-    int64_t fragments = 0, ranges = 0, end_of_range = -1;
+    int64_t fragments = 0, ranges = 0, end_of_range = -1, is_field_range = 0;
     reader message = {data, data + size}, bytes;
     while (message.at < message.end) {
         const int64_t start = message.at - data;
@@ -198,15 +198,19 @@ KERNEL(find_fragments, const uint8_t *data, int64_t size, int64_t *counts, int64
             fragments++;
             continue;
         }
-        const int64_t is_new = start != end_of_range;
+        const int64_t is_field = field.number == 1 && field.type == BYTES;
+        const int64_t is_new = start != end_of_range || is_field != is_field_range;
         end_of_range = message.at - data;
+        is_field_range = is_field;
         ranges += is_new;
         if (table != NULL) {
             if (ranges > other_room)
                 return DAMAGED;
+            int64_t *const range = others + 3 * (ranges - 1);
             if (is_new)
-                others[2 * ranges - 2] = start;
-            others[2 * ranges - 1] = end_of_range;
+                range[0] = start;
+            range[1] = end_of_range;
+            range[2] = is_field;
         }
     }
     counts[0] = fragments;

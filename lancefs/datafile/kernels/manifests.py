@@ -48,7 +48,8 @@ class ManifestParts(NamedTuple):
 
     Attributes:
         fragments: The fragments.
-        others: Start and end of each range of other bytes, shape (n, 2).
+        others: Start and end of each range of other bytes, and 1 if all of them are fields of the
+            schema, else 0; shape (n, 3).
     """
 
     fragments: FragmentColumns
@@ -58,7 +59,7 @@ class ManifestParts(NamedTuple):
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _WIDTHS = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 # Numbers of the fields of a manifest, a fragment, a data file and a deletion file.
-_FRAGMENTS = 2
+_FIELDS, _FRAGMENTS = 1, 2
 _ID, _FILES, _DELETION_FILE, _ROWS, _CLUSTERING_ID = 1, 2, 3, 4, 15
 _SEQUENCES = (5, 7, 9)  # row ids and row versions within the manifest
 _PATH, _FIELD_IDS, _COLUMN_INDICES, _FILE_NUMBERS = 1, 2, 3, (4, 5, 6, 7)
@@ -80,7 +81,7 @@ def find_fragments(data: Bytes) -> ManifestParts | None:
     """
     message = _Reader(data.tobytes())
     rows: list[tuple[int, ...]] = []
-    others: list[tuple[int, int]] = []
+    others: list[tuple[int, int, int]] = []
     try:
         while message.at < message.end:
             start = message.at
@@ -97,13 +98,14 @@ def find_fragments(data: Bytes) -> ManifestParts | None:
                 continue
             else:
                 message.bytes()
-            if others and others[-1][1] == start:
+            is_field = int(number == _FIELDS and kind == _BYTES)
+            if others and others[-1][1:] == (start, is_field):
                 start = others.pop()[0]
-            others.append((start, message.at))
+            others.append((start, message.at, is_field))
     except _Unknown:
         return None
     table = np.array(rows, np.uint64).astype(np.int64).reshape(-1, 6).T
-    return ManifestParts(FragmentColumns(*table), np.array(others, np.int64).reshape(-1, 2))
+    return ManifestParts(FragmentColumns(*table), np.array(others, np.int64).reshape(-1, 3))
 
 
 _c_find_fragments = c_function("find_fragments", "bytes number out out number out number")
@@ -117,7 +119,7 @@ def _compiled_find_fragments(data: Bytes) -> ManifestParts | None:
     except Damaged:
         return None
     room, ranges = counts.tolist()
-    table, others = np.empty((6, room), np.int64), np.empty((ranges, 2), np.int64)
+    table, others = np.empty((6, room), np.int64), np.empty((ranges, 3), np.int64)
     _c_find_fragments(data, len(data), counts, table, room, others, ranges)
     return ManifestParts(FragmentColumns(*table), others)
 
