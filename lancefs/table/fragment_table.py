@@ -267,39 +267,46 @@ def parse_manifest(data: bytes) -> ParsedManifest:
     """
     # Without the compiled kernel, protobuf is quicker.
     is_quick = kernels.kernels_in_use().name == "compiled"
-    parts = kernels.find_fragments(np.frombuffer(data, np.uint8)) if is_quick else None
-    columns = None if parts is None else _with_unknown(parts.fragments, data)
-    if parts is None or columns is None:
-        message = parse_message(table_pb2.Manifest(), data)
-        schema = table_pb2.Manifest(fields=message.fields).SerializeToString()
-        fragments = list(message.fragments)
-        message.ClearField("fields")
-        message.ClearField("fragments")
-        return ParsedManifest(message, schema, *_columns_of(fragments))
+    parsed = _parse_quickly(data) if is_quick else None
+    if parsed is not None:
+        return parsed
+    message = parse_message(table_pb2.Manifest(), data)
+    schema = table_pb2.Manifest(fields=message.fields).SerializeToString()
+    fragments = list(message.fragments)
+    message.ClearField("fields")
+    message.ClearField("fragments")
+    return ParsedManifest(message, schema, *_columns_of(fragments))
+
+
+def _parse_quickly(data: bytes) -> ParsedManifest | None:
+    """Parse the message of a manifest without its fragments; None if it is damaged or unusual."""
+    parts = kernels.find_fragments(np.frombuffer(data, np.uint8))
+    if parts is None:
+        return None
     rest, schema = (
         b"".join([data[start:end] for start, end, kind in parts.others.tolist() if kind == wanted])
         for wanted in (0, 1)
     )
-    _check_schema(schema)
-    return ParsedManifest(parse_message(table_pb2.Manifest(), rest), schema, data, columns)
+    try:
+        for position in np.flatnonzero(parts.fragments.known == 0).tolist():
+            _add_numbers(parts.fragments, position, data)
+        _check_schema(schema)
+        message = table_pb2.Manifest.FromString(rest)
+    except DecodeError:
+        return None
+    return ParsedManifest(message, schema, data, parts.fragments)
+
+
+def _add_numbers(columns: FragmentColumns, position: int, data: bytes) -> None:
+    """Add the numbers of a fragment that the kernel does not know."""
+    message = data[columns.starts[position] : columns.ends[position]]
+    numbers = _numbers(table_pb2.DataFragment.FromString(message))
+    columns.ids[position], columns.rows[position], columns.deleted[position] = numbers
 
 
 @lru_cache(maxsize=64)  # the versions of a table mostly have the same schema
 def _check_schema(schema: bytes) -> None:
-    parse_message(table_pb2.Manifest(), schema)
-
-
-def _with_unknown(columns: FragmentColumns, data: bytes) -> FragmentColumns | None:
-    """Add the numbers of fragments that the kernel does not know; None if one is damaged."""
-    try:
-        for position in np.flatnonzero(columns.known == 0).tolist():
-            message = data[columns.starts[position] : columns.ends[position]]
-            numbers = _numbers(table_pb2.DataFragment.FromString(message))
-            for column, number in zip(columns[2:], numbers, strict=False):
-                column[position] = number
-    except DecodeError:
-        return None
-    return columns
+    table_pb2.Manifest.FromString(schema)
 
 
 def _columns_of(

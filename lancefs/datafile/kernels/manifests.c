@@ -11,6 +11,9 @@ typedef struct {
     int64_t number, type;
 } tag;
 
+/* Rows that a fragment can have. */
+#define MOST_ROWS ((uint64_t)1 << 32)
+
 enum { VARINT = 0, EIGHT_BYTES = 1, BYTES = 2, FOUR_BYTES = 5 };
 
 /* The functions below return 0 for bytes that are damaged, or that are not known to be sound: then
@@ -107,7 +110,7 @@ static int read_deletion_file(reader file, int64_t *deleted) {
             count = value;
     }
     *deleted = count == 0 ? -1 : (int64_t)count;
-    return 1;
+    return count <= MOST_ROWS;
 }
 
 /* Read a fragment: its id, rows and deleted rows. */
@@ -125,7 +128,7 @@ static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *de
                 return 0;
             if (field.number == 1)
                 *id = (int64_t)value;
-            else if (field.number == 4)
+            else if (field.number == 4 && value <= MOST_ROWS)
                 *rows = (int64_t)value;
             else if (field.number != 15)
                 return 0;

@@ -23,16 +23,14 @@ from lancefs.storage import Bytes
 class FragmentColumns(NamedTuple):
     """The fragments in the message of a manifest, an item for each fragment.
 
-    Unsigned numbers above 2⁶³ are negative here.
-
     Attributes:
         starts: Where the fragment's message begins.
         ends: Where it ends.
-        ids: Id.
+        ids: Id; negative if it is 2⁶³ or more.
         rows: Rows, deleted ones included; 0 if the manifest does not tell.
         deleted: Deleted rows; −1 if only the deletion file tells.
-        known: 1 if the fragment's message is sound and the numbers are right; 0 if protobuf has to
-            decide and to read them.
+        known: 1 if the fragment's message is sound and the numbers make sense; 0 if protobuf has
+            to decide and to read them.
     """
 
     starts: Ints
@@ -63,6 +61,7 @@ _FIELDS, _FRAGMENTS = 1, 2
 _ID, _FILES, _DELETION_FILE, _ROWS, _CLUSTERING_ID = 1, 2, 3, 4, 15
 _SEQUENCES = (5, 7, 9)  # row ids and row versions within the manifest
 _PATH, _FIELD_IDS, _COLUMN_INDICES, _FILE_NUMBERS = 1, 2, 3, (4, 5, 6, 7)
+_MOST_ROWS = 1 << 32  # rows that a fragment can have
 _DELETED, _DELETION_NUMBERS = 4, (1, 2, 3, 4, 7)
 
 
@@ -184,6 +183,8 @@ def _fragment(message: _Reader) -> tuple[int, int, int, int]:
             number, kind = message.tag()
             if kind == _VARINT and number in numbers:
                 numbers[number] = message.varint()
+                if number == _ROWS and numbers[number] > _MOST_ROWS:
+                    raise _Unknown
             elif kind != _BYTES:
                 raise _Unknown
             elif number == _FILES:
@@ -223,4 +224,6 @@ def _deleted(file: _Reader) -> int:
             raise _Unknown
         value = file.varint()
         count = value if number == _DELETED else count
+    if count > _MOST_ROWS:
+        raise _Unknown
     return count or (1 << 64) - 1

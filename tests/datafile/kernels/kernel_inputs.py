@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import wire_messages
 from hypothesis import strategies as st
 
 from lancefs.datafile import kernels
@@ -25,6 +26,7 @@ from lancefs.datafile.kernels import (
     lists,
     lookup,
     lz4,
+    manifests,
     runs,
     segments,
     selection,
@@ -45,8 +47,13 @@ def outcome(kernel: Callable[..., Any], arguments: Arguments) -> object:
         result = kernel(*arguments)
     except CorruptFile as error:
         return f"refused: {error}"
-    parts = result if isinstance(result, tuple) else (result,)
-    return [(p.dtype.str, p.tobytes()) if isinstance(p, np.ndarray) else p for p in parts]
+    return _shown(result)
+
+
+def _shown(result: Any) -> object:
+    if isinstance(result, tuple):
+        return [_shown(part) for part in result]
+    return (result.dtype.str, result.tobytes()) if isinstance(result, np.ndarray) else result
 
 
 def compiled_kernel(name: str) -> Callable[..., Any]:
@@ -370,6 +377,11 @@ def texts(draw: st.DrawFn) -> Arguments:
     return offsets, data
 
 
+def manifest_messages() -> st.SearchStrategy[Arguments]:
+    messages = wire_messages.manifests()
+    return messages.map(lambda message: (np.frombuffer(message, np.uint8),))
+
+
 @st.composite
 def masked_values(draw: st.DrawFn) -> Arguments:
     width = draw(st.sampled_from([1, 2, 4, 8, 16, 3, 40]))
@@ -463,6 +475,7 @@ PAIRS = {
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
     "is_utf8": (utf8.is_utf8, texts()),
+    "find_fragments": (manifests.find_fragments, manifest_messages()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "within": (intervals.within, numbers_and_bounds()),

@@ -1,0 +1,197 @@
+"""The fragments of a version as a table: what protobuf reads of them, and what is looked up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import lance
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import CorpusCase, corpus_cases, frame, local_store, needs_corpus
+from wire_messages import manifests, varint
+
+import lancefs
+from lancefs.errors import CorruptFile
+from lancefs.proto import table_pb2
+from lancefs.table import fragment_table
+from lancefs.table.fragment_table import Fragments, parse_manifest
+from lancefs.table.fragments import Fragment
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Ref, list_branches, resolve
+from lancefs.table.versions import list_versions
+
+
+def check_as_protobuf_reads_it(data: bytes) -> None:
+    """Check that a manifest is parsed, or refused, as protobuf alone parses or refuses it."""
+    try:
+        expected = table_pb2.Manifest.FromString(data)
+    except DecodeError as error:
+        with pytest.raises(CorruptFile, match=re.escape(f"the message does not decode: {error}")):
+            parse_manifest(data)
+        return
+    parsed = parse_manifest(data)
+    columns = parsed.columns
+    messages = [
+        table_pb2.DataFragment.FromString(parsed.data[start:end])
+        for start, end in zip(columns.starts, columns.ends, strict=True)
+    ]
+    assert messages == list(expected.fragments)
+    assert columns.ids.view(np.uint64).tolist() == [one.id for one in messages]
+    assert columns.rows.tolist() == [min(one.physical_rows, 2**62) for one in messages]
+    counts = [min(one.deletion_file.num_deleted_rows, 2**62) or -1 for one in messages]
+    has_file = [one.HasField("deletion_file") for one in messages]
+    assert columns.deleted.tolist() == [n * has for n, has in zip(counts, has_file, strict=True)]
+    assert table_pb2.Manifest.FromString(parsed.schema).fields == expected.fields
+    expected.ClearField("fields")
+    expected.ClearField("fragments")
+    assert parsed.message == expected
+
+
+@settings(max_examples=1000)
+@given(manifests())
+@example(b"\x12" + varint(11) + b"\x08" + varint(2**64 - 1))
+@example(b"\x12\x02\x1a\x00")  # a deletion file of which nothing is said
+@example(b"\x12\x06\x1a\x00\x1a\x02\x20\x07")  # two parts of one deletion file
+@example(b"\x0a\x03\x12\x01\xff")  # a field whose name is no text
+def test_a_manifest_is_read_as_protobuf_reads_it(data: bytes) -> None:
+    check_as_protobuf_reads_it(data)
+
+
+@needs_corpus
+@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+def test_real_manifests_are_read_as_protobuf_reads_them(case: CorpusCase) -> None:
+    store = case.store()
+    for where in [
+        store,
+        *(resolve(store, Ref(branch=name)).store for name in list_branches(store)),
+    ]:
+        for version in list_versions(where):
+            data = where.file(version.path).read_whole().tobytes()
+            start = int.from_bytes(data[-16:-8], "little")
+            check_as_protobuf_reads_it(data[start + 4 : -16])
+
+
+def of(*fragments: tuple[int, int, int]) -> Fragments:
+    """Return fragments, given as id, rows and deleted rows; −1 where these are not recorded."""
+    message = table_pb2.Manifest()
+    for number, rows, deleted in fragments:
+        fragment = message.fragments.add(id=number, physical_rows=rows)
+        if deleted:
+            fragment.deletion_file.num_deleted_rows = max(deleted, 0)
+    parsed = parse_manifest(message.SerializeToString())
+    return Fragments(parsed.data, parsed.columns)
+
+
+def test_a_fragment_is_found_by_its_id() -> None:
+    ascending, mixed = of((2, 1, 0), (5, 1, 0), (9, 1, 0)), of((9, 1, 0), (2, 1, 0), (5, 1, 0))
+    assert dict(ascending.positions) == {2: 0, 5: 1, 9: 2}
+    assert dict(mixed.positions) == {9: 0, 2: 1, 5: 2}
+    for number in (-1, 0, 3, 10, 2**32, 2**70):
+        assert number not in ascending.positions
+        assert number not in mixed.positions
+    assert dict(of().positions) == {}
+
+
+def test_live_rows_are_counted_from_the_first_fragment_on() -> None:
+    fragments = of((0, 5, 0), (1, 4, 4), (2, 7, 2))
+    assert fragments.live_ends is not None
+    assert fragments.live_ends.tolist() == [5, 5, 10]
+    assert fragments[1:].live_ends is not None
+    assert fragments[1:].live_ends.tolist() == [0, 5]
+    assert of((0, 5, 0), (1, 4, -1)).live_ends is None
+    assert of((0, 0, 0)).live_ends is None
+
+
+@pytest.mark.parametrize("beyond", [(1, 2**32 + 1, 0), (1, 3, 4), (1, 2**64 - 1, 0)])
+def test_rows_that_cannot_be_are_not_counted(beyond: tuple[int, int, int]) -> None:
+    fragments = of((0, 5, 0), beyond)
+    with pytest.raises(CorruptFile, match=r"beyond 32 bits|of 3 rows are deleted"):
+        fragments.num_rows()
+
+
+Rows = tuple[int, int, int]
+
+
+@st.composite
+def successive_versions(draw: st.DrawFn) -> tuple[list[Rows], list[Rows]]:
+    """Draw the fragments of two versions, of which some are alike."""
+    rows = st.integers(1, 300)
+    old = [(number, draw(rows), 0) for number in range(draw(st.integers(0, 12)))]
+    new = [(n, size, draw(st.sampled_from([0, 0, 0, 1]))) for n, size, _ in old]
+    for _ in range(draw(st.integers(0, 3))):
+        if new:
+            del new[draw(st.integers(0, len(new) - 1))]
+    new += [(number, draw(rows), 0) for number in range(20, 20 + draw(st.integers(0, 3)))]
+    if draw(st.booleans()):
+        new = draw(st.permutations(new))
+    return (old, new) if draw(st.booleans()) else (new, old)
+
+
+@given(successive_versions())
+def test_two_versions_differ_in_the_fragments_that_are_not_in_both(
+    versions: tuple[list[Rows], list[Rows]],
+) -> None:
+    ours, theirs = (of(*version) for version in versions)
+    left, right = ours.differences(theirs)
+    assert left == [one for one in ours if one not in list(theirs)]
+    assert right == [one for one in theirs if one not in list(ours)]
+
+
+def test_fragments_that_are_written_in_another_order_of_fields_are_the_same() -> None:
+    def read(*messages: bytes) -> Fragments:
+        data = b"".join(b"\x12" + varint(len(message)) + message for message in messages)
+        parsed = parse_manifest(data)
+        return Fragments(parsed.data, parsed.columns)
+
+    ours = read(b"\x08\x01\x20\x05", b"\x08\x02\x20\x06")
+    theirs = read(b"\x20\x05\x08\x01", b"\x20\x07\x08\x02")
+    assert ours.differences(theirs) == ([Fragment(2, (), None, 6)], [Fragment(2, (), None, 7)])
+
+
+def test_few_of_many_fragments_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragment_table, "_KEPT", 2)
+    fragments = of(*((number, 1, 0) for number in range(5)))
+    assert [one.id for one in fragments] == [0, 1, 2, 3, 4]
+    assert fragments[4] is fragments[4]
+
+
+def test_fragments_that_are_damaged_do_not_hinder_those_that_are_not(tmp_path: Path) -> None:
+    message = table_pb2.Manifest()
+    message.fragments.add(id=3, physical_rows=2)
+    message.fragments.add(id=4, physical_rows=2).deletion_file.num_deleted_rows = 3
+    (tmp_path / "m").write_bytes(frame(message))
+    fragments = read_manifest(local_store(tmp_path).file("m")).fragments
+    assert fragments[0].physical_rows == 2
+    with pytest.raises(CorruptFile, match=r"m: fragment 4: 3 of 2 rows are deleted"):
+        _ = fragments[1]
+
+
+def test_a_read_of_few_rows_makes_objects_of_few_fragments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+
+    table = pa.table({"a": range(600)})
+    lance.write_dataset(table, tmp_path / "t.lance", max_rows_per_file=2)
+    lance.dataset(tmp_path / "t.lance").delete("a % 7 = 3")
+    made: list[int] = []
+    build = Fragments._build
+
+    def counted(self: Fragments, position: int) -> Fragment:
+        made.append(position)
+        return build(self, position)
+
+    monkeypatch.setattr(Fragments, "_build", counted)
+    dataset = lancefs.open(tmp_path / "t.lance")
+    expected = lance.dataset(tmp_path / "t.lance").to_table()
+    assert dataset.count_rows() == expected.num_rows
+    assert dataset.take([400, 7, 9, 400]) == expected.take([400, 7, 9, 400])
+    assert dataset.head(3) == expected.slice(0, 3)
+    assert dataset.to_table(offset=410, limit=2) == expected.slice(410, 2)
+    wanted = dataset.to_table(filter="_rowaddr = 858993459201", with_row_id=True)
+    assert wanted["a"].to_pylist() == [401]
+    assert len(set(made)) < 12
