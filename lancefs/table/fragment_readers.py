@@ -65,6 +65,11 @@ class FragmentReaders(Sequence[FragmentReader]):
         return self._fragments.live_ends
 
     @property
+    def row_counts(self) -> tuple[Ints, Ints] | None:
+        """The rows of each fragment and its deleted rows; None if the manifest lacks a number."""
+        return self._fragments.row_counts
+
+    @property
     def positions(self) -> Mapping[int, int]:
         """The position of each fragment by its id."""
         return self._fragments.positions

@@ -107,6 +107,16 @@ class Fragments(Sequence[Fragment]):
         ends: Ints = np.cumsum(rows - deleted)
         return ends
 
+    @property
+    def row_counts(self) -> tuple[Ints, Ints] | None:
+        """The rows of each fragment, deleted ones included, and its deleted rows.
+
+        None if the manifest lacks a number; raises as `live_ends` does.
+        """
+        if self.live_ends is None:
+            return None
+        return self._columns.rows, self._columns.deleted
+
     def physical_rows(self) -> int | None:
         """Return the number of rows, deleted rows included; None if only data files tell.
 

@@ -15,6 +15,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import BaseRules
+from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
@@ -24,7 +25,7 @@ from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.arrow.measures import Measures
 from lancefs.views.arrow.shapes import Shape, shape_of
 from lancefs.views.read_ahead import read_batches
-from lancefs.views.view_batches import BATCH_ROWS, Batch, batches_of
+from lancefs.views.view_batches import BATCH_ROWS, Batches, batches_of
 
 # Budget of open versions, in bytes of their manifests. A version counts as at least `_LEAST` bytes,
 # since it also holds files open.
@@ -105,7 +106,7 @@ class ViewedVersion:
         Raises:
             LanceError: A deletion file cannot be read.
         """
-        batches = list(self._batches(selection))
+        batches = Batches(self._readers(selection))
         fields = self._fields(selection)
         shapes = [self._shapes[field.id] for field in fields]
         return Measures(sharer, batches, fields, [shape for shape in shapes if shape is not None])
@@ -133,13 +134,14 @@ class ViewedVersion:
             scanner = self.dataset.scanner(list(selection.columns or ()), batch_size=BATCH_ROWS)
             return scanner.projected_schema, scanner.to_batches()
         schema = self.schema(selection)
-        return schema, read_batches(self._batches(selection), self._fields(selection), schema)
+        batches = batches_of(self._readers(selection))
+        return schema, read_batches(batches, self._fields(selection), schema)
 
-    def _batches(self, selection: Selection) -> Iterator[Batch]:
+    def _readers(self, selection: Selection) -> Sequence[FragmentReader]:
         readers = self.opened.readers
         if selection.fragment is None:
-            return batches_of(readers)
-        return batches_of([readers[self.opened.positions[selection.fragment]]])
+            return readers
+        return [readers[self.opened.positions[selection.fragment]]]
 
     def _has_row_metadata(self, selection: Selection) -> bool:
         """Tell whether the part has columns of row metadata."""

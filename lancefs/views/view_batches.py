@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import Ints
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.masks import filtered
 from lancefs.errors import CorruptFile
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.null_free import all_valid
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
@@ -21,6 +24,8 @@ from lancefs.table.null_free import all_valid
 BATCH_ROWS = 64 * 1024
 # Bytes of data files that one group of batches reads from a remote store.
 AT_ONCE = 32 * 1024 * 1024
+# Fragment readers that the batches of a view keep open.
+_USED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,13 @@ class Batch:
 
     Attributes:
         fragment: The reader of the fragment.
+        position: Position of the fragment among those of the view.
         number: Position of the batch among the batches of the fragment, empty ones counted.
         rows: Number of live rows.
     """
 
     fragment: FragmentReader
+    position: int
     number: int
     rows: int
 
@@ -96,7 +103,7 @@ def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
         columns: Number of columns that are read.
     """
     fragment = batch.fragment
-    if not group or not batch.is_remote or group[0].fragment is not fragment:
+    if not group or not batch.is_remote or group[0].position != batch.position:
         return False
     size = sum(file.size or AT_ONCE for file in fragment.fragment.files)
     cells = max(1, fragment.physical_rows * len(fragment.fields))
@@ -143,13 +150,83 @@ def batches_of(fragments: Iterable[FragmentReader]) -> Iterator[Batch]:
     Raises:
         LanceError: The deleted rows could not be read.
     """
-    for fragment in fragments:
+    for position, fragment in enumerate(fragments):
         steps = -(-fragment.physical_rows // BATCH_ROWS)
-        if steps <= 1:  # the manifest knows
-            rows = [fragment.num_rows] * steps
-        else:
-            gone = np.bincount(fragment.deleted // BATCH_ROWS, minlength=steps)
-            sizes = np.full(steps, BATCH_ROWS)
-            sizes[-1] = fragment.physical_rows - (steps - 1) * BATCH_ROWS
-            rows = (sizes - gone).tolist()
-        yield from (Batch(fragment, n, count) for n, count in enumerate(rows) if count > 0)
+        rows = [fragment.num_rows] if steps == 1 else _live_rows(fragment, steps)
+        for number, count in enumerate(rows):
+            if count > 0:
+                yield Batch(fragment, position, number, count)
+
+
+class Batches(Sequence[Batch]):
+    """The batches of fragments that have live rows; objects are made of those looked at.
+
+    Args:
+        fragments: Readers of the fragments.
+
+    Attributes:
+        fragments: For each batch the position of its fragment, of shape (batches,).
+        numbers: For each batch its position among the batches of the fragment, empty ones counted.
+        rows: For each batch the number of its live rows.
+
+    Raises:
+        LanceError: What is deleted could not be found out.
+    """
+
+    def __init__(self, fragments: Sequence[FragmentReader]) -> None:
+        self._readers = fragments
+        self._used: dict[int, FragmentReader] = {}
+        table = _table(fragments)
+        self.fragments, self.numbers, self.rows = table[:, table[2] > 0]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Batch]: ...
+
+    def __getitem__(self, index: int | slice) -> Batch | list[Batch]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(len(self))[index]]
+        position = int(self.fragments[index])
+        reader = self._used.get(position)
+        if reader is None:
+            if len(self._used) >= _USED:
+                self._used.clear()
+            reader = self._used[position] = self._readers[position]
+        return Batch(reader, position, int(self.numbers[index]), int(self.rows[index]))
+
+
+def _table(readers: Sequence[FragmentReader]) -> Ints:
+    """Return fragment, number and rows of each batch, empty ones included, of shape (3, batches).
+
+    If the manifest has all counts, only large fragments with deleted rows are looked at.
+    """
+    counts = readers.row_counts if isinstance(readers, FragmentReaders) else None
+    if counts is None:
+        found = [(batch.position, batch.number, batch.rows) for batch in batches_of(readers)]
+        return np.array(found, np.int64).reshape(-1, 3).T
+    physical, deleted = counts
+    steps = -(-physical // BATCH_ROWS)
+    fragments = np.repeat(np.arange(len(physical)), steps)
+    firsts = np.cumsum(steps) - steps
+    numbers = np.arange(len(fragments)) - firsts[fragments]
+    rows = np.minimum(physical[fragments] - numbers * BATCH_ROWS, BATCH_ROWS)
+    is_small = steps == 1
+    rows[firsts[is_small]] -= deleted[is_small]
+    for position in np.flatnonzero(~is_small & (deleted > 0)).tolist():
+        first, count = int(firsts[position]), int(steps[position])
+        rows[first : first + count] = _live_rows(readers[position], count)
+    return np.stack((fragments, numbers, rows))
+
+
+def _live_rows(fragment: FragmentReader, steps: int) -> list[int]:
+    """Return the number of live rows in each batch of a fragment, empty ones included."""
+    gone = np.bincount(fragment.deleted // BATCH_ROWS, minlength=steps)
+    sizes = np.full(steps, BATCH_ROWS)
+    if steps:
+        sizes[-1] = fragment.physical_rows - (steps - 1) * BATCH_ROWS
+    return (sizes - gone).tolist()

@@ -65,10 +65,8 @@ def test_a_manifest_is_read_as_protobuf_reads_it(data: bytes) -> None:
 @pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
 def test_real_manifests_are_read_as_protobuf_reads_them(case: CorpusCase) -> None:
     store = case.store()
-    for where in [
-        store,
-        *(resolve(store, Ref(branch=name)).store for name in list_branches(store)),
-    ]:
+    branches = [resolve(store, Ref(branch=name)).store for name in list_branches(store)]
+    for where in (store, *branches):
         for version in list_versions(where):
             data = where.file(version.path).read_whole().tobytes()
             start = int.from_bytes(data[-16:-8], "little")

@@ -33,7 +33,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
 from lancefs.views.arrow.shapes import Shape, measure, walk
-from lancefs.views.view_batches import BATCH_ROWS, Batch, joins, read_together
+from lancefs.views.view_batches import BATCH_ROWS, Batches, joins, read_together
 
 # A column of a fragment: sharer and table as in `view.Key`, identity of the fragment, column.
 ColumnKey: TypeAlias = tuple[str, str, str, Field]
@@ -77,7 +77,7 @@ class Measures:
     def __init__(
         self,
         sharer: tuple[str, str],
-        batches: Sequence[Batch],
+        batches: Batches,
         fields: Sequence[Field],
         shapes: Sequence[Shape],
     ) -> None:
@@ -85,16 +85,20 @@ class Measures:
         self.fields = fields
         self.shapes = shapes
         self._sharer = sharer
-        self._identities: dict[int, str] = {}  # of fragments, by the id of the reader
+        self._identities: dict[int, str] = {}  # of fragments, by their positions
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = threading.Lock()
         self.is_loaded = False
-        self.columns = [self._load_known(column) for column in range(len(fields))]
+        self.columns = [
+            np.full((len(batches), shape.num_measures), -1, np.int64) for shape in shapes
+        ]
+        # Whether measures of the batch were looked up in the cache that all views share.
+        self._is_looked_up = np.zeros(len(batches), np.bool_)
 
     @property
     def rows(self) -> Ints:
         """Number of rows of each batch, of shape (batches,)."""
-        return np.array([batch.rows for batch in self.batches], np.int64)
+        return self.batches.rows
 
     def require_extents(self) -> None:
         """Compute the missing extents of all batches: the lengths of buffers depend on them.
@@ -102,7 +106,7 @@ class Measures:
         Raises:
             LanceError: A column cannot be read.
         """
-        self._require(range(len(self.batches)), [len(shape.nodes) for shape in self.shapes])
+        self._require(range(len(self.batches)), self._first_extents)
 
     def require_all(self, batches: Iterable[int]) -> None:
         """Compute the missing measures of some batches.
@@ -125,17 +129,16 @@ class Measures:
     @property
     def has_extents(self) -> bool:
         """Whether all extents are known."""
-        pairs = zip(self.columns, self.shapes, strict=True)
-        return not any(np.any(column[:, len(shape.nodes) :] < 0) for column, shape in pairs)
+        return not len(self._unknown(range(len(self.batches)), self._first_extents))
 
     @property
     def is_complete(self) -> bool:
         """Whether all measures of all batches are known."""
-        return not any(np.any(column < 0) for column in self.columns)
+        return not len(self._unknown(range(len(self.batches)), [0] * len(self.shapes)))
 
     def is_known(self, batch: int) -> bool:
         """Return whether all measures of a batch are known."""
-        return not any(np.any(column[batch] < 0) for column in self.columns)
+        return not len(self._unknown([batch], [0] * len(self.shapes)))
 
     def read_and_measure(
         self, batches: Sequence[int], columns: Sequence[int], cache: bool = True
@@ -155,6 +158,7 @@ class Measures:
         Raises:
             LanceError: A column cannot be read, or its values contradict known measures.
         """
+        self._look_up(np.array(batches, np.int64))
         arrays = {
             (batch, column): _ARRAYS.peek(self._array_key(column, batch))
             for batch in batches
@@ -192,6 +196,8 @@ class Measures:
             columns: Number of columns that are read.
         """
         groups: list[list[int]] = []
+        if not self._is_remote:
+            return [[batch] for batch in batches]
         for batch in batches:
             before = [self.batches[number] for number in groups[-1]] if groups else []
             if joins(before, self.batches[batch], columns):
@@ -202,7 +208,7 @@ class Measures:
 
     def group_by_fragment(self, batches: Iterable[int]) -> list[list[int]]:
         """Group batches, given in ascending order, by fragment."""
-        groups = groupby(batches, lambda batch: id(self.batches[batch].fragment))
+        groups = groupby(batches, lambda batch: self.batches.fragments[batch])
         return [list(group) for _, group in groups]
 
     def record(self, batch: int, column: int, measures: Ints) -> None:
@@ -242,24 +248,48 @@ class Measures:
 
     def _column_key(self, column: int, batch: int) -> ColumnKey:
         """Return the key of a column in the fragment of a batch."""
-        fragment = self.batches[batch].fragment
-        identity = self._identities.get(id(fragment))
+        position = int(self.batches.fragments[batch])
+        identity = self._identities.get(position)
         if identity is None:
-            identity = self._identities[id(fragment)] = _identity(fragment)
+            identity = self._identities[position] = _identity(self.batches[batch].fragment)
         return *self._sharer, identity, self.fields[column]
 
     def _array_key(self, column: int, batch: int) -> tuple[ColumnKey, int]:
         return self._column_key(column, batch), self.batches[batch].number
 
-    def _load_known(self, column: int) -> Ints:
-        """Return the cached measures of a column in all batches; -1 if unknown."""
-        parts = [np.empty((0, self.shapes[column].num_measures), np.int64)]
-        first = 0
-        for _, group in groupby(self.batches, lambda batch: id(batch.fragment)):
-            numbers = [batch.number for batch in group]
-            parts.append(self._shared(column, first)[numbers])
-            first += len(numbers)
-        return np.concatenate(parts)
+    @property
+    def _first_extents(self) -> list[int]:
+        """For each column the first extent among its measures."""
+        return [len(shape.nodes) for shape in self.shapes]
+
+    def _unknown(self, batches: Iterable[int], first: Sequence[int]) -> Ints:
+        """Return the batches that lack measures, also after a look at the cached ones.
+
+        Args:
+            batches: Positions of the batches, ascending.
+            first: For each column the first of its measures that is needed.
+        """
+
+        def lacking(among: Ints) -> Ints:
+            is_unknown = np.zeros(len(among), np.bool_)
+            for column, low in zip(self.columns, first, strict=True):
+                is_unknown |= (column[among, low:] < 0).any(axis=1)
+            return among[is_unknown]
+
+        unknown = lacking(np.array(batches, np.int64))
+        self._look_up(unknown)
+        return lacking(unknown)
+
+    def _look_up(self, batches: Ints) -> None:
+        """Take the measures of batches that all views share from the cache, once."""
+        new = batches[~self._is_looked_up[batches]]
+        for group in self.group_by_fragment(new.tolist()):
+            numbers = self.batches.numbers[group]
+            for column, known in enumerate(self.columns):
+                cached = _MEASURES.peek(self._column_key(column, group[0]))
+                if cached is not None:
+                    known[group] = np.where(known[group] < 0, cached[numbers], known[group])
+        self._is_looked_up[new] = True
 
     def _shared(self, column: int, batch: int) -> Ints:
         """Return the measures, shared by all views, of a column in the fragment of a batch."""
@@ -279,7 +309,7 @@ class Measures:
             first: For each column the first of its measures that is needed.
         """
         with self._lock:  # threads that wait find the measures known
-            batches = list(batches)
+            batches = self._unknown(batches, first).tolist()
             for group in self.group_by_fragment(batches):
                 self._record_null_free_fragment(group, first)
             unknown = self.in_threads(lambda batch: self._columns_to_read(batch, first), batches)
@@ -312,8 +342,11 @@ class Measures:
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item in threads; use more threads for a remote store."""
-        is_remote = any(batch.is_remote for batch in self.batches[:1])
-        return in_threads(work, items, REQUESTS if is_remote else THREADS, "lancefs-layout")
+        return in_threads(work, items, REQUESTS if self._is_remote else THREADS, "lancefs-layout")
+
+    @property
+    def _is_remote(self) -> bool:
+        return any(batch.is_remote for batch in self.batches[:1])
 
     def _columns_to_read(self, batch: int, first: Sequence[int]) -> list[int]:
         """Return the columns of a batch whose missing measures do not follow from metadata.
