@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import overload
 
 import numpy as np
@@ -17,6 +18,7 @@ from lancefs.datafile.masks import filtered
 from lancefs.errors import CorruptFile
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
+from lancefs.table.fragment_run import FragmentRun, in_runs
 from lancefs.table.null_free import all_valid
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
@@ -111,10 +113,11 @@ def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
 
 
 def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
-    """Decode columns of several batches of one fragment in the same rounds of requests.
+    """Decode columns of several batches in the same rounds of requests.
 
     Args:
-        batches: At least one, ascending.
+        batches: At least one, ascending: batches of one fragment, or those of small fragments that
+            are read as one (see `group_small`).
         fields: The columns, or outlines of them.
 
     Returns:
@@ -123,7 +126,12 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
     Raises:
         LanceError: They cannot be read.
     """
-    read = batches[0].fragment.read(fields, _ranges(batches))
+    first_batch, last_batch = batches[0], batches[-1]
+    if first_batch.position == last_batch.position:
+        read = first_batch.fragment.read(fields, _ranges(batches))
+    else:
+        run = FragmentRun([batch.fragment for batch in batches])
+        read = run.read(fields, [(0, run.physical_rows)])
     arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
     found, first = [], 0
     for batch in batches:
@@ -131,6 +139,13 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
         found.append(batch.live([array.slice(first, rows) for array in arrays]))
         first += rows
     return found
+
+
+def group_small(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+    """Group consecutive batches that are small fragments which can be read as one."""
+    left = iter(batches)
+    for source in in_runs((batch.fragment for batch in batches), BATCH_ROWS):
+        yield list(islice(left, len(source.fragment_ids)))
 
 
 def _ranges(batches: Sequence[Batch]) -> list[RowRange]:
@@ -229,4 +244,5 @@ def _live_rows(fragment: FragmentReader, steps: int) -> list[int]:
     sizes = np.full(steps, BATCH_ROWS)
     if steps:
         sizes[-1] = fragment.physical_rows - (steps - 1) * BATCH_ROWS
-    return (sizes - gone).tolist()
+    rows: list[int] = (sizes - gone).tolist()
+    return rows

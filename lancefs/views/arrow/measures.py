@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -33,7 +33,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
 from lancefs.views.arrow.shapes import Shape, measure, walk
-from lancefs.views.view_batches import BATCH_ROWS, Batches, joins, read_together
+from lancefs.views.view_batches import BATCH_ROWS, Batches, group_small, joins, read_together
 
 # A column of a fragment: sharer and table as in `view.Key`, identity of the fragment, column.
 ColumnKey: TypeAlias = tuple[str, str, str, Field]
@@ -98,7 +98,8 @@ class Measures:
     @property
     def rows(self) -> Ints:
         """Number of rows of each batch, of shape (batches,)."""
-        return self.batches.rows
+        rows: Ints = self.batches.rows
+        return rows
 
     def require_extents(self) -> None:
         """Compute the missing extents of all batches: the lengths of buffers depend on them.
@@ -182,10 +183,11 @@ class Measures:
         return [[arrays[batch, column] for column in columns] for batch in batches]
 
     def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[list[pa.Array]]:
-        """Read columns or outlines of batches of one fragment."""
+        """Read columns or outlines of batches that `read_together` takes."""
         group = [self.batches[batch] for batch in batches]
         read = read_together(group, fields)
-        self._mapped.watch(group[0].fragment)
+        for _, same in groupby(group, lambda batch: batch.position):
+            self._mapped.watch(next(same).fragment)
         return read
 
     def request_groups(self, batches: Iterable[int], columns: int) -> list[list[int]]:
@@ -196,8 +198,6 @@ class Measures:
             columns: Number of columns that are read.
         """
         groups: list[list[int]] = []
-        if not self._is_remote:
-            return [[batch] for batch in batches]
         for batch in batches:
             before = [self.batches[number] for number in groups[-1]] if groups else []
             if joins(before, self.batches[batch], columns):
@@ -309,22 +309,36 @@ class Measures:
             first: For each column the first of its measures that is needed.
         """
         with self._lock:  # threads that wait find the measures known
-            batches = self._unknown(batches, first).tolist()
-            for group in self.group_by_fragment(batches):
+            missing: list[int] = self._unknown(batches, first).tolist()
+            for group in self.group_by_fragment(missing):
                 self._record_null_free_fragment(group, first)
-            unknown = self.in_threads(lambda batch: self._columns_to_read(batch, first), batches)
+            unknown = self.in_threads(lambda batch: self._columns_to_read(batch, first), missing)
             tasks = []
-            pairs = zip(batches, unknown, strict=True)
+            pairs = zip(missing, unknown, strict=True)
             for columns, same in groupby(pairs, lambda pair: pair[1]):
-                together = min(len(columns), _COLUMNS_TOGETHER)
-                groups = self.request_groups((batch for batch, _ in same), together)
+                groups = self._groups_to_measure([batch for batch, _ in same], columns)
                 starts = range(0, len(columns), _COLUMNS_TOGETHER)
                 parts = [columns[start : start + _COLUMNS_TOGETHER] for start in starts]
                 tasks += [(group, part) for group in groups for part in parts]
             self.in_threads(lambda task: self._compute(*task), tasks)
 
+    def _groups_to_measure(
+        self, batches: Sequence[int], columns: Sequence[int]
+    ) -> Iterable[list[int]]:
+        """Group batches whose measures are computed together.
+
+        Args:
+            batches: Positions of the batches, ascending.
+            columns: Columns to measure.
+        """
+        if self._is_remote:
+            return self.request_groups(batches, min(len(columns), _COLUMNS_TOGETHER))
+        left = iter(batches)
+        small = group_small([self.batches[batch] for batch in batches])
+        return [list(islice(left, len(group))) for group in small]
+
     def _compute(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        """Compute the measures of columns in batches of one fragment, from outlines if possible."""
+        """Compute the measures of columns in batches read together, from outlines if possible."""
         candidates = ((column, self._outline(batches[0], column)) for column in columns)
         outlines = {column: outline for column, outline in candidates if outline is not None}
         if outlines:
@@ -334,7 +348,8 @@ class Measures:
                     self._measure(batch, column, array)
         others = [column for column in columns if column not in outlines]
         if others:
-            self.read_and_measure(batches, others)
+            for group in self.group_by_fragment(batches):
+                self.read_and_measure(group, others)
 
     def _measure(self, batch: int, column: int, array: pa.Array) -> None:
         """Record the measures of a column in a batch, given its values or its outline."""
@@ -381,6 +396,8 @@ class Measures:
     def _record_null_free(self, batch: int, columns: Sequence[int]) -> list[int]:
         """Record columns without nulls, strings and lists in a batch; return the other columns."""
         fixed_width = [column for column in columns if not self.shapes[column].num_extents]
+        if not fixed_width:
+            return list(columns)
         are_valid = self.batches[batch].known_valid([self.fields[column] for column in fixed_width])
         done = {column for column, valid in zip(fixed_width, are_valid, strict=True) if valid}
         for column in done:
