@@ -22,6 +22,10 @@ WORDS = (
 )
 FORMATS = ("2.0", "2.1", "2.2")
 SMALL_FRAGMENTS = 1000
+# What writers leave that append every few seconds.
+FRAGMENTS_OF_500_ROWS = 1500
+VERSIONS = 1500
+LISTED_FRAGMENTS = 100_000
 
 
 def prepare(directory: Path, rows: int) -> Path:
@@ -67,6 +71,28 @@ def _write(home: Path, rows: int) -> Iterator[str]:
         yield save(f"vectors-{version}.lance", vectors(rows // 60), data_storage_version=version)
     yield save("documents-2.1.lance", documents(rows // 60))
     yield save("wide-2.1.lance", wide(rows // 24))
+    small = lines(500 * FRAGMENTS_OF_500_ROWS)
+    yield save("small-fragments.lance", small, max_rows_per_file=500)
+    for version in range(VERSIONS):
+        part, mode = small.slice(20 * version, 20), "append" if version else "create"
+        save("versions.lance", part, mode=mode)
+    yield "versions.lance"
+    save("many-fragments.lance", small.slice(0, 100))
+    _repeat_fragment(home / "many-fragments.lance", LISTED_FRAGMENTS)
+    yield "many-fragments.lance"
+
+
+def _repeat_fragment(path: Path, times: int) -> None:
+    """Commit a version of many fragments, all of them with the data file of the only one."""
+    import lance
+
+    dataset = lance.dataset(str(path))
+    (only,) = [fragment.metadata for fragment in dataset.get_fragments()]
+    fragments = [
+        lance.FragmentMetadata(number, only.files, only.physical_rows) for number in range(times)
+    ]
+    operation = lance.LanceOperation.Overwrite(dataset.schema, fragments)
+    lance.LanceDataset.commit(str(path), operation, read_version=dataset.version)
 
 
 def lines(rows: int) -> pa.Table:

@@ -44,7 +44,8 @@ class Workload:
     Attributes:
         table: The table, as `tables.prepare` names it, without its suffix.
         columns: The columns to read; all where it is None.
-        kind: `table`, `filter`, `take`, `count`, `stream`, `sql`, `head` or `import`.
+        kind: `table`, `filter`, `take`, `count`, `stream`, `sql`, `head` or `import`; `few` and
+            `ten` are the first ten rows, and ten rows taken, in a process that runs already.
         query: What DuckDB is asked where the kind is `sql`.
         target: The ratio to pylance that we want to reach, or None.
     """
@@ -89,6 +90,13 @@ WORKLOADS = {
     "1,000 fragments": Workload("fragments"),
     "filter, 1,000 fragments": Workload("fragments", kind="filter"),
     "take, 1,000 fragments": Workload("fragments", kind="take"),
+    "open + count, 1,500 fragments": Workload("small-fragments", kind="count", target=1),
+    "open + head(10), 1,500 fragments": Workload("small-fragments", kind="few", target=1),
+    "open + take 10, 1,500 fragments": Workload("small-fragments", kind="ten", target=1),
+    "open + count, 1,500 versions": Workload("versions", kind="count", target=1),
+    "open + head(10), 1,500 versions": Workload("versions", kind="few", target=1),
+    "open + count, 100,000 fragments": Workload("many-fragments", kind="count", target=1),
+    "open + take 10, 100,000 fragments": Workload("many-fragments", kind="ten", target=1),
     "DuckDB Q1": Workload("lines-2.1", kind="sql", query=Q1, target=1.3),
     "DuckDB Q6": Workload("lines-2.1", kind="sql", query=Q6, target=1.3),
     "stream": Workload("lines-2.1", kind="stream"),
@@ -154,9 +162,11 @@ def _dataset(
                 return dataset.to_table(filter=pc.field("partkey") < 200, **options)
             case "take":
                 return dataset.take(_rows(dataset.count_rows()))
+            case "ten":
+                return dataset.take(_rows(dataset.count_rows(), 10))
             case "count":
                 return dataset.count_rows()
-            case "head":
+            case "head" | "few":
                 return dataset.head(10)
             case "stream":
                 return sum(batch.num_rows for batch in dataset.to_batches(**options))
@@ -214,7 +224,7 @@ def _duckdb(path: str, workload: Workload) -> Callable[[], Any]:
     return read
 
 
-def _rows(total: int) -> list[int]:
+def _rows(total: int, count: int = 1000) -> list[int]:
     import numpy as np
 
-    return np.random.default_rng(3).integers(0, total, 1000).tolist()
+    return np.random.default_rng(3).integers(0, total, count).tolist()

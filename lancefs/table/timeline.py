@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.flags import ReaderFlags
-from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import DataFile, DataOverlay, DeletionFile, Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.row_ids import Ids
@@ -83,7 +84,9 @@ class Timeline:
                 added each row; if not, the version that removed it.
         """
         return self._first_versions(
-            len(offsets), lambda position: self._has(position, fragment, offsets) == is_there
+            len(offsets),
+            self._changes.get(fragment.id, []),
+            lambda position: self._has(position, fragment, offsets) == is_there,
         )
 
     def since_when_ids(self, ids: Ids, is_there: bool) -> Ints:
@@ -102,7 +105,7 @@ class Timeline:
                 has_row[order[rows.which]] = True
             return has_row if is_there else ~has_row
 
-        return self._first_versions(len(ids), test)
+        return self._first_versions(len(ids), range(len(self._between)), test)
 
     def since_when_alike(self, fragment: Fragment, field_ids: Sequence[int]) -> int:
         """Return the version that gave fields of a fragment the values of the last version.
@@ -111,48 +114,75 @@ class Timeline:
             fragment: The fragment in the last version.
             field_ids: Ids of the fields.
         """
-        last, version = signature(fragment, field_ids), self._until.version
-        for position in range(len(self._between) - 1, -1, -1):
-            earlier = self._fragments[position].get(fragment.id)
-            if earlier is None or signature(earlier, field_ids) != last:
-                break
-            version = self._between[position].version
-        return version
+        last = signature(fragment, field_ids)
 
-    def _first_versions(self, rows: int, test: Callable[[int], Mask]) -> Ints:
+        def test(position: int) -> Mask:
+            earlier = self._fragment(position, fragment.id)
+            is_alike = earlier is not None and signature(earlier, field_ids) == last
+            return np.array([is_alike])
+
+        return int(self._first_versions(1, self._changes.get(fragment.id, []), test)[0])
+
+    def _first_versions(
+        self, rows: int, changes: Sequence[int], test: Callable[[int], Mask]
+    ) -> Ints:
         """Return for each row the first version from which on it passes a test.
 
         Args:
             rows: Number of rows. All of them pass in the last version.
+            changes: Positions of `_between`, ascending, of versions in which the result of the test
+                may differ from that in the next version.
             test: Tests the rows in the version at a position of `_between`.
         """
         versions = np.full(rows, self._until.version, np.int64)
         passes = np.ones(rows, np.bool_)
-        for position in range(len(self._between) - 1, -1, -1):
+        for position in reversed(changes):
+            versions[passes] = self._version(position + 1)
             passes &= test(position)
             if not passes.any():
-                break
-            versions[passes] = self._between[position].version
+                return versions
+        versions[passes] = self._version(0)
         return versions
+
+    def _version(self, position: int) -> int:
+        """Return the version at a position of `_between`, behind which the last one follows."""
+        return [*self._between[position : position + 1], self._until][0].version
+
+    @cached_property
+    def _changes(self) -> dict[int, list[int]]:
+        """By fragment id: the versions in which it is not what it is in the next version.
+
+        Successive versions share most fragments, so that these are few.
+        """
+        changes: dict[int, list[int]] = {}
+        for position, (version, following) in enumerate(pairwise([*self._between, self._until])):
+            for parts in version.fragments.differences(following.fragments):
+                for number in {part.id for part in parts}:
+                    known = changes.setdefault(number, [])
+                    if known[-1:] != [position]:
+                        known.append(position)
+        return changes
 
     def _index(self, position: int) -> RowIndex:
         """Return the row index of a version."""
         if position not in self._indices:
             manifest = self._between[position]
             files, fragments = self._files(manifest), manifest.fragments
-            readers = [FragmentReader(files, part, manifest.fields) for part in fragments]
+            readers = FragmentReaders(files, fragments, manifest.fields)
             is_stable = ReaderFlags.STABLE_ROW_IDS in manifest.reader_flags
             metadata = RowMetadata(files, readers, fragments, is_stable)
             self._indices[position] = RowIndex(metadata, readers, fragments)
         return self._indices[position]
 
-    @cached_property
-    def _fragments(self) -> list[dict[int, Fragment]]:
-        return [{part.id: part for part in manifest.fragments} for manifest in self._between]
+    def _fragment(self, position: int, number: int) -> Fragment | None:
+        """Return a fragment of a version by its id; None if the version lacks it."""
+        fragments = self._between[position].fragments
+        place = fragments.positions.get(number)
+        return None if place is None else fragments[place]
 
     def _has(self, position: int, fragment: Fragment, offsets: Ints) -> Mask:
         """Return whether a version has each row of a fragment."""
-        own = self._fragments[position].get(fragment.id)
+        own = self._fragment(position, fragment.id)
         if own is None or not is_same(fragment, own):
             return np.zeros(len(offsets), np.bool_)
         if own.deletion_file is None:

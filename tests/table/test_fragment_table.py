@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
@@ -168,14 +169,8 @@ def test_fragments_that_are_damaged_do_not_hinder_those_that_are_not(tmp_path: P
         _ = fragments[1]
 
 
-def test_a_read_of_few_rows_makes_objects_of_few_fragments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import pyarrow as pa
-
-    table = pa.table({"a": range(600)})
-    lance.write_dataset(table, tmp_path / "t.lance", max_rows_per_file=2)
-    lance.dataset(tmp_path / "t.lance").delete("a % 7 = 3")
+def count_objects(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the position of each fragment of which an object is made."""
     made: list[int] = []
     build = Fragments._build
 
@@ -184,6 +179,29 @@ def test_a_read_of_few_rows_makes_objects_of_few_fragments(
         return build(self, position)
 
     monkeypatch.setattr(Fragments, "_build", counted)
+    return made
+
+
+def test_the_size_of_a_view_of_numbers_takes_objects_of_few_fragments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(pa.table({"a": range(300)}), tmp_path / "t.lance", max_rows_per_file=2)
+    lance.dataset(tmp_path / "t.lance").delete("a % 7 = 3")
+    made = count_objects(monkeypatch)
+    fs = lancefs.LanceFileSystem(skip_instance_cache=True)
+    path = f"{tmp_path}/t.lance/latest.arrow"
+    size = fs.info(path)["size"]
+    assert len(set(made)) < 5
+    assert size == len(fs.cat_file(path))
+
+
+def test_a_read_of_few_rows_makes_objects_of_few_fragments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"a": range(600)})
+    lance.write_dataset(table, tmp_path / "t.lance", max_rows_per_file=2)
+    lance.dataset(tmp_path / "t.lance").delete("a % 7 = 3")
+    made = count_objects(monkeypatch)
     dataset = lancefs.open(tmp_path / "t.lance")
     expected = lance.dataset(tmp_path / "t.lance").to_table()
     assert dataset.count_rows() == expected.num_rows

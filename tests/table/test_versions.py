@@ -34,6 +34,17 @@ def test_versions_are_listed_oldest_first_with_their_sizes(tmp_path: Path, name)
     assert latest(store).version == 100
 
 
+@pytest.mark.parametrize("name", [lambda v: f"{v}.manifest", v2], ids=["V1", "V2"])
+def test_versions_are_the_same_whether_or_not_sizes_are_asked_for(tmp_path: Path, name) -> None:
+    store = make(tmp_path, *map(name, [9, 10, 1, 100]), "x.manifest", "latest_version_hint.json")
+    (tmp_path / "_versions" / name(11)).mkdir()
+    (tmp_path / "_versions" / name(13)).symlink_to(tmp_path / "_versions" / name(9))
+    sized, named = list_versions(store), list_versions(store, with_sizes=False)
+    assert [file.version for file in named] == [1, 9, 10, 13, 100]
+    assert list(named) == [file._replace(size=None) for file in sized]
+    assert list(named[1:3]) == list(named)[1:3]
+
+
 def test_detached_versions_hints_and_stray_files_are_passed_over(tmp_path: Path) -> None:
     store = make(
         tmp_path,
