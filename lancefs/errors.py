@@ -97,6 +97,13 @@ class CorruptFile(_Located, ValueError):
     is_caught_by_net = False
 
 
+class MemoryLimitExceeded(_Located, MemoryError):
+    """Values would take more memory than is allowed; nothing was allocated for them.
+
+    The message names the column and the page, and what to pass if the table is to be trusted.
+    """
+
+
 def cause(error: BaseException) -> BaseException | None:
     """Return an error as the cause of a `LanceError`; None if a traceback would show a secret.
 

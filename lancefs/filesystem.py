@@ -91,6 +91,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
             processes; none by default.
         base_paths: New locations of moved tables by the base paths that manifests name; the same
             as `moved` of `base_rules`.
+        max_memory: Bytes that one batch of a view may expand to. By default, only what expands to
+            many times its bytes is limited. More raises `MemoryLimitExceeded`.
         **kwargs: Options of fsspec, such as `skip_instance_cache`. `listings_expiry_time` is the
             number of seconds for which listings that may change are cached; by default they are
             not.
@@ -111,6 +113,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         base_rules: BaseRules | Mapping[str, Any] | None = None,
         layout_cache: str | os.PathLike[str] | None = None,
         base_paths: Mapping[str, str] | None = None,
+        max_memory: int | None = None,
         **kwargs: Any,
     ) -> None:
         if unknown := kwargs.keys() - _FSSPEC_OPTIONS:
@@ -136,7 +139,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         store = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
         secrets = None if self._rules is None else tokenize(self._rules.storage_options)
-        self._opened = OpenTables(f"{store} {self._rules!r} {secrets}", layouts)
+        self._opened = OpenTables(f"{store} {self._rules!r} {secrets}", layouts, max_memory)
 
     def __repr__(self) -> str:
         root = Store(self.fs, self.root).url() if self._is_rooted else ""

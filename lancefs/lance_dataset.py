@@ -331,6 +331,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
+        max_memory: int | None = None,
         batch_readahead: int | None = None,
         fragment_readahead: int | None = None,
         fragment_scan_options: Any = None,
@@ -358,6 +359,9 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             dictionary_columns: Columns of strings that come dictionary-encoded. Where the data
                 files store them so (see `dictionary_columns`), no string is written out.
             fragments: Fragments to read, in this order: ids, or objects of `get_fragments`.
+            max_memory: Bytes of memory that a read may take: what it decodes at a time, and what
+                `to_table` and `take` return. By default that of `lancefs.open`; without any, only
+                what expands to many times its bytes in the file is limited.
             batch_readahead: A hint of pyarrow's own scanner, without effect, as all that follow.
             fragment_readahead: As above.
             fragment_scan_options: As above.
@@ -369,6 +373,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             ColumnNotFound: A column is not in the table.
             InvalidFilter: The text of the filter cannot be parsed.
             TypeError: An argument is of another type than described here.
+            ValueError: A number is negative, or a fragment is not in the version.
         """
         return LanceScanner(
             self._version,
@@ -383,6 +388,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             blobs=blobs,
             dictionary_columns=dictionary_columns,
             fragments=fragments,
+            max_memory=max_memory,
         )
 
     def take(

@@ -27,6 +27,7 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
     base_rules: BaseRules | None = None,
     base_paths: Mapping[str, str] | None = None,
+    max_memory: int | None = None,
 ) -> LanceDataset:
     """Open one version of a Lance table, the newest by default.
 
@@ -43,6 +44,8 @@ def open(
         base_rules: How far base paths that the manifest names are followed.
         base_paths: Where tables are now that have moved, by the base paths that name them; the same
             as `moved` of `base_rules`.
+        max_memory: Bytes of memory that a read may take, as in `LanceDataset.scanner`. By default,
+            only what expands to many times its bytes in the file is limited.
 
     Raises:
         NotALanceTable: There is no table.
@@ -57,15 +60,17 @@ def open(
     store = confine(store, base_rules)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
     if fresh:
-        return LanceDataset(_open_fresh(store, wanted, base_rules))
-    return LanceDataset(OpenVersion(resolve(store, wanted), base_rules))
+        return LanceDataset(_open_fresh(store, wanted, base_rules, max_memory))
+    return LanceDataset(OpenVersion(resolve(store, wanted), base_rules, max_memory=max_memory))
 
 
 # As pylance calls it.
 dataset = open
 
 
-def _open_fresh(store: Store, wanted: Ref, rules: BaseRules | None) -> OpenVersion:
+def _open_fresh(
+    store: Store, wanted: Ref, rules: BaseRules | None, max_memory: int | None
+) -> OpenVersion:
     """Open the newest version with the generations that it does not hold yet."""
     if wanted != Ref(branch=wanted.branch):
         raise ValueError(f"fresh rows belong on top of the newest version, not on {wanted}")
@@ -77,7 +82,8 @@ def _open_fresh(store: Store, wanted: Ref, rules: BaseRules | None) -> OpenVersi
     generations = read_generations(resolve(store, wanted).store)
     version = OpenVersion(resolve(store, wanted), rules)
     indices = read_indices(version.resolved.manifest, version.manifest, version.files)
-    return FreshVersion(version.resolved, unmerged(generations, indices), rules, version.manifest)
+    newer = unmerged(generations, indices)
+    return FreshVersion(version.resolved, newer, rules, version.manifest, max_memory)
 
 
 def _store(url: str, storage_options: Mapping[str, Any]) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,15 @@ from lancefs.datafile.blocks import (
     dtype_of,
     no_width,
 )
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.kernels import is_utf8, take, take_strings
 from lancefs.datafile.kernels.strings import narrowed
+from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
+# Bits of values that are not much wider than an index into a dictionary of them.
+_WIDE = 128
 _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
 
@@ -46,7 +51,7 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
             raise CorruptFile(f"{block.length} values with a validity of {len(valid)} slots")
         valid = None
     if isinstance(block, Constant) and block.value is None:
-        return pa.nulls(block.length, data_type)
+        return nulls(block.length, data_type)
     if pa.types.is_dictionary(data_type):
         return _dictionary(block, data_type, valid)
     match block:
@@ -62,6 +67,27 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
             return _struct(block, data_type, valid)
         case Constant():
             return _fixed(_repeated(block, data_type), data_type, valid)
+
+
+def nulls(count: int, data_type: pa.DataType) -> pa.Array:
+    """Return an array of nulls.
+
+    Args:
+        count: Number of slots.
+        data_type: The type of the array.
+
+    Raises:
+        MemoryLimitExceeded: The array would be too large; its bytes are not in any file.
+    """
+    if count:
+        reserve(int(count * value_bytes(data_type)))
+    return pa.nulls(count, data_type)
+
+
+@lru_cache(maxsize=4096)
+def value_bytes(data_type: pa.DataType) -> float:
+    """Return the least bytes that a value of a type takes, its validity included."""
+    return min_value_bytes(data_type) + 1 / 8
 
 
 def bitmap(valid: Mask | None) -> pa.Buffer | None:
@@ -247,6 +273,8 @@ def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) ->
     """Build an array of the items that indices point at."""
     match block.items:
         case FixedWidth():
+            if block.items.bits > _WIDE:
+                reserve(block.length * block.items.bits // 8, block.items.values.nbytes)
             values = take(block.items.values, block.indices)
             return _fixed(FixedWidth(block.items.bits, values), data_type, valid)
         case VariableWidth():
@@ -276,6 +304,7 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
 def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:
     """Repeat a constant, which always has a fixed width."""
     value = block.value or b""
+    reserve(block.length * len(value))
     if pa.types.is_boolean(data_type):
         if len(value) != 1:
             raise CorruptFile(f"a constant boolean of {len(value)} bytes")

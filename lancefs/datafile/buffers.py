@@ -1,4 +1,9 @@
-"""Arrays of bytes and numbers: their types, their memory, and a limit on their size."""
+"""Arrays of bytes and numbers: their types, their memory, and the limits on their size.
+
+The bytes of a file tell how large its values are once they are decoded, and they may lie. Memory
+whose size follows from such numbers is allowed first: by `check_size` for values that become fewer
+where fewer rows are read, by `reserve` for what does not, such as the dictionary of a page.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.errors import MemoryLimitExceeded
 from lancefs.storage import Bytes
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -18,23 +24,37 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 
 
+# Bytes that one read may expand to, unless its caller says otherwise, and those that each of its
+# columns adds: about the size of a page. Bytes that expand to at most so many times as many are no
+# bomb, and do not count then.
+MAX_MEMORY = 512 * 1024 * 1024
+_COLUMN_MEMORY = 8 * 1024 * 1024
+_PLAIN_RATIO = 32
+
+
 class _Thread(threading.local):
     """The settings of one thread.
 
     Attributes:
         pool: The memory pool of new arrays; None for Arrow's default pool.
-        most: Bytes that are left of the limit; None for no limit (see `limited`).
+        most: Bytes that are left of the limit of `limited`; None for no limit.
+        left: Bytes that are left of the budget of `expanding`; None where no read has begun.
+        ratio: How many times as many bytes a byte of a file may expand to for free.
+        advice: What the error says if the budget is exceeded.
     """
 
     pool: pa.MemoryPool | None = None
     most: int | None = None
+    left: int | None = None
+    ratio: int = _PLAIN_RATIO
+    advice: str = ""
 
 
 _THREAD = _Thread()
 
 
 class TooLarge(Exception):
-    """The values of a read have more bytes than `limited` allows."""
+    """The values of a read have more bytes than its limits allow; fewer rows may fit."""
 
 
 @contextmanager
@@ -58,20 +78,97 @@ def limited(most: int | None) -> Iterator[None]:
         _THREAD.most = before
 
 
-def check_size(size: int) -> None:
-    """Check that values of a size still fit into the limit, and subtract the size from it.
+class expanding:  # used as a verb
+    """Give a read of this thread a budget of memory, for all that its bytes expand to.
+
+    A read within another one shares the budget of that one.
+
+    Args:
+        max_memory: Bytes, all of which count; None for the default, in which bytes count only where
+            they are many times as many as in the file.
+        columns: Number of columns that are read.
+    """
+
+    __slots__ = ("_before", "_columns", "_max_memory")
+
+    def __init__(self, max_memory: int | None, columns: int) -> None:
+        self._max_memory = max_memory
+        self._columns = columns
+
+    def __enter__(self) -> None:
+        thread = _THREAD
+        self._before = thread.left
+        if thread.left is not None:
+            return
+        if self._max_memory is None:
+            thread.left = MAX_MEMORY + self._columns * _COLUMN_MEMORY
+        else:
+            thread.left, thread.ratio = self._max_memory, 0
+            thread.advice = f"max_memory is {self._max_memory:,}; pass a larger one"
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is None:
+            _THREAD.left, _THREAD.ratio, _THREAD.advice = None, _PLAIN_RATIO, ""
+
+
+def room(stored: int, is_whole: bool) -> int:
+    """Return how many bytes are allowed now.
+
+    Args:
+        stored: Bytes of the file that they are decoded from.
+        is_whole: Whether `reserve` is to allow them; else `check_size`.
+    """
+    thread = _THREAD
+    if thread.most is not None and not is_whole:
+        return thread.most
+    return (MAX_MEMORY if thread.left is None else thread.left) + thread.ratio * stored
+
+
+def check_size(size: int, stored: int = 0) -> None:
+    """Allow memory for values of rows; of fewer rows it would be less.
 
     Args:
         size: Bytes.
+        stored: Bytes of the file that they are decoded from.
 
     Raises:
-        TooLarge: They do not fit; see `limited`.
+        TooLarge: The bytes do not fit into what is left of the limit; see `limited`.
+        MemoryLimitExceeded: There is no limit, and they do not fit into the budget.
     """
     if _THREAD.most is None:
+        reserve(size, stored)
         return
     if size > _THREAD.most:
         raise TooLarge(f"values of {size} bytes")
     _THREAD.most -= size
+
+
+def reserve(size: int, stored: int = 0) -> None:
+    """Allow memory that a read needs beside the values of its rows; see `expanding`.
+
+    Args:
+        size: Bytes.
+        stored: Bytes of the file that they are decoded from.
+
+    Raises:
+        TooLarge: The bytes do not fit into the budget, and fewer rows may be read: there is a
+            limit (see `limited`).
+        MemoryLimitExceeded: They do not fit, and there is no limit.
+    """
+    thread = _THREAD
+    excess = size - thread.ratio * stored
+    if excess <= 0:
+        return
+    left = MAX_MEMORY if thread.left is None else thread.left
+    if excess > left:
+        if thread.most is not None:
+            raise TooLarge(f"{size} bytes")
+        advice = thread.advice or (
+            "if the table is to be trusted, pass max_memory=, in bytes, where it is opened"
+        )
+        raise MemoryLimitExceeded(f"{stored:,} bytes would expand to {size:,}, too many; {advice}")
+    if thread.left is not None:
+        thread.left -= excess
 
 
 def spare_memory() -> None:

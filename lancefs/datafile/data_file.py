@@ -70,7 +70,9 @@ class FieldReader(Protocol):
         ...
 
 
-def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> FieldReader:
+def open_data_file(
+    file: File, columns: Mapping[int, int], is_legacy: bool, rows: int | None = None
+) -> FieldReader:
     """Open a data file; the footer of formats from 2.0 on tells the format.
 
     Args:
@@ -78,6 +80,7 @@ def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> F
         columns: Column index of each field that has a column, by field id.
         is_legacy: Whether the manifest says that the file has format 0.1, which finds columns by
             field id.
+        rows: Number of rows that the file should have; None if it is not known.
 
     Raises:
         MissingFile: The file is gone.
@@ -99,8 +102,8 @@ def open_data_file(file: File, columns: Mapping[int, int], is_legacy: bool) -> F
     if version == (2, 0):
         from lancefs.datafile.v2_0.reader import ArrayReader
 
-        return ArrayReader(container, columns)
-    return StructuralReader(container, columns)
+        return ArrayReader(container, columns, rows)
+    return StructuralReader(container, columns, rows)
 
 
 def read_together(

@@ -16,6 +16,23 @@ from lancefs.errors import CorruptFile
 PageRanges: TypeAlias = tuple[int, Sequence[RowRange]]
 
 
+def check_column_rows(found: int, rows: int | None, scale: int = 1) -> None:
+    """Check that the pages of a column have no more rows than the fragment.
+
+    Some pages are decoded as a whole: their memory depends on all of their rows.
+
+    Args:
+        found: Number of rows of the column.
+        rows: Number of rows of the fragment; None if it is not known.
+        scale: Number of rows of the column for each row of the fragment.
+
+    Raises:
+        CorruptFile: It has more.
+    """
+    if rows is not None and found > rows * scale:
+        raise CorruptFile(f"the column has {found} rows, the fragment {rows}")
+
+
 def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[PageRanges]:
     """Cut row ranges of a column at its page borders.
 

@@ -29,7 +29,7 @@ _LONG = 1024 * 1024
 
 
 def decompress_frames(
-    data: Bytes, starts: Ints, ends: Ints, largest_ratio: int
+    data: Bytes, starts: Ints, ends: Ints, limits: Ints
 ) -> tuple[Bytes, Ints] | None:
     """Decompress buffers that hold one frame each, many in one call.
 
@@ -37,7 +37,7 @@ def decompress_frames(
         data: Bytes that hold the buffers.
         starts: Start of each buffer, ascending and disjoint.
         ends: End of each buffer.
-        largest_ratio: Upper limit of the ratio of raw to compressed bytes.
+        limits: Upper limit of the raw bytes of each buffer.
 
     Returns:
         The raw bytes, concatenated, and the raw size of each buffer. None where a frame is not
@@ -49,10 +49,10 @@ def decompress_frames(
     in_headers = _raw_sizes(data, starts + PREFIX)
     if in_headers is None or np.any(sizes != in_headers):
         return None
-    if np.any(sizes > largest_ratio * (ends - starts)):
+    if np.any(sizes > limits.astype(np.uint64)):
         return None
     offsets = offsets_of(sizes.astype(np.int64))
-    check_size(int(offsets[-1]))
+    check_size(int(offsets[-1]), len(data))
     raw = empty(int(offsets[-1]), np.uint8)
     is_long = np.diff(offsets) >= _LONG
     cut = (np.diff(offsets[:-1] // _LONG) > 0) | is_long[1:] | is_long[:-1]

@@ -21,6 +21,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.errors import MemoryLimitExceeded
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
@@ -89,7 +90,7 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        return self._counted(self._limited())
+        return self._counted(self._limited(), self.is_kept)
 
     def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the rows at given positions, of a scan without filter, offset and limit.
@@ -97,7 +98,7 @@ class Scan:
         Args:
             positions: Positions among the rows of the scan, ascending, each once.
         """
-        return self._counted(self._take_positions(positions))
+        return self._counted(self._take_positions(positions), is_kept=True)
 
     def rows_of(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -105,12 +106,22 @@ class Scan:
         Args:
             wanted: Fragments, each with the offsets of live rows, ascending, each once.
         """
-        return self._counted(self._take_offsets(wanted))
+        return self._counted(self._take_offsets(wanted), is_kept=True)
 
-    def _counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches, counted."""
+    def _counted(
+        self, batches: Iterable[pa.RecordBatch], is_kept: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches, counted; refuse more than may be kept, where all are."""
+        most, kept = self.settings.max_memory, 0
         for batch in batches:
             self.stats.add_batch(batch.num_rows)
+            if is_kept and most is not None:
+                kept += batch.nbytes
+                if kept > most:
+                    raise MemoryLimitExceeded(
+                        f"the rows take more than max_memory, {most:,} bytes; read batch by batch "
+                        "(to_batches), or fewer columns or rows, or pass a larger max_memory"
+                    )
             yield batch
 
     def _limited(self) -> Iterator[pa.RecordBatch]:
@@ -324,7 +335,7 @@ class Scan:
     ) -> Iterator[pa.RecordBatch]:
         """Decode rows of fragments by their offsets; fragments that are alike are read as one."""
         runs = runs_with(wanted, self.batch_rows)
-        return self._prefetch_each(lambda part: self._reader.take(*part), runs)
+        return chain.from_iterable(self._prefetch_each(lambda part: self._reader.take(*part), runs))
 
     def _prefetch_each(
         self, do: Callable[[_Item], _Result], items: Iterable[_Item]

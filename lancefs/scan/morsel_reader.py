@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.buffers import Ints, TooLarge, limited
+from lancefs.datafile.buffers import Ints, TooLarge, expanding, limited
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.masks import filtered
@@ -79,17 +79,34 @@ class MorselReader:
         """The columns that come out."""
         return self._schema(self.fields)
 
-    def take(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> pa.RecordBatch:
+    def take(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> list[pa.RecordBatch]:
         """Return rows of a fragment, or of a run of fragments, whatever the filter says.
 
         Args:
             fragment: The fragment or the run.
             offsets: Offsets of live rows, ascending, each once.
+
+        Returns:
+            One batch; several where the rows turn out to be large.
         """
         with counting() as counters:
-            columns = self._read_columns(fragment, self.fields, as_ranges(offsets))
+            batches = self._take(fragment, offsets)
         self.stats.add_morsel(fragment.fragment_ids, len(offsets), counters)
-        return self._batch(self.fields, columns, len(offsets))
+        return batches
+
+    def _take(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> list[pa.RecordBatch]:
+        most = 2 * self.settings.table_bytes if len(offsets) > 1 else None
+        try:
+            with limited(most), self._budget():
+                columns = self._read_columns(fragment, self.fields, as_ranges(offsets))
+        except TooLarge:
+            half = len(offsets) // 2
+            return self._take(fragment, offsets[:half]) + self._take(fragment, offsets[half:])
+        return [self._batch(self.fields, columns, len(offsets))]
+
+    def _budget(self) -> expanding:
+        """Return the budget of memory of one decoding."""
+        return expanding(self.settings.max_memory, len(self.fields) + len(self.filter_fields))
 
     def read(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
         """Decode a morsel, or its beginning where its rows are long; only rows to return.
@@ -115,10 +132,11 @@ class MorselReader:
         fields = self.fields if self.filter is None else self.filter_fields
         morsel = pace.fit(morsel, [field for field in fields if field.id not in by_item])
         while morsel.rows > 1:
-            with suppress(TooLarge), limited(pace.largest):
+            with suppress(TooLarge), limited(pace.largest), self._budget():
                 return self._decode(morsel, by_item, pace)
             morsel = morsel.head(-(-morsel.rows // self.settings.retry_divisor))
-        return self._decode(morsel, by_item, pace)
+        with self._budget():
+            return self._decode(morsel, by_item, pace)
 
     def _decode(self, morsel: Morsel, by_item: frozenset[int], pace: Pace) -> DecodedMorsel:
         mask = morsel.live_candidates()

@@ -51,6 +51,7 @@ class ScanOptions(TypedDict, total=False):
     blobs: Blobs
     dictionary_columns: Collection[str]
     fragments: Iterable[Any] | None
+    max_memory: int | None
     batch_readahead: int
     fragment_readahead: int
     fragment_scan_options: Any
@@ -76,6 +77,7 @@ class LanceScanner:
         blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
         dictionary_columns: Columns of strings that come dictionary-encoded.
         fragments: Fragments to read, or their ids; all by default.
+        max_memory: Bytes of memory that a read may take; that of the version by default.
 
     Raises:
         ColumnNotFound: A column is not in the table.
@@ -99,6 +101,7 @@ class LanceScanner:
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
+        max_memory: int | None = None,
     ) -> None:
         for name, value in (("batch_size", batch_size), ("limit", limit), ("offset", offset)):
             if value is not None and value < (name == "batch_size"):
@@ -114,7 +117,9 @@ class LanceScanner:
             columns = self._with(columns, extra)
         self._computed = _expressions(columns) if isinstance(columns, Mapping) else None
         condition = _condition(filters, version)
-        settings = default_settings()
+        settings = default_settings().within(
+            version.max_memory if max_memory is None else max_memory
+        )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         self._scan = Scan(
             fragments=version.readers if fragments is None else self._chosen(fragments),

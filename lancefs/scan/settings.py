@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Rows of a batch, unless the caller says otherwise.
 BATCH_ROWS = 64 * 1024
 # Mapped bytes of files that a stream leaves in memory. To give them back, and to bring them in
 # again, takes time.
 STREAM_MAPPED_BYTES = 8 * 1024 * 1024
+# Morsels that fit into the memory of a scan: see `stream_bytes`. Their values may turn out to have
+# twice the bytes of a morsel.
+MORSELS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class ScanSettings:
             allocator gives free memory back to the system.
         kept_mapped_bytes: Mapped bytes of files that `to_table` leaves in memory.
         stream_mapped_bytes: Mapped bytes of files that a stream leaves in memory.
+        max_memory: Bytes that a read may expand to, and that `to_table` may keep. More is refused
+            with `MemoryLimitExceeded`. None for the default: only bytes that are many times as many
+            as in the file are limited, and what is kept is not.
     """
 
     batch_rows: int = BATCH_ROWS
@@ -78,6 +84,28 @@ class ScanSettings:
     uneven_ratio: int = 2
     kept_mapped_bytes: int = 192 * 1024 * 1024
     stream_mapped_bytes: int = STREAM_MAPPED_BYTES
+    max_memory: int | None = None
+
+    def within(self, max_memory: int | None) -> ScanSettings:
+        """Return the settings of a scan that takes about so much memory at most.
+
+        Args:
+            max_memory: Bytes; None for no other limit than these settings have.
+
+        Raises:
+            ValueError: The number is not positive.
+        """
+        if max_memory is None:
+            return self
+        if max_memory <= 0:
+            raise ValueError(f"max_memory is {max_memory}; a positive number of bytes was expected")
+        part = max(max_memory // MORSELS, 1)
+        return replace(
+            self,
+            max_memory=max_memory,
+            stream_bytes=min(self.stream_bytes, part),
+            table_bytes=min(self.table_bytes, part),
+        )
 
 
 # What scans use unless they are given other settings.

@@ -131,6 +131,8 @@ class TableFiles:
         base_paths: Base paths of the manifest.
         rules: Rules for files outside of the table's directory.
         root: The directory of the table, if `store` is that of a branch.
+        max_memory: Bytes that one read of the files may expand to; None for the default limit, see
+            `datafile.buffers.expanding`.
     """
 
     def __init__(
@@ -139,7 +141,9 @@ class TableFiles:
         base_paths: Sequence[BasePath] = (),
         rules: BaseRules | None = None,
         root: Store | None = None,
+        max_memory: int | None = None,
     ) -> None:
+        self.max_memory = max_memory
         self.rules = rules or BaseRules()
         root = root or store
         self._root = confine(root, self.rules) if root.confines is None else root

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, reserve
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
+
+# Bytes that a value takes while it is expanded: 32 bits, then 64.
+_VALUE_BYTES = 12
 
 
 def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -> Ints:
@@ -25,6 +28,7 @@ def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -
 
     Raises:
         CorruptFile: The bytes are not one bitmap, or its values exceed one of the bounds.
+        MemoryLimitExceeded: So many values take too much memory.
     """
     from pyroaring import BitMap  # takes 7 ms to import, which most reads can do without
 
@@ -43,4 +47,5 @@ def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -
     max_count = limit if max_count is None else max_count
     if len(bitmap) > max_count:
         raise CorruptFile(f"the bitmap holds {len(bitmap)} values, expected at most {max_count}")
+    reserve(_VALUE_BYTES * len(bitmap), len(data))
     return np.frombuffer(bitmap.to_array(), np.uint32).astype(np.int64)

@@ -235,7 +235,7 @@ class _Comparison:
     ) -> None:
         """Compare the rows of a fragment in the columns that were rewritten."""
         old, new = self.since.readers[before], self.until.readers[position]
-        live = np.delete(np.arange(new.physical_rows), np.union1d(old.deleted, new.deleted))
+        live = np.setdiff1d(new.live_offsets(), old.deleted, assume_unique=True)
         ids = [one.id for _, below in changed for one in below.walk()]
         commit = self.timeline.since_when_alike(new.fragment, ids)
         for start in range(0, len(live), _ROWS_AT_ONCE):
@@ -364,7 +364,7 @@ def _rows(position: int, offsets: Ints, commit: int = 0) -> _VersionRows:
 def _live(version: OpenVersion, position: int) -> _VersionRows:
     """Return the live rows of a fragment."""
     reader = version.readers[position]
-    return _rows(position, np.delete(np.arange(reader.physical_rows), reader.deleted))
+    return _rows(position, reader.live_offsets())
 
 
 def _differ(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> Mask:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import stored_values
+from lancefs.datafile.buffers import expanding, reserve
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import Bytes
 from lancefs.table.base_paths import TableFiles
@@ -30,6 +31,9 @@ _ARROW_OVERHEAD = 64 * 1024
 _ARROW_MAGIC = b"ARROW1"
 # Numbers of fields: of `Message` the first, of `RecordBatch` the others.
 _HEADER, _BUFFERS, _COMPRESSION = 2, 2, 3
+_PROPERTY = b"ARROW:experimental_compression"
+# The offsets as they are stored, as 64-bit integers, and sorted.
+_COPIES = 4
 # What pyarrow raises over the bytes of a damaged Arrow file; `OSError` over those of a frame.
 _UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError)
 
@@ -47,6 +51,7 @@ def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | N
         MissingFile: The deletion file is gone.
         CorruptFile: It is damaged, names rows beyond the fragment's end, or not as many as the
             manifest says.
+        MemoryLimitExceeded: It expands to too many offsets.
     """
     deletion = fragment.deletion_file
     if deletion is None:
@@ -55,11 +60,11 @@ def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | N
     rows = fragment.physical_rows if fragment.physical_rows is not None else physical_rows
     limit = MOST_ROWS if rows is None else rows
     data = file.read_whole()
-    with locating(file.url):
+    with locating(file.url), expanding(files.max_memory, 1):
         if deletion.kind is DeletionKind.BITMAP:
             from lancefs.table.bitmaps import read_bitmap
 
-            offsets = read_bitmap(data, limit)
+            offsets = read_bitmap(data, limit, deletion.num_deleted)
         else:
             try:
                 offsets = _read_arrow(data, limit)
@@ -104,6 +109,10 @@ def _read_arrow(data: Bytes, limit: int) -> Ints:
 def _check_expansion(message: pa.ipc.Message, limit: int) -> None:
     """Refuse compressed buffers that would expand to more than the rows could need.
 
+    Arrow allocates what each buffer announces, whatever the codec, and whatever the frame holds. A
+    batch is compressed if it says so, or if the message has the property by which Arrow 0.17 said
+    it, which Arrow heeds to this day.
+
     A compressed buffer is the length that it expands to (i64; −1: it is stored as it is) and a
     frame of Zstandard or lz4.
 
@@ -112,6 +121,8 @@ def _check_expansion(message: pa.ipc.Message, limit: int) -> None:
     metadata, body = message.metadata.to_pybytes(), message.body.to_pybytes()
     root = _referred(metadata, 0)
     batch = _referred(metadata, _place_of(metadata, root, _HEADER))
+    if _PROPERTY in metadata:
+        raise CorruptFile("the batch is compressed as Arrow 0.17 did; no writer of Lance did that")
     if not _place_of(metadata, batch, _COMPRESSION):
         return
     buffers = _referred(metadata, _place_of(metadata, batch, _BUFFERS))
@@ -124,6 +135,7 @@ def _check_expansion(message: pa.ipc.Message, limit: int) -> None:
         (expanded,) = struct.unpack_from("<q", body, start)
         if not -1 <= expanded <= 8 * limit + 64:
             raise CorruptFile(f"{expanded} bytes are announced for offsets of {limit} rows")
+        reserve(_COPIES * max(expanded, 0), size)
 
 
 def _referred(metadata: bytes, place: int | None) -> int:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import children_of, with_children
+from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges, count_rows
@@ -99,6 +100,15 @@ class FragmentReader:
             self._deleted = read_deletions(self.files, self.fragment, rows)
         return self._deleted
 
+    def live_offsets(self) -> Ints:
+        """Return the offsets of all live rows, ascending.
+
+        Raises:
+            MemoryLimitExceeded: The manifest tells of far more rows than its files have bytes.
+        """
+        reserve(2 * 8 * self.physical_rows, self.fragment.size or 0)
+        return np.delete(np.arange(self.physical_rows), self.deleted)
+
     def offsets(self, rows: Ints) -> Ints:
         """Translate positions among the live rows into offsets in the data files.
 
@@ -129,7 +139,14 @@ class FragmentReader:
             MissingFile: A data file is gone.
             CorruptFile: A data file is damaged, or does not hold what the manifest says.
             UnsupportedFeature: A data file uses something that this release does not read.
+            MemoryLimitExceeded: The rows take too much memory.
         """
+        with expanding(self.files.max_memory, len(fields)):
+            return self._read_fields(fields, ranges, blobs)
+
+    def _read_fields(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
+    ) -> list[pa.Array]:
         files, located = self.fragment.files, locate_fields(fields, self.fragment)
         read = self._read([(files[number], part, ranges) for _, number, part in located], blobs)
         parts: list[list[PrunedArray]] = [[] for _ in fields]
@@ -309,7 +326,9 @@ class FragmentReader:
         with self._lock:
             if data_file not in self._readers:
                 file = self.files.data_file(data_file)
-                reader = open_data_file(file, data_file.columns, data_file.is_legacy)
+                is_overlay = data_file not in self.fragment.files
+                rows = None if is_overlay else self.fragment.physical_rows
+                reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
                 self._readers[data_file] = file, reader
             return self._readers[data_file]
 
@@ -353,7 +372,7 @@ def merge_parts(field: Field, parts: Sequence[PrunedArray], rows: int) -> pa.Arr
         An array of the field's storage type; parts that no file holds are null.
     """
     if not parts:
-        return pa.nulls(rows, field.storage_type)
+        return nulls(rows, field.storage_type)
     if field.is_leaf or (len(parts) == 1 and parts[0][0] == field):
         return parts[0][1]  # if two files hold a field, Lance reads the first
     by_id = [

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import expanding
 from lancefs.datafile.data_file import read_together
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.page_ranges import by_page, join_columns
@@ -88,6 +89,12 @@ class FragmentRun:
         blobs: Blobs = "descriptors",
     ) -> list[pa.Array]:
         """Read rows of several fields, deleted rows included; see `FragmentReader.read`."""
+        with expanding(self.readers[0].files.max_memory, len(fields)):
+            return self._read_fields(fields, ranges, blobs)
+
+    def _read_fields(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
+    ) -> list[pa.Array]:
         parts = self.parts(ranges)
         if blobs == "bytes":
             return join_columns([reader.read(fields, local, blobs) for reader, local in parts])

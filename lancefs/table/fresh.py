@@ -62,6 +62,7 @@ class FreshVersion(OpenVersion):
         generations: The generations whose rows are added.
         rules: How far base paths are followed.
         manifest: The manifest of the version; read from its file by default.
+        max_memory: Bytes that one read may expand to; None for the default limit.
     """
 
     is_fresh = True
@@ -72,13 +73,15 @@ class FreshVersion(OpenVersion):
         generations: Sequence[Generation],
         rules: BaseRules | None = None,
         manifest: Manifest | None = None,
+        max_memory: int | None = None,
     ) -> None:
-        super().__init__(resolved, rules, manifest)
+        super().__init__(resolved, rules, manifest, max_memory)
         self.generations = tuple(generations)
 
     def __reduce__(self) -> tuple[Any, ...]:
         root = self.resolved.root
-        return _reopen, (root.fs, root.root, self.ref, self.generations, self.rules)
+        arguments = root.fs, root.root, self.ref, self.generations, self.rules, self.max_memory
+        return _reopen, arguments
 
     @property
     def readers(self) -> Sequence[FragmentReader]:
@@ -89,9 +92,8 @@ class FreshVersion(OpenVersion):
     def _fresh_readers(self) -> Sequence[FragmentReader]:
         if not self.generations:
             return self.base_readers
-        return read_fresh(
-            self.base_readers, self.manifest, self.generations, self.resolved.store, self.rules
-        )
+        store, limits = self.resolved.store, (self.rules, self.max_memory)
+        return read_fresh(self.base_readers, self.manifest, self.generations, store, *limits)
 
     @property
     def num_rows(self) -> int:
@@ -147,6 +149,7 @@ def read_fresh(
     generations: Sequence[Generation],
     store: Store,
     rules: BaseRules | None = None,
+    max_memory: int | None = None,
 ) -> list[FragmentReader]:
     """Return readers of all fragments of a fresh table, for the visible rows.
 
@@ -158,6 +161,7 @@ def read_fresh(
         generations: The unmerged generations.
         store: The directory of the table, or of the branch.
         rules: How far base paths are followed.
+        max_memory: Bytes that one read may expand to; None for the default limit.
 
     Raises:
         MissingFile: A generation was merged and removed in the meantime.
@@ -170,7 +174,10 @@ def read_fresh(
         raise UnsupportedFeature("a write-ahead log of a table whose key lies in structs")
     newest_first = sorted(generations, key=lambda one: (one.number, one.shard), reverse=True)
     tables = in_threads(
-        lambda one: _open(store, one, fields, key, rules), newest_first, _THREADS, "lancefs-fresh"
+        lambda one: _open(store, one, fields, key, rules, max_memory),
+        newest_first,
+        _THREADS,
+        "lancefs-fresh",
     )
     rows = [one for table in tables for one in table]
     keys = _Keys(rows)
@@ -236,6 +243,7 @@ def _open(
     fields: Sequence[Field],
     key: Sequence[Field],
     rules: BaseRules | None,
+    max_memory: int | None,
 ) -> list[_KeyedRows]:
     """Open a generation and read the keys of its rows, last fragment first."""
     where = store.below(generation.path)
@@ -246,7 +254,7 @@ def _open(
             f"{where.url()}: the generation is gone; once it is merged into the table, its writer "
             "may remove it: open the table again"
         ) from error
-    version = OpenVersion(Resolved(where, file, None, where), rules)
+    version = OpenVersion(Resolved(where, file, None, where), rules, max_memory=max_memory)
     with locating(where.url()):
         tombstone = _check_columns(version.fields, fields)
         readers = version.readers
@@ -257,7 +265,7 @@ def _open(
 
 def _read_keys(reader: FragmentReader, key: Sequence[Field], tombstone: Field | None) -> _KeyedRows:
     total = reader.physical_rows
-    offsets = np.delete(np.arange(total), reader.deleted)[::-1]
+    offsets = reader.live_offsets()[::-1]
     place = to_arrow_numbers(offsets)
     everything = [(0, total)] if total else []
     keys = [column.take(place) for column in reader.read(key, everything)]
@@ -338,7 +346,8 @@ def _reopen(
     ref: Ref,
     generations: Sequence[Generation],
     rules: BaseRules | None,
+    max_memory: int | None,
 ) -> FreshVersion:
     """Open the version that was pickled."""
     where = resolve(confine(Store(fs, path), rules), ref)
-    return FreshVersion(where, generations, rules)
+    return FreshVersion(where, generations, rules, max_memory=max_memory)

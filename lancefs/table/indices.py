@@ -71,8 +71,8 @@ _KIND_OF_FILE = {
     "bloomfilter.lance": "BloomFilter",
     "index.idx": "Vector",
 }
-# No index covers as many fragments. Their ids have no such bound: they grow with every write.
-_MOST_FRAGMENTS = 2**24
+# The indices of a version cover no more fragments than it has, and so many that it had before.
+_MOST_FRAGMENTS = 2**20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -159,7 +159,8 @@ def read_indices(file: File, manifest: Manifest, files: TableFiles) -> list[Inde
     with locating(file.url, "indices"):
         data = read_section(file, manifest.index_section)
         section = parse_message(table_pb2.IndexSection(), data)
-        return [_index(message, paths, files) for message in section.indices]
+        coverage = _Coverage(manifest, len(section.indices))
+        return [_index(message, paths, files, coverage) for message in section.indices]
 
 
 def uncovered_rows(indices: Sequence[Index], manifest: Manifest) -> dict[str, int | None]:
@@ -220,7 +221,12 @@ def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=INDEX_TABLE)
 
 
-def _index(message: table_pb2.IndexMetadata, paths: Mapping[int, str], files: TableFiles) -> Index:
+def _index(
+    message: table_pb2.IndexMetadata,
+    paths: Mapping[int, str],
+    files: TableFiles,
+    coverage: _Coverage,
+) -> Index:
     kind, details = _details(message.index_details, files)
     covering = set(message.covering_fields)
     index = Index(
@@ -232,7 +238,7 @@ def _index(message: table_pb2.IndexMetadata, paths: Mapping[int, str], files: Ta
         covering=_names(message.covering_fields, paths),
         dataset_version=message.dataset_version,
         index_version=message.index_version if message.HasField("index_version") else None,
-        fragment_ids=_fragment_ids(message.fragment_bitmap),
+        fragment_ids=coverage.fragment_ids(message.fragment_bitmap),
         files=tuple(IndexFile(file.path, file.size_bytes) for file in message.files),
         created_at=_timestamp(message.created_at) if message.HasField("created_at") else None,
         base_id=message.base_id if message.HasField("base_id") else None,
@@ -242,9 +248,30 @@ def _index(message: table_pb2.IndexMetadata, paths: Mapping[int, str], files: Ta
     return index if index.files or index.is_system else _with_listed_files(index, files)
 
 
-def _fragment_ids(bitmap: bytes) -> frozenset[int] | None:
-    """Return the ids of the fragments that an index covers; None where it does not say."""
-    return frozenset(read_bitmap(bitmap, 2**32, _MOST_FRAGMENTS).tolist()) if bitmap else None
+class _Coverage:
+    """Reads which fragments the indices of a version cover.
+
+    A few bytes of a bitmap can name millions of fragments, so their ids and their number are held
+    against what the manifest says.
+
+    Args:
+        manifest: The manifest of the version.
+        indices: Number of indices.
+    """
+
+    def __init__(self, manifest: Manifest, indices: int) -> None:
+        fragments = manifest.fragments
+        ids = [*fragments.ids, manifest.max_fragment_id or 0]
+        self._limit = max(ids) + 1
+        self._left = _MOST_FRAGMENTS + len(fragments) * indices
+
+    def fragment_ids(self, bitmap: bytes) -> frozenset[int] | None:
+        """Return the ids of the fragments that an index covers; None where it does not say."""
+        if not bitmap:
+            return None
+        ids = read_bitmap(bitmap, self._limit, self._left)
+        self._left -= len(ids)
+        return frozenset(ids.tolist())
 
 
 def _details(message: AnyMessage, files: TableFiles) -> tuple[str | None, dict[str, Any]]:

@@ -34,6 +34,7 @@ class OpenVersion:
         resolved: Where the version is.
         rules: How far base paths of the manifest are followed.
         manifest: The manifest of the version; read from its file by default.
+        max_memory: Bytes that one read may expand to; None for the default limit.
 
     Raises:
         MissingFile: The manifest is gone.
@@ -48,9 +49,11 @@ class OpenVersion:
         resolved: Resolved,
         rules: BaseRules | None = None,
         manifest: Manifest | None = None,
+        max_memory: int | None = None,
     ) -> None:
         self.resolved = resolved
         self.rules = rules
+        self.max_memory = max_memory
         self.manifest = _read_manifest(resolved) if manifest is None else manifest
         self.files = self.files_of(self.manifest)
         self.base_readers = FragmentReaders(
@@ -59,7 +62,7 @@ class OpenVersion:
 
     def __reduce__(self) -> tuple[Any, ...]:
         root = self.resolved.root
-        return _reopen, (root.fs, root.root, self.ref, self.rules)
+        return _reopen, (root.fs, root.root, self.ref, self.rules, self.max_memory)
 
     @property
     def uri(self) -> str:
@@ -150,7 +153,7 @@ class OpenVersion:
             manifest: The manifest of that version.
         """
         where = self.resolved
-        return TableFiles(where.store, manifest.base_paths, self.rules, root=where.root)
+        return TableFiles(where.store, manifest.base_paths, self.rules, where.root, self.max_memory)
 
     def at(self, ref: Ref | str | int) -> OpenVersion:
         """Open another version of the table.
@@ -167,7 +170,8 @@ class OpenVersion:
                 ref = ref.version
         if isinstance(ref, int):
             ref = Ref(version=ref, branch=self.resolved.branch)
-        return OpenVersion(resolve(self.resolved.root, ref), self.rules)
+        resolved = resolve(self.resolved.root, ref)
+        return OpenVersion(resolved, self.rules, max_memory=self.max_memory)
 
     def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> OpenVersion:
         """Return consecutive fragments as a version of their own, whose `_rowoffset` starts at 0.
@@ -181,14 +185,19 @@ class OpenVersion:
         manifest = self.manifest._replace(fragments=self.manifest.fragments[first : last + 1])
         if fields is not None:
             manifest = manifest._replace(fields=tuple(fields))
-        return OpenVersion(self.resolved, self.rules, manifest)
+        return OpenVersion(self.resolved, self.rules, manifest, self.max_memory)
 
 
 def _reopen(
-    fs: fsspec.AbstractFileSystem, path: str, ref: Ref, rules: BaseRules | None
+    fs: fsspec.AbstractFileSystem,
+    path: str,
+    ref: Ref,
+    rules: BaseRules | None,
+    max_memory: int | None,
 ) -> OpenVersion:
     """Open the version that was pickled."""
-    return OpenVersion(resolve(confine(Store(fs, path), rules), ref), rules)
+    where = resolve(confine(Store(fs, path), rules), ref)
+    return OpenVersion(where, rules, max_memory=max_memory)
 
 
 def _read_manifest(resolved: Resolved) -> Manifest:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Ints
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.proto import rowids_pb2
 from lancefs.table.messages import parse_message
@@ -77,6 +78,26 @@ class Segment:
         hits = np.flatnonzero((at < len(own)) & (own[np.minimum(at, len(own) - 1)] == ids))
         positions = at[hits]
         return hits, positions if order is None else order[positions]
+
+    def rows_between(self, low: int, high: int) -> list[tuple[int, int]]:
+        """Return the ranges of positions whose ids are in an interval.
+
+        Args:
+            low: The lowest id of the interval.
+            high: The highest id of the interval.
+        """
+        if self.start is None:
+            within = np.flatnonzero((self._ids >= np.uint64(low)) & (self._ids <= np.uint64(high)))
+            return list(as_ranges(within))
+        first, stop = (self._position(bound) for bound in (low, high + 1))
+        return [(first, stop)] if first < stop else []
+
+    def _position(self, bound: int) -> int:
+        """Return the number of ids of a range that are below a bound."""
+        assert self.start is not None
+        before = min(max(bound - self.start, 0), self.count + len(self._holes))
+        holes = np.searchsorted(self._holes, np.uint64(self.start + before)) if before else 0
+        return before - int(holes)
 
     def _find_in_range(self, ids: Ids, start: int) -> tuple[Ints, Ints]:
         first, last = np.searchsorted(ids, np.array([self.lowest, self.highest], np.uint64))

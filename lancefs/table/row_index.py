@@ -120,18 +120,18 @@ class RowIndex:
             return self.ranges_of_addresses(intervals)
         intervals = _within_bounds(intervals)
         points = np.unique(np.array([low for low, high in intervals if low == high], np.uint64))
-        offsets: dict[int, list[Ints]] = {}
+        ranges: dict[int, list[RowRange]] = {}
         for found in self.find_ids(points):
-            offsets[found.reader.fragment.id] = [found.offsets]
+            ranges[found.reader.fragment.id] = list(as_ranges(found.offsets))
         for low, high in intervals:
             if low < high:
                 bounds = np.array([low, high], np.uint64)
                 for position, first, segment in self._overlapping(bounds, is_interval=True):
-                    ids = segment.at(np.arange(segment.count))
-                    rows = np.flatnonzero((ids >= bounds[0]) & (ids <= bounds[1])) + first
-                    offsets.setdefault(int(self._fragments.ids[position]), []).append(rows)
-        joined = {key: np.unique(np.concatenate(parts)) for key, parts in offsets.items()}
-        return {key: list(as_ranges(rows)) for key, rows in joined.items() if len(rows)}
+                    ranges.setdefault(int(self._fragments.ids[position]), []).extend(
+                        (start + first, end + first)
+                        for start, end in segment.rows_between(low, high)
+                    )
+        return {key: _joined(parts) for key, parts in ranges.items() if parts}
 
     def ranges_of_addresses(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
         """Return the ranges of the rows whose addresses are in intervals; see `ranges_of_ids`."""
@@ -213,6 +213,14 @@ def _check_unique(rows: Sequence[Found], ids: Ids) -> None:
         raise CorruptFile(
             f"two rows have the stable id {row_id}, in fragments {', '.join(map(str, holders))}"
         )
+
+
+def _joined(ranges: Sequence[RowRange]) -> list[RowRange]:
+    """Return ranges in ascending order, those that touch or overlap as one."""
+    joined: list[RowRange] = []
+    for start, end in sorted(ranges):
+        _append_range(joined, start, end)
+    return joined
 
 
 def _append_range(ranges: list[RowRange], start: int, end: int) -> None:

@@ -52,6 +52,7 @@ class ViewedVersion:
     Args:
         resolved: Where it was found.
         rules: How far base paths are followed.
+        max_memory: Bytes that one read may expand to; None for the default limit.
 
     Raises:
         MissingFile: The manifest is gone.
@@ -59,8 +60,10 @@ class ViewedVersion:
         UnsupportedFeature: The version needs a feature that this release does not read.
     """
 
-    def __init__(self, resolved: Resolved, rules: BaseRules | None) -> None:
-        self.opened = OpenVersion(resolved, rules)
+    def __init__(
+        self, resolved: Resolved, rules: BaseRules | None, max_memory: int | None = None
+    ) -> None:
+        self.opened = OpenVersion(resolved, rules, max_memory=max_memory)
         self.dataset = LanceDataset(self.opened)
 
     @property
@@ -170,11 +173,15 @@ class OpenTables:
     Args:
         sharer: Identifies the readers that may share bytes: same store, credentials and rules.
         layouts: The directory that keeps layouts for other processes.
+        max_memory: Bytes that one read may expand to; None for the default limit.
     """
 
-    def __init__(self, sharer: str, layouts: LayoutCache | None = None) -> None:
+    def __init__(
+        self, sharer: str, layouts: LayoutCache | None = None, max_memory: int | None = None
+    ) -> None:
         self.sharer = sharer
         self.layouts = layouts
+        self.max_memory = max_memory
         self.tables: set[str] = set()  # directories that are tables
         self.found: dict[tuple[str, str | None, int], Resolved] = {}
         self.versions: BudgetCache[tuple[str, str | None, int, str], ViewedVersion] = BudgetCache(
@@ -311,7 +318,9 @@ class TableSession:
         size = max(_LEAST, resolved.file.size or 0)
         key = (*self._key(resolved), self._stamp(resolved))
         return self._opened.versions.get(
-            key, lambda: ViewedVersion(resolved, self._rules), lambda _: size
+            key,
+            lambda: ViewedVersion(resolved, self._rules, self._opened.max_memory),
+            lambda _: size,
         )
 
     def _stamp(self, resolved: Resolved) -> str:

@@ -15,7 +15,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.masks import filtered
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragment_run import FragmentRun, in_runs
@@ -24,6 +24,8 @@ from lancefs.table.null_free import all_valid
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
 # counted. The bytes of a view depend on it: see `file_node.LAYOUT`.
 BATCH_ROWS = 64 * 1024
+# Batches of a view: what is known of each is held in memory.
+_MOST_BATCHES = 1 << 20
 # Bytes of data files that one group of batches reads from a remote store.
 AT_ONCE = 32 * 1024 * 1024
 # Fragment readers that the batches of a view keep open.
@@ -164,9 +166,13 @@ def batches_of(fragments: Iterable[FragmentReader]) -> Iterator[Batch]:
 
     Raises:
         LanceError: The deleted rows could not be read.
+        MemoryLimitExceeded: The rows are more than a view can be laid out for.
     """
+    total = 0
     for position, fragment in enumerate(fragments):
         steps = -(-fragment.physical_rows // BATCH_ROWS)
+        total += steps
+        _check_count(total)
         rows = [fragment.num_rows] if steps == 1 else _live_rows(fragment, steps)
         for number, count in enumerate(rows):
             if count > 0:
@@ -186,6 +192,7 @@ class Batches(Sequence[Batch]):
 
     Raises:
         LanceError: What is deleted could not be found out.
+        MemoryLimitExceeded: The rows are more than a view can be laid out for.
     """
 
     def __init__(self, fragments: Sequence[FragmentReader]) -> None:
@@ -226,6 +233,7 @@ def _table(readers: Sequence[FragmentReader]) -> Ints:
         return np.array(found, np.int64).reshape(-1, 3).T
     physical, deleted = counts
     steps = -(-physical // BATCH_ROWS)
+    _check_count(int(steps.sum()))
     fragments = np.repeat(np.arange(len(physical)), steps)
     firsts = np.cumsum(steps) - steps
     numbers = np.arange(len(fragments)) - firsts[fragments]
@@ -236,6 +244,14 @@ def _table(readers: Sequence[FragmentReader]) -> Ints:
         first, count = int(firsts[position]), int(steps[position])
         rows[first : first + count] = _live_rows(readers[position], count)
     return np.stack((fragments, numbers, rows))
+
+
+def _check_count(batches: int) -> None:
+    if batches > _MOST_BATCHES:
+        raise MemoryLimitExceeded(
+            f"a view of more than {_MOST_BATCHES * BATCH_ROWS:,} rows; read the table with "
+            "lancefs.open, or its fragments one by one"
+        )
 
 
 def _live_rows(fragment: FragmentReader, steps: int) -> list[int]:

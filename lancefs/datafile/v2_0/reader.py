@@ -23,7 +23,7 @@ from lancefs.datafile.container import ColumnPages, Container, Page, PageEncodin
 from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed_structs import stored_field, without_dropped
-from lancefs.datafile.page_ranges import by_page, join_arrays
+from lancefs.datafile.page_ranges import by_page, check_column_rows, join_arrays
 from lancefs.datafile.row_ranges import count_rows, filled
 from lancefs.datafile.row_sizes import PageSizes, sizes_of
 from lancefs.datafile.v2_0 import encodings
@@ -51,13 +51,17 @@ class ArrayReader:
     Args:
         container: The file.
         columns: Column index of each field that owns a column, by field id.
+        rows: Number of rows that the file should have; None if it is not known.
     """
 
     decodes_dictionaries = False
 
-    def __init__(self, container: Container, columns: Mapping[int, int]) -> None:
+    def __init__(
+        self, container: Container, columns: Mapping[int, int], rows: int | None = None
+    ) -> None:
         self.container = container
         self.columns = columns
+        self._expected_rows = rows
         # The last page that was read of each column, with its number: the next read may share its
         # decompressed buffers and dictionaries.
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
@@ -86,6 +90,9 @@ class ArrayReader:
         rows = filled(ranges)
         with locating(self.container.file.url):
             yield from self.container.load(self._columns_of([field]))
+            if field.id in self.columns:
+                column = self.container.column(self.columns[field.id])
+                check_column_rows(column.first_rows[-1], self._expected_rows)
             return (yield from self._read(field, rows))
 
     def read_all(

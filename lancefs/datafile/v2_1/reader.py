@@ -15,7 +15,7 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.packed_structs import stored_field
-from lancefs.datafile.page_ranges import PageRanges, by_page
+from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, scaled
 from lancefs.datafile.v2_1.assembly import assemble
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
@@ -47,13 +47,17 @@ class StructuralReader:
     Args:
         container: The file.
         columns: Column index of each leaf field, by field id.
+        rows: Number of rows that the file should have; None if it is not known.
     """
 
     decodes_dictionaries = True
 
-    def __init__(self, container: Container, columns: Mapping[int, int]) -> None:
+    def __init__(
+        self, container: Container, columns: Mapping[int, int], rows: int | None = None
+    ) -> None:
         self.container = container
         self.columns = columns
+        self._expected_rows = rows
         self._pages: dict[tuple[int, int], PageReader] = {}
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
@@ -124,6 +128,7 @@ class StructuralReader:
             first_rows = self.container.column(index).first_rows
             if (scale, first_rows) not in cuts:
                 with locating(self.container.file.url, leaf.place(index)):
+                    check_column_rows(first_rows[-1], self._expected_rows, scale)
                     rows = ranges if scale == 1 else scaled(ranges, scale)
                     cuts[scale, first_rows] = by_page(first_rows, rows)
             yield cuts[scale, first_rows]

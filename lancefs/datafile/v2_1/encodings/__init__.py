@@ -11,6 +11,7 @@ position that the encoding can have in a page:
 - `has_payload(encoding)` tells whether such a sequence has a buffer;
 - `decode_fixed(encoding, data, count)` decodes consecutive full-zip values of one width;
 - `decode_variable(encoding, values)` decodes full-zip values of variable width;
+- `most_bytes(encoding, counts)` gives the most bytes that the first buffer of chunks may have;
 - `value_lengths(encoding, buffers, counts)` gives the lengths of the values of chunks, without the
   values.
 

@@ -20,6 +20,12 @@ from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FixedSizeList
 from lancefs.storage import Bytes
 
 
+def most_bytes(encoding: FixedSizeList, counts: Ints) -> Ints | None:
+    item_counts = counts * _dimension(encoding)
+    items = registry.most_bytes(encoding.values, item_counts)
+    return None if items is None else items + item_counts // 8 + counts
+
+
 def decode_chunks(encoding: FixedSizeList, buffers: Sequence[Chunked], counts: Ints) -> Block:
     dimension = _dimension(encoding)
     item_counts = counts * dimension

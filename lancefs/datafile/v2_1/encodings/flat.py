@@ -20,6 +20,10 @@ def decode_chunks(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> B
     return flat_values(buffers[0], int(encoding.bits_per_value), counts)
 
 
+def most_bytes(encoding: Flat, counts: Ints) -> Ints:
+    return bytes_of_bits(int(encoding.bits_per_value), counts)
+
+
 def decode_at(encoding: Flat, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
     bits = int(encoding.bits_per_value)
     if bits == 0 or bits % 8:
@@ -30,6 +34,17 @@ def decode_at(encoding: Flat, buffers: Sequence[Chunked], counts: Ints, wanted: 
     chunk, within = places_of(counts, wanted)
     starts = buffer.starts[chunk] + within * width
     return FixedWidth(bits, typed(gather(buffer.data, starts, starts + width), bits))
+
+
+def bytes_of_bits(bits: int, counts: Ints) -> Ints:
+    """Return the bytes that numbers of values of a width take.
+
+    Raises:
+        CorruptFile: No values are so wide.
+    """
+    if not 0 <= bits <= 1 << 31:
+        raise CorruptFile(f"flat values of {bits} bits")
+    return -(-counts * bits // 8)
 
 
 def flat_values(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
@@ -57,9 +72,7 @@ def _check(encoding: Flat, buffers: Sequence[Chunked]) -> None:
 
 def _sizes(buffer: Chunked, bits: int, counts: Ints) -> Ints:
     """Return the size of each chunk's values, checked to be within the chunk."""
-    if not 0 <= bits <= 1 << 31:
-        raise CorruptFile(f"flat values of {bits} bits")
-    sizes: Ints = -(-counts * bits // 8)
+    sizes = bytes_of_bits(bits, counts)
     wrong = (counts < 0) | (sizes > buffer.sizes)
     if wrong.any():
         raise _too_short(buffer, int(np.argmax(wrong)), bits, counts)

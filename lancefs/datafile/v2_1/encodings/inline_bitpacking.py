@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.kernels import read_widths, unpack, unpack_at
+from lancefs.datafile.kernels.bitpacking import BLOCK
+from lancefs.datafile.v2_1.encodings.flat import bytes_of_bits
 from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import InlineBitpacking
+
+
+def most_bytes(encoding: InlineBitpacking, counts: Ints) -> Ints:
+    bits = int(encoding.uncompressed_bits_per_value)
+    return bytes_of_bits(bits, np.maximum(counts, BLOCK)) + 8
 
 
 def decode_chunks(encoding: InlineBitpacking, buffers: Sequence[Chunked], counts: Ints) -> Block:

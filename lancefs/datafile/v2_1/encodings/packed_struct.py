@@ -8,6 +8,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, Struct, typed
 from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.encodings.flat import bytes_of_bits
 from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import PackedStruct
@@ -17,6 +18,10 @@ from lancefs.storage import Bytes
 def decode_chunks(encoding: PackedStruct, buffers: Sequence[Chunked], counts: Ints) -> Block:
     widths = _widths(encoding)
     return _split(widths, registry.decode_chunks(encoding.values, buffers, counts))
+
+
+def most_bytes(encoding: PackedStruct, counts: Ints) -> Ints:
+    return bytes_of_bits(sum(int(bits) for bits in encoding.bits_per_value), counts)
 
 
 def decode_fixed(encoding: PackedStruct, data: Bytes, count: int) -> Block:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, lengths_of
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -39,6 +40,8 @@ ENCODINGS = frozenset(
 
 # Upper limit of counts, offsets and positions, so that sums of two do not overflow.
 LARGEST = 1 << 62
+# Bytes that a buffer may have beyond those of its values, for padding.
+_SLACK = 4096
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
@@ -135,6 +138,22 @@ def decode_variable(encoding: CompressiveEncoding, values: Chunked) -> Block:
     return _required(encoding, "decode_variable")(_message(encoding), values)
 
 
+def most_bytes(encoding: CompressiveEncoding, counts: Ints) -> Ints | None:
+    """Return the most bytes that the first buffer of each of several chunks may have.
+
+    Args:
+        encoding: The encoding of the values.
+        counts: Number of values in each chunk.
+
+    Returns:
+        Generous limits: they keep memory bounded, and the encoding checks what it reads. None where
+        the number of values sets no limit.
+    """
+    function = _optional(encoding, "most_bytes")
+    most: Ints | None = None if function is None else function(_message(encoding), counts)
+    return None if most is None else 2 * most + _SLACK
+
+
 def decode_sequence(encoding: CompressiveEncoding, data: Bytes, count: int) -> Ints:
     """Decompress `count` unsigned numbers, such as positions, counts or offsets (format 2.3).
 
@@ -145,7 +164,9 @@ def decode_sequence(encoding: CompressiveEncoding, data: Bytes, count: int) -> I
 
     Raises:
         CorruptFile: The buffer does not hold the numbers, or a number is beyond 62 bits.
+        MemoryLimitExceeded: There are too many numbers for so small a buffer.
     """
+    reserve(8 * count, len(data))
     function = _optional(encoding, "decode_sequence")
     if function is not None:
         return cast(Ints, function(_message(encoding), data, count))

@@ -8,23 +8,40 @@ length. The last run may reach beyond the chunk.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt
 
 import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, gather
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.kernels import expand
 from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.encodings.flat import bytes_of_bits
 from lancefs.datafile.v2_1.encodings.general import decompress_chunks
 from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers, split_parts
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, Rle
 from lancefs.storage import Bytes
 
+_LARGEST_BITS = 128  # of a value, or of the length, of a run
+
+
+def most_bytes(encoding: Rle, counts: Ints) -> Ints:
+    # A run has at least one value. Alone in a buffer, lengths follow the values and their size.
+    bits = _most_bits(encoding.values) + _most_bits(encoding.run_lengths)
+    return bytes_of_bits(bits, counts) + 8
+
+
+def _most_bits(encoding: CompressiveEncoding) -> int:
+    """Return the most bits of a value, or of the length, of a run."""
+    is_flat = encoding.WhichOneof("compression") == "flat"
+    return int(encoding.flat.bits_per_value) if is_flat else _LARGEST_BITS
+
 
 def decode_chunks(encoding: Rle, buffers: Sequence[Chunked], counts: Ints) -> Block:
     expect_buffers(buffers, 2, "run-length encoding")
     lengths, runs = _count_runs(encoding.run_lengths, buffers[1])
-    stored, value_runs = _count_runs(encoding.values, buffers[0])
+    packed, value_runs = _count_runs(encoding.values, buffers[0])
     if runs is None:
         runs = value_runs
     if runs is None:
@@ -32,7 +49,9 @@ def decode_chunks(encoding: Rle, buffers: Sequence[Chunked], counts: Ints) -> Bl
     if value_runs is not None and np.any(value_runs != runs):
         raise CorruptFile("a chunk has more or fewer run values than run lengths")
     run_lengths = _decode_runs(encoding.run_lengths, lengths, runs)
-    run_values = _decode_runs(encoding.values, stored, runs)
+    run_values = _decode_runs(encoding.values, packed, runs)
+    stored = run_values.values.nbytes + run_lengths.values.nbytes
+    reserve(int(counts.sum()) * run_values.values.itemsize, stored)
     values = expand(run_values.values, run_lengths.values, runs, counts)
     return FixedWidth(run_values.bits, values)
 
@@ -73,9 +92,9 @@ def _sequence_runs(encoding: Rle, values: Bytes, lengths: Bytes, count: int) -> 
         length = int.from_bytes(encoding.run_lengths.constant.value, "little")
         return count // length if length else 0
     if kind == "range":  # lengths ascend: find how many of them add up to the count
-        most = registry.decode_sequence(
-            encoding.run_lengths, registry.NO_BYTES, min(count, 1 << 24)
-        )
+        start, step = int(encoding.run_lengths.range.start), int(encoding.run_lengths.range.step)
+        few = isqrt(2 * count // step) + 2 if step else -(-count // max(start, 1))
+        most = registry.decode_sequence(encoding.run_lengths, registry.NO_BYTES, min(count, few))
         return int(np.searchsorted(np.cumsum(most), count)) + (count > 0)
     raise UnsupportedFeature("runs of a sequence whose number is not told")
 

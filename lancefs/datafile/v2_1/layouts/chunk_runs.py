@@ -22,7 +22,12 @@ from lancefs.datafile.row_ranges import RowRanges, bounds_of, connected, count_r
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock, check_rows
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
+    Chunks,
+    MiniBlock,
+    check_items,
+    check_rows,
+)
 from lancefs.datafile.v2_1.levels import DecodedPage, check_levels
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes
@@ -175,6 +180,9 @@ def _decode_all(
 ) -> tuple[DecodedPage, Ints]:
     """Return all rows of runs, decoded as one run, and the number of levels of each chunk."""
     first, description = runs[0], runs[0].description
+    if not description.has_rep:
+        for run in runs:
+            check_rows(run.items, run.rows)
     sizes = [(len(run.table), len(run.chunks), run.items) for run in runs]
     data = _concatenate([run.chunks for run in runs])
     counts, levels, begins, ends = open_chunks(
@@ -185,6 +193,8 @@ def _decode_all(
         description.size_widths,
     )
     buffers = [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
+    if description.has_rep:
+        check_items(counts, levels)
     rep, definition = description.levels(buffers, levels)
     encoding = description.layout.value_compression
     values = first.make(Chunks(encoding, buffers, counts, dictionary, None))
@@ -202,8 +212,6 @@ def _check_run(run: ChunkRun, leaf: DecodedPage, bounds: RowRange) -> None:
         bounds: Start and end of the run's levels among the levels of all runs.
     """
     description = run.description
-    if not description.has_rep:
-        check_rows(run.items, run.rows)
     if leaf.rep is None and leaf.definition is None:
         return
     rep = None if leaf.rep is None else leaf.rep[slice(*bounds)]

@@ -20,10 +20,17 @@ from lancefs.datafile.blocks import (
     VariableWidth,
     typed,
 )
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
-from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
+from lancefs.datafile.v2_1.levels import (
+    LEVEL_BYTES,
+    DecodedPage,
+    Level,
+    parse_layers,
+    visible_levels,
+)
 from lancefs.errors import CorruptFile
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, ConstantLayout
 from lancefs.storage import ByteRange, Bytes, Reads
@@ -145,6 +152,7 @@ def _levels(
         return None
     if count > max(rows, _LEVELS_A_BYTE * len(data)):
         raise CorruptFile(f"{count} levels of {rows} rows in a buffer of {len(data)} bytes")
+    reserve(LEVEL_BYTES * count, len(data))
     if encoding is None:
         if len(data) % 2:
             raise CorruptFile(f"levels of 16 bits in a buffer of {len(data)} bytes")

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.container import Page
 from lancefs.datafile.v2_1.encodings import registry
@@ -156,6 +158,21 @@ def check_rows(in_chunks: int, in_page: int) -> None:
     """
     if in_chunks != in_page:
         raise CorruptFile(f"the chunks of the page hold {in_chunks} rows, the page {in_page}")
+
+
+def check_items(counts: Ints, levels: Ints) -> None:
+    """Check that chunks of lists have no more values than levels, before values are decoded.
+
+    Args:
+        counts: Number of values in each chunk.
+        levels: Number of levels of each chunk.
+
+    Raises:
+        CorruptFile: A chunk has more values.
+    """
+    if np.any(counts > levels):
+        chunk = int(np.argmax(counts > levels))
+        raise CorruptFile(f"{counts[chunk]} values in a chunk of {levels[chunk]} levels")
 
 
 def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:

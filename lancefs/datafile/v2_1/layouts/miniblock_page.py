@@ -28,7 +28,12 @@ from lancefs.datafile.v2_1.layouts.chunk_runs import (
     decode,
     request_whole,
 )
-from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock, check_rows
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
+    Chunks,
+    MiniBlock,
+    check_items,
+    check_rows,
+)
 from lancefs.datafile.v2_1.levels import DecodedPage
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, Reads
@@ -252,6 +257,8 @@ class MiniBlockPage:
         sizes = (index.ends - index.starts)[chunks]
         counts = index.counts[chunks]
         levels, buffers = self._parse_chunks(data, starts, sizes)
+        if self.has_rep:
+            check_items(counts, levels)
         rep, definition = self.description.levels(buffers, levels)
         if wanted is None:
             rows = int((index.first_row[1:][chunks] - index.first_row[:-1][chunks]).sum())

@@ -5,6 +5,9 @@ validity layer lists its null or its valid slots. A list layer lists the lists t
 and the number of items of each. A fixed-size list layer has a fixed number of slots below each of
 its own. The buffers of the sets follow the buffers of the values, in the order of the layers.
 
+A set is read whole, for all rows of the page, so that memory for it is reserved: few bytes may tell
+of any number of slots.
+
 Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
 """
 
@@ -17,6 +20,7 @@ from math import prod
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
@@ -76,7 +80,8 @@ class SparsePage:
             self.values.place(slots.length, alive)
             if self.structure.layers[-1].WhichOneof("layer") == "validity":
                 # As in pages with levels, a value inside a null list or struct is null, too.
-                layers[-1] = Unravelled(None if alive.all() else alive, None, slots.length)
+                is_null = alive is not None and not alive.all()
+                layers[-1] = Unravelled(alive if is_null else None, None, slots.length)
             self._layers = _flattened(self.structure.layers, layers)
         cut, spans = [], ranges
         for layer in self._layers:
@@ -91,32 +96,50 @@ class SparsePage:
 
 def _parse(
     layers: Sequence[SparseStructuralLayer], buffers: Iterator[Bytes], rows: int
-) -> Iterator[tuple[Unravelled, Mask]]:
-    """Yield the layers, each with the mask of slots valid in it and in all layers around it."""
+) -> Iterator[tuple[Unravelled, Mask | None]]:
+    """Yield the layers, each with the mask of slots valid in it and in all layers around it.
+
+    The mask is None where all slots are valid: a page of many rows need not have any bytes.
+    """
     slots, rest = divmod(rows, prod(max(1, layer.fixed_size_list.dimension) for layer in layers))
     if rest or not layers:
         raise CorruptFile(f"{rows} rows of fixed-size lists, or a page without layers")
-    alive = np.ones(slots, np.bool_)
+    alive: Mask | None = None
     for layer in layers:
         match layer.WhichOneof("layer"):
             case "validity":
                 valid = _validity(layer.validity, buffers, slots)
-                alive = alive if valid is None else alive & valid
+                alive = _both(alive, valid)
                 yield Unravelled(valid, None, slots), alive
             case "list":
                 offsets = _offsets(layer.list, buffers, slots)
                 valid = _validity(layer.list.validity, buffers, slots)
-                alive = np.repeat(alive if valid is None else alive & valid, np.diff(offsets))
+                alive = _repeated(_both(alive, valid), np.diff(offsets), int(offsets[-1]))
                 yield Unravelled(valid, offsets, slots), alive
                 slots = int(offsets[-1])
             case "fixed_size_list":
                 valid = _validity(layer.fixed_size_list.validity, buffers, slots)
                 dimension = int(layer.fixed_size_list.dimension)
-                alive = np.repeat(alive if valid is None else alive & valid, dimension)
+                alive = _repeated(_both(alive, valid), dimension, slots * dimension)
                 yield Unravelled(valid, None, slots), alive
                 slots *= dimension
             case _:
                 raise UnsupportedFeature("a layer of sparse structure of an unknown kind")
+
+
+def _both(alive: Mask | None, valid: Mask | None) -> Mask | None:
+    """Return which slots are set in both masks; None stands for all."""
+    if alive is None or valid is None:
+        return valid if alive is None else alive
+    return alive & valid
+
+
+def _repeated(mask: Mask | None, times: int | Ints, length: int) -> Mask | None:
+    """Repeat each slot of a mask; the result has a given length."""
+    if mask is None:
+        return None
+    reserve(length)
+    return np.repeat(mask, times)
 
 
 def _flattened(
@@ -130,7 +153,7 @@ def _flattened(
             layer = Unravelled(layer.validity, layer.offsets * factor, layer.length)
             factor = 1  # fixed-size lists inside a list do not flatten the layers around it
         elif factor > 1:
-            valid = None if layer.validity is None else np.repeat(layer.validity, factor)
+            valid = _repeated(layer.validity, factor, layer.length * factor)
             layer = Unravelled(valid, None, layer.length * factor)
         flat.append(layer)
     return flat[::-1]
@@ -142,6 +165,7 @@ def _offsets(layer: SparseListLayer, buffers: Iterator[Bytes], slots: int) -> In
     counts = registry.take_sequence(layer.counts, buffers, count)
     if count and (counts.min() <= 0 or int(counts.max()) > layer.num_child_slots):
         raise CorruptFile("a list that is not empty has no items, or more than there are")
+    reserve(2 * 8 * slots)  # lengths and offsets
     lengths = np.zeros(slots, np.int64)
     lengths[positions] = counts
     offsets = offsets_of(lengths)
@@ -155,11 +179,13 @@ def _validity(layer: SparseValiditySet, buffers: Iterator[Bytes], slots: int) ->
     if layer.meaning == SparseValiditySet.SPARSE_VALIDITY_NULL_POSITIONS:
         if not len(positions):
             return None
+        reserve(slots)
         valid = np.ones(slots, np.bool_)
         valid[positions] = False
         return valid
     if layer.meaning != SparseValiditySet.SPARSE_VALIDITY_VALID_POSITIONS:
         raise CorruptFile(f"a validity set of the kind {layer.meaning}")
+    reserve(slots)
     valid = np.zeros(slots, np.bool_)
     valid[positions] = True
     return valid

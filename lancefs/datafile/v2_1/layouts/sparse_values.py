@@ -24,6 +24,7 @@ from lancefs.datafile.blocks import (
     select,
     spread,
 )
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
@@ -45,8 +46,8 @@ class SlotValues(Protocol):
 
     buffers: int
 
-    def place(self, slots: int, valid: Mask) -> None:
-        """Set the number of slots, and which are valid in all layers."""
+    def place(self, slots: int, valid: Mask | None) -> None:
+        """Set the number of slots, and which are valid in all layers; None where all are."""
         ...
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
@@ -62,7 +63,7 @@ class ConstantSlots:
     def __init__(self, value: bytes | None) -> None:
         self.value = value
 
-    def place(self, slots: int, valid: Mask) -> None:
+    def place(self, slots: int, valid: Mask | None) -> None:
         """Do nothing: a constant needs no slots."""
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
@@ -80,7 +81,7 @@ class ChunkedSlots:
         self.buffers = 2 + chunked.HasField("dictionary")
         self._inner: MiniBlockPage | None = None
 
-    def place(self, slots: int, valid: Mask) -> None:
+    def place(self, slots: int, valid: Mask | None) -> None:
         """Open the chunks as a page without nulls, one value a slot."""
         layout = chunks(self.chunked, slots)
         layout.layers.append(pb21.REPDEF_ALL_VALID_ITEM)
@@ -101,19 +102,24 @@ class ZippedSlots:
         self.zipped = zipped
         self.buffers = zipped_buffers(zipped)
         self._inner: FullZipPage | None = None
-        self._valid: Mask = np.empty(0, np.bool_)
+        self._valid: Mask | None = None  # which slots have a value; None where all have one
         self._before: Ints = np.zeros(1, np.int64)  # number of values stored before each slot
 
-    def place(self, slots: int, valid: Mask) -> None:
+    def place(self, slots: int, valid: Mask | None) -> None:
         """Open the values as a page with one row for each valid slot."""
-        self._valid = valid
-        self._before = np.concatenate((np.zeros(1, np.int64), np.cumsum(valid)))
-        inner = Page(int(self._before[-1]), self.page.buffers[: self.buffers], self.page.encoding)
+        self._valid, stored = valid, slots
+        if valid is not None:
+            reserve(2 * 8 * slots)  # the running total, and its copy
+            self._before = np.concatenate((np.zeros(1, np.int64), np.cumsum(valid)))
+            stored = int(self._before[-1])
+        inner = Page(stored, self.page.buffers[: self.buffers], self.page.encoding)
         self._inner = FullZipPage(inner, all_valid_zipped(self.zipped))
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[Block]:
         """Read the values of ranges of slots."""
         assert self._inner is not None
+        if self._valid is None:
+            return (yield from self._inner.read(ranges)).values
         stored = [(int(self._before[start]), int(self._before[end])) for start, end in ranges]
         rows = yield from self._inner.read([span for span in stored if span[0] < span[1]])
         return spread(rows.values, select(self._valid, ranges))
@@ -132,7 +138,7 @@ class IndexedSlots:
         self._slots = 0
         self._indices: Ints | None = None
 
-    def place(self, slots: int, valid: Mask) -> None:
+    def place(self, slots: int, valid: Mask | None) -> None:
         """Set the number of slots."""
         self._slots = slots
 
