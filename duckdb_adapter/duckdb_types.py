@@ -3,6 +3,8 @@
 halffloat               FLOAT, exact
 decimal of 39+ digits   VARCHAR, all digits
 struct without members  BOOLEAN, whether it is there; only as a column of its own
+fixed-size list of      LIST: DuckDB allocates the items of 2,048 arrays at once, and declares no
+  100,001+ items          longer ones
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _MOST_DIGITS = 38
+_MOST_ITEMS = 100_000  # of an array, and of all arrays in it
 
 
 def readable_type(kind: pa.DataType) -> pa.DataType:
@@ -31,12 +34,23 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
         item = readable_field(kind.item_field)
         return pa.map_(readable_field(kind.key_field), item, keys_sorted=kind.keys_sorted)
     if pa.types.is_fixed_size_list(kind):
-        return pa.list_(readable_field(kind.value_field), kind.list_size)
+        items = readable_field(kind.value_field)
+        is_long = kind.list_size * _items(items.type) > _MOST_ITEMS
+        return pa.list_(items) if is_long else pa.list_(items, kind.list_size)
     if pa.types.is_large_list(kind):
         return pa.large_list(readable_field(kind.value_field))
     if pa.types.is_list(kind):
         return pa.list_(readable_field(kind.value_field))
     return kind
+
+
+def _items(kind: pa.DataType) -> int:
+    """Return the number of items of a fixed-size list; 1 for other types."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if not pa.types.is_fixed_size_list(kind):
+        return 1
+    return int(kind.list_size) * _items(kind.value_type)
 
 
 def readable_field(field: pa.Field) -> pa.Field:

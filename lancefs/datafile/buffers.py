@@ -26,8 +26,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 # Bytes that one read may expand to, unless its caller says otherwise, and those that each of its
 # columns adds: about the size of a page. Bytes that expand to at most so many times as many are no
-# bomb, and do not count then.
+# bomb, and do not count then. A scan cuts its reads, a view cannot.
 MAX_MEMORY = 512 * 1024 * 1024
+SCAN_MEMORY = MAX_MEMORY // 2
 _COLUMN_MEMORY = 8 * 1024 * 1024
 _PLAIN_RATIO = 32
 
@@ -87,13 +88,14 @@ class expanding:  # used as a verb
         max_memory: Bytes, all of which count; None for the default, in which bytes count only where
             they are many times as many as in the file.
         columns: Number of columns that are read.
+        default: Bytes of the default, without those of the columns.
     """
 
-    __slots__ = ("_before", "_columns", "_max_memory")
+    __slots__ = ("_before", "_default", "_max_memory")
 
-    def __init__(self, max_memory: int | None, columns: int) -> None:
+    def __init__(self, max_memory: int | None, columns: int, default: int = MAX_MEMORY) -> None:
         self._max_memory = max_memory
-        self._columns = columns
+        self._default = default + columns * _COLUMN_MEMORY
 
     def __enter__(self) -> None:
         thread = _THREAD
@@ -101,7 +103,7 @@ class expanding:  # used as a verb
         if thread.left is not None:
             return
         if self._max_memory is None:
-            thread.left = MAX_MEMORY + self._columns * _COLUMN_MEMORY
+            thread.left = self._default
         else:
             thread.left, thread.ratio = self._max_memory, 0
             thread.advice = f"max_memory is {self._max_memory:,}; pass a larger one"

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.buffers import Ints, TooLarge, expanding, limited
+from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.masks import filtered
@@ -106,7 +106,8 @@ class MorselReader:
 
     def _budget(self) -> expanding:
         """Return the budget of memory of one decoding."""
-        return expanding(self.settings.max_memory, len(self.fields) + len(self.filter_fields))
+        columns = len(self.fields) + len(self.filter_fields)
+        return expanding(self.settings.max_memory, columns, SCAN_MEMORY)
 
     def read(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
         """Decode a morsel, or its beginning where its rows are long; only rows to return.

@@ -25,7 +25,7 @@ from lancefs.table.null_free import all_valid
 # counted. The bytes of a view depend on it: see `file_node.LAYOUT`.
 BATCH_ROWS = 64 * 1024
 # Batches of a view: what is known of each is held in memory.
-_MOST_BATCHES = 1 << 20
+_MOST_BATCHES = 1 << 18
 # Bytes of data files that one group of batches reads from a remote store.
 AT_ONCE = 32 * 1024 * 1024
 # Fragment readers that the batches of a view keep open.

@@ -194,7 +194,7 @@ def _decode_all(
     )
     buffers = [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
     if description.has_rep:
-        check_items(counts, levels)
+        check_items(counts, levels, len(data))
     rep, definition = description.levels(buffers, levels)
     encoding = description.layout.value_compression
     values = first.make(Chunks(encoding, buffers, counts, dictionary, None))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
@@ -160,19 +161,23 @@ def check_rows(in_chunks: int, in_page: int) -> None:
         raise CorruptFile(f"the chunks of the page hold {in_chunks} rows, the page {in_page}")
 
 
-def check_items(counts: Ints, levels: Ints) -> None:
-    """Check that chunks of lists have no more values than levels, before values are decoded.
+def check_items(counts: Ints, levels: Ints, stored: int) -> None:
+    """Check that chunks of lists have no more values than levels, before either are decoded.
 
     Args:
         counts: Number of values in each chunk.
         levels: Number of levels of each chunk.
+        stored: Bytes of the chunks.
 
     Raises:
         CorruptFile: A chunk has more values.
+        MemoryLimitExceeded: The levels take too much memory.
+        TooLarge: They do; those of fewer rows may not.
     """
     if np.any(counts > levels):
         chunk = int(np.argmax(counts > levels))
         raise CorruptFile(f"{counts[chunk]} values in a chunk of {levels[chunk]} levels")
+    reserve(LEVEL_BYTES * int(levels.sum()), stored)
 
 
 def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:

@@ -17,7 +17,9 @@ from lancefs.datafile.container import Container
 from lancefs.proto import container_pb2, schema_pb2
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.proto.encodings_v2_1_pb2 import PageLayout
+from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
 
+_PACKAGES = {PageLayout: "lance.encodings21", PlanarLayout: "lance.encodings23"}
 PAGE_BUFFER, COLUMN_BUFFER, FILE_BUFFER = range(3)
 
 
@@ -26,7 +28,7 @@ class PageOf:
     """A page to write: its rows, how they are encoded, and its buffers."""
 
     rows: int
-    encoding: pb.ArrayEncoding | PageLayout
+    encoding: pb.ArrayEncoding | PageLayout | PlanarLayout
     buffers: Sequence[bytes] = ()
 
 
@@ -44,10 +46,11 @@ def write_file(
 ) -> Container:
     """Write a data file; `shared` are buffers of the file beside its schema.
 
-    It is of the format 2.1 where a page has a `PageLayout`, else of 2.0.
+    It is of the format 2.1 where a page has a `PageLayout`, of 2.3 for a `PlanarLayout`, else 2.0.
     """
     data = bytearray()
-    is_new = any(isinstance(page.encoding, PageLayout) for one in columns for page in one.pages)
+    kinds = {type(page.encoding) for column in columns for page in column.pages}
+    version = (2, 3) if PlanarLayout in kinds else (2, 1) if PageLayout in kinds else (0, 3)
 
     def put(payload: bytes) -> tuple[int, int]:
         data.extend(bytes(-len(data) % 64))
@@ -55,7 +58,7 @@ def write_file(
         return len(data) - len(payload), len(payload)
 
     def described(message: Message) -> container_pb2.Encoding:
-        package = "lance.encodings21" if isinstance(message, PageLayout) else "lance.encodings"
+        package = _PACKAGES.get(type(message), "lance.encodings")
         any_message = AnyMessage(
             type_url=f"/{package}.{message.DESCRIPTOR.name}", value=message.SerializeToString()
         )
@@ -82,7 +85,7 @@ def write_file(
     placed = [put(message) for message in metadata]
     columns_at, _ = put(b"".join(struct.pack("<QQ", *place) for place in placed))
     globals_at, _ = put(b"".join(struct.pack("<QQ", *place) for place in globals_))
-    end = (len(globals_), len(columns), *((2, 1) if is_new else (0, 3)), b"LANC")
+    end = (len(globals_), len(columns), *version, b"LANC")
     put(struct.pack("<QQQIIHH4s", placed[0][0], columns_at, globals_at, *end))
     path.write_bytes(data)
     return open_container(path)
