@@ -17,6 +17,8 @@ _Result = TypeVar("_Result")
 
 # Threads that decode. Threads that wait for a remote store may be more.
 THREADS = min(4, os.cpu_count() or 1)
+# Items that wait for each of some threads, at most: what waits takes memory.
+_WAITING = 64
 
 
 def submit(pool: Executor, do: Callable[[_Item], _Result], item: _Item) -> Callable[[], _Result]:
@@ -97,6 +99,7 @@ def in_threads(
         return [do(item) for item in items]
     with ThreadPoolExecutor(threads, name) as pool:
         try:
-            return list(prefetch(items, partial(submit, pool, do), lambda under_way: False))
+            start, most = partial(submit, pool, do), _WAITING * threads
+            return list(prefetch(items, start, lambda under_way: len(under_way) >= most))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -30,6 +30,7 @@ DATAFILE = REPOSITORY / "lancefs" / "datafile"
 POSITIONS = {
     "decode_chunks",
     "decode_at",
+    "most_bytes",
     "value_lengths",
     "decode_blocks",
     "decode_sequence",
@@ -41,7 +42,7 @@ POSITIONS = {
 SHARED = {
     "dictionary": {"look_up"},
     "fixed_size_list": {"items_are_valid"},
-    "flat": {"flat_values"},
+    "flat": {"bytes_of_bits", "flat_values"},
     "general": {"decompress", "decompress_chunks"},
 }
 
