@@ -96,6 +96,7 @@ class Container:
             self._tail_start, self._tail = file.read_tail(TAIL)
             self.footer = self._read_footer()
         self._columns: dict[int, ColumnPages] = {}
+        self._page_bytes = 0  # of these columns
         self._descriptor: schema_pb2.FileDescriptor | None = None
 
     def column(self, index: int) -> ColumnPages:
@@ -128,7 +129,17 @@ class Container:
                 data = list((yield ranges))
             for index, bytes_ in zip(missing, data, strict=True):
                 with locating(place=f"column {index}"):
-                    self._columns[index] = _parse_column(bytes_, self.file.size)
+                    column = _parse_column(bytes_, self.file.size)
+                    self._count_bytes(column)
+                    self._columns[index] = column
+
+    def _count_bytes(self, column: ColumnPages) -> None:
+        """Check that pages share no bytes: many pages of the same bytes would be a bomb."""
+        self._page_bytes += sum(column.stored_bytes)
+        if self._page_bytes > self.file.size:
+            raise CorruptFile(
+                f"the pages have {self._page_bytes} bytes or more, the file {self.file.size}"
+            )
 
     def descriptor(self) -> schema_pb2.FileDescriptor:
         """Return the file's own schema with its number of rows; read it once.

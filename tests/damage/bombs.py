@@ -11,12 +11,12 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyroaring
-from files_v2 import ColumnOf, PageOf, binary, flat, no_nulls, write_file
+from files_v2 import ColumnOf, PageOf, binary, flat, no_nulls, open_container, write_file
 from support import rewrite_manifest
 
 from lancefs.proto import encodings_v2_0_pb2 as pb20
 from lancefs.proto import encodings_v2_1_pb2 as pb
-from lancefs.proto import rowids_pb2, table_pb2
+from lancefs.proto import container_pb2, rowids_pb2, table_pb2
 from lancefs.proto.encodings_v2_3_pb2 import (
     PlanarLayout,
     SparseListLayer,
@@ -223,6 +223,33 @@ def a_compressed_dictionary(path: Path) -> None:
     chunks = [chunk(0, [(4, bytes(8))])]
     page = PageOf(8, mini_block(layout), [table_of(chunks), chunks[0], packed])
     write_table(path, TEXT, [page], 8)
+
+
+@bomb
+def pages_of_the_same_bytes(path: Path) -> None:
+    text = b"x" * 500_000
+    buffers = [struct.pack("<Q", len(text)), text]
+    page = PageOf(1, binary(2**40), buffers)
+    write_table(path, TEXT, [page], 5000)
+    (file,) = (path / "data").iterdir()
+    container = open_container(file)
+    start, end = container.footer.columns[0]
+    data = file.read_bytes()
+    message = container_pb2.ColumnMetadata.FromString(data[start:end])
+    for _ in range(4999):
+        message.pages.add().CopyFrom(message.pages[0])
+    metadata = message.SerializeToString()
+    footer = struct.unpack("<QQQIIHH4s", data[-40:])
+    table = struct.pack("<QQ", len(data), len(metadata))
+    place = len(data) + len(metadata)
+    file.write_bytes(
+        data + metadata + table + struct.pack("<QQQIIHH4s", len(data), place, *footer[2:])
+    )
+
+    def grow(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].files[0].file_size_bytes = file.stat().st_size
+
+    rewrite_manifest(path, grow)
 
 
 # --- runs, constants, packed values ---
