@@ -14,9 +14,9 @@ import pyroaring
 from files_v2 import ColumnOf, PageOf, binary, flat, no_nulls, open_container, write_file
 from support import rewrite_manifest
 
+from lancefs.proto import container_pb2, rowids_pb2, table_pb2
 from lancefs.proto import encodings_v2_0_pb2 as pb20
 from lancefs.proto import encodings_v2_1_pb2 as pb
-from lancefs.proto import container_pb2, rowids_pb2, table_pb2
 from lancefs.proto.encodings_v2_3_pb2 import (
     PlanarLayout,
     SparseListLayer,
