@@ -8,7 +8,7 @@ costs nothing to read; users do not see it, since the name of a table stands for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from duckdb_adapter.interrupts import passed_on
 from duckdb_adapter.stream_errors import without_traceback
 from lancefs.arrow_dataset import pads
 from lancefs.errors import LanceError
+from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.settings import BATCH_ROWS

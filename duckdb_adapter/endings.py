@@ -9,7 +9,6 @@ interpreter locked, for ever: so who opened it closes it, as does the end of the
 from __future__ import annotations
 
 import atexit
-import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lancefs.errors import ReadFailed
+from lancefs.forks import Lock
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,7 +31,7 @@ class _Streams:
     """The streams that DuckDB reads, to be stopped at the end."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._open = self._busy = 0
         self._is_over = False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from lancefs.arrow_dataset import pads
 from lancefs.arrow_guard import refusing_child
 from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
+from lancefs.forks import cached_property
 from lancefs.scan.scanner import (
     Columns,
     Filter,

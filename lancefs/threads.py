@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 # Imported here and not where it is needed: it cannot be imported while the interpreter ends.
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
+
+from lancefs.forks import generation
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -21,8 +23,28 @@ THREADS = min(4, os.cpu_count() or 1)
 _WAITING = 64
 
 
-def submit(pool: Executor, do: Callable[[_Item], _Result], item: _Item) -> Callable[[], _Result]:
-    """Have a thread work on an item; where no thread can start any more, the caller does the work.
+class Threads(ThreadPoolExecutor):
+    """Threads that work; a forked child has none of them, nor waits for what they had to do."""
+
+    def __init__(
+        self, most: int, name: str, initializer: Callable[[], object] | None = None
+    ) -> None:
+        super().__init__(most, name, initializer)
+        self._generation = generation()
+
+    @property
+    def are_here(self) -> bool:
+        """Whether the threads belong to this process."""
+        return self._generation == generation()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Stop the threads, if they are here; see `Executor.shutdown`."""
+        if self.are_here:
+            super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+def submit(pool: Threads, do: Callable[[_Item], _Result], item: _Item) -> Callable[[], _Result]:
+    """Have a thread work on an item; where there is no thread any more, the caller does the work.
 
     Args:
         pool: The threads.
@@ -33,8 +55,16 @@ def submit(pool: Executor, do: Callable[[_Item], _Result], item: _Item) -> Calla
         A function that waits for the result and returns it, or raises what the work raised.
     """
     with suppress(RuntimeError):  # no thread starts while the interpreter ends
-        return pool.submit(do, item).result
+        if pool.are_here:
+            return partial(_result, pool, pool.submit(do, item), do, item)
     return partial(do, item)
+
+
+def _result(
+    pool: Threads, future: Future[_Result], do: Callable[[_Item], _Result], item: _Item
+) -> _Result:
+    """Wait for a result; in a child that was forked meanwhile, do the work."""
+    return future.result() if pool.are_here else do(item)
 
 
 def prefetch(
@@ -97,7 +127,7 @@ def in_threads(
     threads = min(threads, len(items))
     if threads < 2:
         return [do(item) for item in items]
-    with ThreadPoolExecutor(threads, name) as pool:
+    with Threads(threads, name) as pool:
         try:
             start, most = partial(submit, pool, do), _WAITING * threads
             return list(prefetch(items, start, lambda under_way: len(under_way) >= most))

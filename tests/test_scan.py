@@ -429,16 +429,16 @@ def test_bytes_that_were_given_back_are_still_right(tmp_path: Path) -> None:
 
 
 def test_bytes_of_all_fragments_are_given_back_once_there_are_many(tmp_path: Path) -> None:
-    table = pa.table({"n": np.random.default_rng(1).integers(0, 1 << 62, 100_000)})
-    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=10_000)
+    table = pa.table({"n": np.random.default_rng(1).integers(0, 1 << 62, 800_000)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=80_000)
     readers = lancefs.open(tmp_path / "t.lance").opened.readers
-    mapped, most, found = Mapped(500_000), 0, []
+    mapped, most, found = Mapped(4_000_000), 0, []
     for reader in readers:
         found += reader.read(reader.fields, [(0, reader.physical_rows)])
-        assert reader.touched > 80_000
+        assert reader.touched > 640_000
         mapped.watch(reader)
         most = max(most, sum(one.touched for one in readers))
-    assert 300_000 < most < 500_000
+    assert 2_400_000 < most < 4_000_000
     assert np.array_equal(np.concatenate(found), table["n"].to_numpy())
 
 

@@ -7,13 +7,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import fsspec
 
 from lancefs.cli.exits import MISSING, Failure, nearest
 from lancefs.errors import NotALanceTable
+from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles, confine

@@ -95,6 +95,8 @@ class Container:
         with locating(file.url, "footer"):
             self._tail_start, self._tail = file.read_tail(TAIL)
             self.footer = self._read_footer()
+            if file.store.is_local:  # nothing keeps the file's memory that can be read again
+                self._tail_start, self._tail = file.size, self._tail[:0].copy()
         self._columns: dict[int, ColumnPages] = {}
         self._page_bytes = 0  # of these columns
         self._descriptor: schema_pb2.FileDescriptor | None = None

@@ -8,9 +8,8 @@ only as many morsels are decoded ahead as fit into the memory budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +21,7 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.errors import MemoryLimitExceeded
+from lancefs.forks import cached_property
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
@@ -32,7 +32,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import by_fragment, positions_of
 from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
-from lancefs.threads import THREADS, prefetch, submit
+from lancefs.threads import THREADS, Threads, prefetch, submit
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -285,7 +285,7 @@ class Scan:
                 return True
             return sum(morsel.rows for morsel in under_way) > THREADS * pace.rows
 
-        pool = ThreadPoolExecutor(
+        pool = Threads(
             most, "lancefs-scan", initializer=spare_memory if self._spares_memory() else None
         )
         try:
@@ -350,7 +350,7 @@ class Scan:
             yield from map(do, chain(first, left))
             return
         most = self.settings.remote_prefetch
-        with ThreadPoolExecutor(most, "lancefs-take") as pool:
+        with Threads(most, "lancefs-take") as pool:
             yield from prefetch(
                 chain(first, left), partial(submit, pool, do), lambda waiting: len(waiting) >= most
             )

@@ -6,8 +6,7 @@ that are read no more, since the readers of many fragments stay open.
 
 from __future__ import annotations
 
-import threading
-
+from lancefs.forks import Lock
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
@@ -24,7 +23,7 @@ class Mapped:
         self._most = most
         self._fragments: list[FragmentReader | FragmentRun] = []
         self._before = 0  # bytes of all fragments but the last
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def watch(self, fragment: FragmentReader | FragmentRun) -> None:
         """Note that rows of a fragment were read."""

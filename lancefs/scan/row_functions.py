@@ -6,7 +6,6 @@ registered when a filter first needs it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,12 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.forks import Lock
+
 _Values: TypeAlias = "pa.Array | pa.Scalar"
 _RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
 
 # Names under which functions are registered, by what they do and the types that they take.
 _names: dict[tuple[str, tuple[pa.DataType, pa.DataType]], str] = {}
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def array_has(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
 
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.forks import cached_property
 from lancefs.scan.execution import Scan
 from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 
+from lancefs.forks import Lock
 from lancefs.storage.counters import ReadCounters
 
 
@@ -35,7 +35,7 @@ class ScanStats:
     fragments: int = 0
     fragments_skipped: int = 0
     _seen: set[int] = field(default_factory=set, repr=False, compare=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add_morsel(self, fragments: list[int], rows: int, counters: ReadCounters) -> None:
         """Count rows that were decoded together; threads may call it at the same time.

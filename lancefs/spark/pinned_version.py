@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import fsspec
 
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.forks import Lock
 from lancefs.masking import mask_secrets
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import reaching
@@ -23,7 +23,7 @@ from lancefs.table.refs import Ref, resolve
 # Versions that a Python process keeps open: a worker runs many tasks on few tables.
 _OPEN = 8
 _versions: OrderedDict[Any, OpenVersion] = OrderedDict()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 @dataclass(frozen=True, slots=True)

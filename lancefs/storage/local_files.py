@@ -1,4 +1,4 @@
-"""Files of the local filesystem: recognize their paths, list directories, map files into memory.
+"""Files of the local filesystem: recognize their paths, list directories, open files.
 
 Local tables are opened without fsspec: importing fsspec takes as long as importing lancefs.
 """
@@ -6,15 +6,10 @@ Local tables are opened without fsspec: importing fsspec takes as long as import
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import stat
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lancefs.errors import MissingFile, ReadFailed
-from lancefs.storage.byte_ranges import Bytes
 from lancefs.storage.links import Confines
 
 if TYPE_CHECKING:
@@ -139,36 +134,3 @@ def open_regular(
 def _not_regular(path: str, mode: int) -> OSError:
     kind = _KINDS.get(stat.S_IFMT(mode), "special file")
     return OSError(errno.EINVAL, f"a {kind}; a regular file was expected", path)
-
-
-def map_file(path: str, confines: Confines | None = None) -> Bytes:
-    """Map a file into memory.
-
-    Args:
-        path: The file.
-        confines: What symbolic links may lead to; None for anything.
-
-    Returns:
-        The bytes of the file, read-only. The mapping lives as long as arrays refer to it.
-
-    Raises:
-        MissingFile: The file does not exist.
-        ReadFailed: The operating system refused to open or to map the file, or it is no regular
-            file.
-        UnsupportedFeature: The file is a symbolic link that leads out of the confines.
-    """
-    try:
-        descriptor, status = open_regular(path, confines=confines)
-        try:
-            if status.st_size == 0:
-                return np.empty(0, dtype=np.uint8)
-            return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), dtype=np.uint8)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError as error:
-        raise MissingFile(
-            f"{path}: the file is gone; another version of the table may be complete"
-        ) from error
-    except (OSError, ValueError) as error:  # ValueError: longer than an address, as /proc/kcore
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ReadFailed(f"{path}: {reason}") from error

@@ -26,6 +26,9 @@ def run(steps: Sequence[tuple[File, Reads[T]]]) -> list[T]:
 
     Returns:
         The results, in order.
+
+    Raises:
+        ReadFailed: A file was rewritten meanwhile, or cannot be read.
     """
     results: dict[int, T] = {}
     waiting: dict[int, Sequence[ByteRange]] = {}
@@ -36,6 +39,8 @@ def run(steps: Sequence[tuple[File, Reads[T]]]) -> list[T]:
         data = read_all([(steps[position][0], waiting.pop(position)) for position in order])
         for position, buffers in zip(order, data, strict=True):
             _advance(position, steps[position][1], buffers, waiting, results)
+    for file in {id(file): file for file, _ in steps}.values():
+        file.verify()
     return [results[position] for position in range(len(steps))]
 
 

@@ -1,34 +1,26 @@
 """`Store`, a directory on any fsspec filesystem, and `File`, one immutable file in it.
 
-lancefs reads all bytes through this module, as NumPy `uint8` arrays. Local files are mapped into
-memory: the operating system loads a page of a range when it is first touched. Remote ranges are
-coalesced and fetched concurrently.
+lancefs reads all bytes through this module, as NumPy `uint8` arrays. Local files are read or mapped
+into memory, see `open_files`. Remote ranges are coalesced and fetched concurrently.
 """
 
 from __future__ import annotations
 
-import mmap
-import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, cause, locating
+from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, cause
+from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, coalesce, cut, split
 from lancefs.storage.counters import counters_in_use
 from lancefs.storage.filesystems import inner_path, is_web
 from lancefs.storage.links import Confines
-from lancefs.storage.local_files import (
-    is_local,
-    list_directory,
-    list_files,
-    local_filesystem,
-    map_file,
-)
+from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
+from lancefs.storage.open_files import LocalFile
 from lancefs.storage.retries import attempts, is_transient, message_of, retry
 from lancefs.storage.web import below, guard_redirects, listed_name
 
@@ -42,8 +34,6 @@ GAP = 64 * 1024
 LARGEST_REQUEST = 16 * 1024 * 1024
 # Bytes that are read from the end of a file for its footer: enough for most metadata.
 TAIL = 64 * 1024
-# Bytes around a range of a mapped file that the operating system loads with it, about.
-_READ_AROUND = 64 * 1024
 # Bytes below which a file of unknown size takes one request.
 SMALL = 1024 * 1024
 # Bytes of footers, manifests and deletion vectors of remote files that a process caches.
@@ -71,8 +61,10 @@ class Store:
     Attributes:
         root: The directory, without a slash at its end.
         confines: As the argument.
-        is_local: Whether the files are local, so that they are mapped into memory.
+        is_local: Whether the files are local.
         is_web: Whether the files are behind a web server, so that names are quoted.
+        maps: Whether local files may be mapped into memory; the option `mmap` of a local
+            filesystem says so.
     """
 
     def __init__(
@@ -88,6 +80,7 @@ class Store:
         self.is_web = fs is not None and not self.is_local and is_web(fs)
         if self.is_web:
             guard_redirects(fs)
+        self.maps = fs is None or bool(fs.storage_options.get("mmap", True))
 
     def __repr__(self) -> str:
         return f"Store({mask_secrets(self.url())!r})"
@@ -299,9 +292,10 @@ class Store:
 class File:
     """One immutable file of a table.
 
-    A local file is mapped into memory at the first read; nothing else is cached. Of a remote file
-    with a stamp, `read_whole` and `read_tail` cache their results, in one cache of `CACHE_BUDGET`
-    bytes for the process, until they are evicted or `forget` is called. `read` caches nothing.
+    A local file is read or mapped at the first read, and held as `open_files` says. Of a remote
+    file with a stamp, `read_whole` and `read_tail` cache their results, in one cache of
+    `CACHE_BUDGET` bytes for the process, until they are evicted or `forget` is called. `read`
+    caches nothing.
 
     Args:
         store: The directory that contains the file.
@@ -312,8 +306,6 @@ class File:
     Attributes:
         tail: Smallest number of bytes that `read_tail` reads; set by callers that know how much
             metadata the end of the file holds.
-        touched: Estimated bytes of a local file that were loaded into memory since the last
-            `release`.
     """
 
     def __init__(self, store: Store, path: str, size: int | None, stamp: str | None = None) -> None:
@@ -321,10 +313,8 @@ class File:
         self.path = path
         self.stamp = stamp
         self.tail = 0
-        self.touched = 0
         self._size = size
-        self._mapped: Bytes | None = None
-        self._lock = threading.Lock()
+        self._local: LocalFile | None = None
 
     def __repr__(self) -> str:
         return f"File({mask_secrets(self.url)!r})"
@@ -344,7 +334,7 @@ class File:
         """
         if self._size is None:
             if self.store.is_local:
-                self._size = len(self._map())
+                self._size = self.local.size
             else:
                 self._size = self._remote_size()
         return self._size
@@ -367,7 +357,7 @@ class File:
             ReadFailed: A request failed, also after retries.
         """
         if self.store.is_local:
-            return self._map()
+            return self.local.whole()
         return self._cached(("whole",), self._read_whole)
 
     def _read_whole(self) -> Bytes:
@@ -433,34 +423,36 @@ class File:
             raise ReadFailed(f"{self.url}: the store does not say how large the file is")
         return int(size)
 
+    @property
+    def local(self) -> LocalFile:
+        """The bytes of a file of the local filesystem."""
+        if self._local is None:
+            self._local = LocalFile(
+                self.store.full(self.path), self.store.maps, self.store.confines
+            )
+        return self._local
+
+    @property
+    def touched(self) -> int:
+        """Estimated bytes of a local file's mapping that became resident since `release`."""
+        return 0 if self._local is None else self._local.touched
+
     def release(self) -> None:
         """Release the memory of the mapping of a local file.
 
         Arrays over the mapping stay valid: touching them loads the bytes from the file again.
         """
-        with self._lock:
-            self.touched = 0
-            mapped = getattr(getattr(self._mapped, "base", None), "obj", None)
-        if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-            mapped.madvise(mmap.MADV_DONTNEED)
+        if self._local is not None:
+            self._local.release()
 
-    def _map(self) -> Bytes:
-        with self._lock:
-            if self._mapped is None:
-                self._mapped = map_file(self.store.full(self.path), self.store.confines)
-            return self._mapped
+    def verify(self) -> None:
+        """Check that a local file was not rewritten while mapped bytes of it were decoded.
 
-    def _read_mapped(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
-        mapped = self._map()
-        for start, end in ranges:
-            if not 0 <= start <= end <= len(mapped):
-                with locating(self.url):
-                    raise CorruptFile(
-                        f"bytes {start}–{end} are wanted, the file ends at {len(mapped)}; it was "
-                        "cut short or the offset is damaged"
-                    )
-            self.touched += end - start + _READ_AROUND
-        return [mapped[start:end] for start, end in ranges]
+        Raises:
+            ReadFailed: It was.
+        """
+        if self._local is not None:
+            self._local.verify()
 
 
 def _not_listed(url: str, error: ReadFailed) -> ReadFailed:
@@ -495,7 +487,7 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
         if counters is not None:
             counters.bytes += sum([end - start for start, end in ranges])
         if file.store.is_local:
-            results[position] = file._read_mapped(ranges)
+            results[position] = file.local.read(ranges)
         elif ranges:
             _check_bounds(file, ranges)
             remote.setdefault(file.store, {}).setdefault(file.path, []).append(position)

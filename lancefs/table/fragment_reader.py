@@ -9,7 +9,6 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +24,7 @@ from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
+from lancefs.forks import Lock
 from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
@@ -41,6 +41,10 @@ _SMALL_BYTES = 4 * 1024 * 1024
 # Largest fragment whose row sizes are not estimated: its rows take little memory anyway.
 _TINY_ROWS = 16 * 1024
 _TINY_BYTES = 512 * 1024
+
+# Memory of a reader, and of the metadata of each column of its open files, about.
+_READER_BYTES = 8 * 1024
+_COLUMN_BYTES = 2 * 1024
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
@@ -66,7 +70,7 @@ class FragmentReader:
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def physical_rows(self) -> int:
@@ -84,6 +88,12 @@ class FragmentReader:
     def is_local(self) -> bool:
         """Whether the table is on this machine, so that a read does not wait for a network."""
         return self.files.store.is_local
+
+    @property
+    def cost(self) -> int:
+        """Estimated memory in bytes: mostly the metadata of columns that were read."""
+        columns = sum([len(data_file.columns) for data_file in list(self._readers)])
+        return _READER_BYTES + columns * _COLUMN_BYTES
 
     @property
     def num_rows(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lancefs.datafile.fields import Field
+from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_table import Fragments
@@ -19,28 +18,52 @@ from lancefs.table.fragments import Fragment
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
 
-# Fragment readers that a version keeps open.
-_OPEN = 256
+# Bytes of open readers of all versions that a process holds, about.
+READER_BYTES = 64 * 1024 * 1024
+READERS = SharedBudget(lambda: 1 << 30, READER_BYTES)
+
+
+class _OpenReader:
+    """A reader that a version keeps; see `SharedBudget`."""
+
+    __slots__ = ("__weakref__", "_kept", "last_use", "reader")
+
+    def __init__(self, reader: FragmentReader, kept: dict[int, _OpenReader]) -> None:
+        self.reader = reader
+        self._kept = kept
+        self.last_use = 0
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return self.reader.cost
+
+    def let_go(self) -> None:
+        """Have the version make another reader the next time."""
+        self._kept.pop(self.reader.fragment.id, None)
 
 
 class _OpenReaders:
-    """Makes readers and keeps the most recently used ones."""
+    """Makes readers and keeps them, within the budget of the process. Threads may share it."""
 
     def __init__(self, files: TableFiles, fields: Sequence[Field]) -> None:
         self._files = files
         self._fields = tuple(fields)
-        self._readers: OrderedDict[int, FragmentReader] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: dict[int, _OpenReader] = {}
 
     def reader(self, fragment: Fragment) -> FragmentReader:
-        with self._lock:
-            reader = self._readers.pop(fragment.id, None)
-            if reader is None:
-                reader = FragmentReader(self._files, fragment, self._fields)
-            self._readers[fragment.id] = reader
-            if len(self._readers) > _OPEN:
-                self._readers.popitem(last=False)
-            return reader
+        kept = self._kept.get(fragment.id)
+        if kept is not None:
+            READERS.use(kept)
+            return kept.reader
+        made = _OpenReader(FragmentReader(self._files, fragment, self._fields), self._kept)
+        kept = self._kept.setdefault(fragment.id, made)  # another thread may have been quicker
+        if kept is made:
+            READERS.hold(made)
+        return kept.reader
+
+    def close(self) -> None:
+        self._kept.clear()
 
 
 class FragmentReaders(Sequence[FragmentReader]):
@@ -80,6 +103,10 @@ class FragmentReaders(Sequence[FragmentReader]):
         part = FragmentReaders.__new__(FragmentReaders)
         part._fragments, part._open = self._fragments[index], self._open
         return part
+
+    def close(self) -> None:
+        """Let go of all readers, and with them of open files; they are made again when needed."""
+        self._open.close()
 
 
 def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple[int, Ints]]:

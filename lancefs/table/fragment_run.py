@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,6 +21,7 @@ from lancefs.datafile.data_file import read_together
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.page_ranges import by_page, join_columns
 from lancefs.datafile.row_ranges import count_rows
+from lancefs.forks import cached_property
 from lancefs.table.fragment_reader import (
     FragmentReader,
     PrunedArray,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from lancefs.errors import (
     UnsupportedFeature,
     locating,
 )
+from lancefs.forks import cached_property
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.fragment_reader import FragmentReader

@@ -7,11 +7,11 @@ once, however many readers there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, CorruptFile, locating
+from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles, confine

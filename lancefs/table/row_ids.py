@@ -11,7 +11,6 @@ Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`); me
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
+from lancefs.forks import cached_property
 from lancefs.proto import rowids_pb2
 from lancefs.table.messages import parse_message
 

@@ -11,7 +11,6 @@ Format page: row ids and lineage, section "Row ID Index"
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +19,7 @@ import numpy as np
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
+from lancefs.forks import cached_property
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.row_metadata import OFFSET_BITS, RowMetadata

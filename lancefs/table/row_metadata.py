@@ -14,10 +14,8 @@ Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -29,6 +27,7 @@ from lancefs.datafile.data_file import open_data_file
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, locating
+from lancefs.forks import Lock, cached_property
 from lancefs.storage import run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
@@ -93,7 +92,7 @@ class RowMetadata:
         self._readers = readers
         self._fragments = fragments
         self._decoded: OrderedDict[tuple[int, int], _Sequence] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def read(self, field: Field, reader: FragmentReader, ranges: Sequence[RowRange]) -> pa.Array:
         """Return a column of row metadata for rows of a fragment, deleted rows included.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints
+from lancefs.forks import cached_property
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.flags import ReaderFlags

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from functools import cached_property, partial
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+from lancefs.forks import cached_property
 from lancefs.table.refs import Ref
 from lancefs.version import __version__
 from lancefs.views.arrow.arrow_file import encode

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, cause
+from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache

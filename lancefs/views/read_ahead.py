@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
@@ -11,7 +10,7 @@ from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Field
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
-from lancefs.threads import THREADS, prefetch, submit
+from lancefs.threads import THREADS, Threads, prefetch, submit
 from lancefs.views.view_batches import Batch, joins, read_together
 
 # Bytes of decoded batches that may wait for a slow consumer. A larger batch waits alone.
@@ -41,7 +40,7 @@ def read_batches(
             for arrays in read_together(group, fields)
         ]
 
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="lancefs-stream")
+    pool = Threads(THREADS, "lancefs-stream")
     mapped = Mapped(STREAM_MAPPED_BYTES)
     most = 1  # the size of the first group is not known, so that nothing is read beside it
 

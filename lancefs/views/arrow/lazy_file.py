@@ -8,8 +8,6 @@ range touches its message.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +17,7 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import empty
 from lancefs.errors import ReadFailed
+from lancefs.forks import Lock
 from lancefs.storage import Bytes
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.views.arrow import unified_dictionaries
@@ -50,14 +49,12 @@ class Content:
         measures: Null counts and extents, with the batches to read values from.
         dictionaries: The unified dictionaries.
         lock: Held while values are read.
-        process: Id of the process that owns the lock: a forked child cannot use it.
     """
 
     layout: Layout
     measures: Measures
     dictionaries: UnifiedDictionaries
-    lock: threading.Lock
-    process: int
+    lock: Lock
 
 
 _CONTENTS: BudgetCache[Key, Content] = BudgetCache(64 * 1024 * 1024)  # bytes
@@ -160,7 +157,7 @@ class LazyFile(View):
         return pa.py_buffer(output.data)
 
     def _content(self) -> Content:
-        if self._known_content is None or self._known_content.process != os.getpid():
+        if self._known_content is None:
             self._known_content = _CONTENTS.get(
                 self._key, self._lay_out, lambda content: _CONTENT_BYTES + content.layout.cost
             )
@@ -182,7 +179,7 @@ class LazyFile(View):
         layout = lay_out(
             self._schema, measures.shapes, measures.rows, measures.columns, dictionaries.messages()
         )
-        return Content(layout, measures, dictionaries, threading.Lock(), os.getpid())
+        return Content(layout, measures, dictionaries, Lock())
 
     def _write_message(self, batch: int, output: _OutputRange) -> None:
         """Write the part of a batch's message that lies in the output range."""

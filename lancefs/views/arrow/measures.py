@@ -14,7 +14,6 @@ fragment share its measures.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from typing import TypeAlias, TypeVar
@@ -26,6 +25,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile
+from lancefs.forks import Lock
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
 from lancefs.storage.budget_cache import BudgetCache
@@ -87,7 +87,7 @@ class Measures:
         self._sharer = sharer
         self._identities: dict[int, str] = {}  # of fragments, by their positions
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.is_loaded = False
         self.columns = [
             np.full((len(batches), shape.num_measures), -1, np.int64) for shape in shapes

@@ -9,7 +9,6 @@ buffers, each padded to 8 bytes from the start of the chunk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES, Level, parse_layers
 from lancefs.errors import CorruptFile
+from lancefs.forks import cached_property
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import Bytes
 

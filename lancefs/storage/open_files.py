@@ -1,0 +1,307 @@
+"""`LocalFile`: the bytes of one local file, and the budget of all that the process holds.
+
+A small file is read as a whole, since that costs less than to map it. A larger file is mapped, or
+read range by range where mapping is not wanted. No descriptor stays open in either case.
+
+A file that is mapped and cut short ends the process (SIGBUS) if bytes behind its new end are
+touched. Files are therefore compared with what they were when they were mapped, before and after
+each read; `mmap=False` (see `Store`) never maps.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.errors import CorruptFile, MissingFile, ReadFailed
+from lancefs.storage.byte_ranges import ByteRange, Bytes, coalesce, cut
+from lancefs.storage.links import Confines
+from lancefs.storage.local_files import open_regular
+from lancefs.storage.mapping import map_descriptor, release
+from lancefs.storage.retries import attempts, is_transient
+from lancefs.storage.shared_budget import SharedBudget
+
+# Bytes of a file that is read as a whole: open, read and close take half the time of open, map,
+# touch, close and unmap, even if a tenth of the file is wanted.
+SMALL_FILE = 256 * 1024
+# Files of which a process holds bytes, at most; and at most a quarter of the descriptors it may
+# have. The environment variable LANCEFS_OPEN_FILES sets another number.
+MOST_FILES = 1024
+# Bytes of small files, and of mapped files that are in memory, about.
+HELD_BYTES = 256 * 1024 * 1024
+# Bytes around a range of a mapped file that the operating system loads with it, about.
+_READ_AROUND = 64 * 1024
+# Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
+_GAP = 16 * 1024
+# Alignment of read bytes: an address in memory has the remainder that it has in the file.
+_ALIGNMENT = 64
+# What the operating system says when there are too many open files, or mappings.
+_TOO_MANY = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+def most_files() -> int:
+    """Return how many files the process may hold bytes of."""
+    setting = os.environ.get("LANCEFS_OPEN_FILES")
+    if setting is not None:
+        return max(1, int(setting))
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return MOST_FILES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_FILES if soft == resource.RLIM_INFINITY else max(1, min(MOST_FILES, soft // 4))
+
+
+# Mapped files; and small ones, which are bytes in memory and nothing else.
+MAPPED_FILES = SharedBudget(most_files, HELD_BYTES)
+READ_FILES = SharedBudget(lambda: 1 << 30, HELD_BYTES // 4)
+
+
+class _Identity(NamedTuple):
+    """What tells whether a file is the one that was opened, and unchanged."""
+
+    device: int
+    number: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _Identity:
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class _Held(NamedTuple):
+    """The bytes of a whole file, and whether they are a mapping of it."""
+
+    data: Bytes
+    identity: _Identity
+    is_mapping: bool
+
+
+class LocalFile:
+    """The bytes of one local file. Threads may share it.
+
+    Args:
+        path: The absolute path.
+        maps: Whether the file may be mapped.
+        confines: What symbolic links may lead to; None for anything.
+
+    Attributes:
+        touched: Estimated bytes of the mapping that were loaded into memory since `release`.
+        last_use: See `SharedBudget`.
+    """
+
+    __slots__ = ("__weakref__", "_confines", "_held", "_maps", "_path", "last_use", "touched")
+
+    def __init__(self, path: str, maps: bool, confines: Confines | None = None) -> None:
+        self._path = path
+        self._maps = maps
+        self._confines = confines
+        self._held: _Held | None = None
+        self.touched = 0
+        self.last_use = 0
+
+    @property
+    def cost(self) -> int:
+        """Bytes in memory, about."""
+        held = self._held
+        if held is None:
+            return 0
+        return min(self.touched, len(held.data)) if held.is_mapping else len(held.data)
+
+    def let_go(self) -> None:
+        """Hold no bytes. Arrays over a mapping keep it."""
+        self._held = None
+        self.touched = 0
+
+    def release(self) -> None:
+        """Give back the memory of the mapping; arrays over it load the bytes again."""
+        self.touched = 0
+        held = self._held
+        if held is not None and held.is_mapping:
+            release(held.data)
+
+    @property
+    def size(self) -> int:
+        """Length in bytes; raises as `read` does."""
+        held = self._held
+        return self._access()[0].size if held is None else held.identity.size
+
+    def whole(self) -> Bytes:
+        """Return all bytes, which are read and not mapped; raises as `read` does."""
+        held = self._held
+        if held is not None and not held.is_mapping:
+            return held.data
+        return self._access(None)[1][0]
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
+        """Return the bytes of ranges, read-only.
+
+        Raises:
+            MissingFile: The file does not exist.
+            CorruptFile: A range reaches beyond the end of the file.
+            ReadFailed: The operating system refused, the file is no regular file, or it is being
+                rewritten.
+            UnsupportedFeature: The file is a symbolic link that leads out of the confines.
+        """
+        held = self._held
+        if held is not None and held.is_mapping and not self._is_unchanged(held):
+            self.let_go()
+            held = None
+        if held is None:
+            _, blocks, held = self._access(ranges)
+            if held is None:
+                return blocks
+        size = len(held.data)
+        for start, end in ranges:
+            if not 0 <= start <= end <= size:
+                raise self._beyond(start, end, size)
+        if held.is_mapping:
+            self.touched += sum([end - start + _READ_AROUND for start, end in ranges])
+            MAPPED_FILES.use(self)
+        else:
+            READ_FILES.use(self)
+        data = held.data
+        return [data[start:end] for start, end in ranges]
+
+    def verify(self) -> None:
+        """Check that the file was not rewritten while mapped bytes of it were decoded.
+
+        Raises:
+            ReadFailed: It was, so that what was decoded may be wrong.
+        """
+        held = self._held
+        if held is not None and held.is_mapping and not self._is_unchanged(held):
+            self.let_go()
+            raise _rewritten(self._path)
+
+    def _is_unchanged(self, held: _Held) -> bool:
+        """Return whether the mapped file is as long and as old as it was when it was mapped.
+
+        A file that is gone, or that another one has replaced, lives on in its mapping.
+        """
+        try:
+            now = _Identity.of(os.stat(self._path))
+        except OSError:
+            return True
+        mapped = held.identity
+        return now == mapped or (now.device, now.number) != (mapped.device, mapped.number)
+
+    def _access(
+        self, ranges: Sequence[ByteRange] | None = ()
+    ) -> tuple[_Identity, list[Bytes], _Held | None]:
+        """Open the file, and map it or read it; try again where that may help.
+
+        Args:
+            ranges: What to read of a file that is not held; None for all of it.
+
+        Returns:
+            What the file was, the bytes of the ranges if they were read, and what is held now; if
+            anything is held, the ranges were not read.
+        """
+        for is_last in attempts(self._path):
+            try:
+                return self._access_once(ranges)
+            except FileNotFoundError as error:
+                raise MissingFile(
+                    f"{self._path}: the file is gone; another version of the table may be complete"
+                ) from error
+            except ReadFailed:  # it is being rewritten
+                if is_last:
+                    raise
+            except OSError as error:
+                is_transient_error = error.errno in _TOO_MANY or is_transient(error)
+                if error.errno in _TOO_MANY:
+                    MAPPED_FILES.let_go_half()
+                if is_last or not is_transient_error:
+                    raise ReadFailed(_refused(self._path, error)) from error
+            except ValueError as error:  # the name has a character that no path can have
+                raise ReadFailed(f"{self._path}: {error}") from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _access_once(
+        self, ranges: Sequence[ByteRange] | None
+    ) -> tuple[_Identity, list[Bytes], _Held | None]:
+        descriptor, status = open_regular(self._path, confines=self._confines)
+        try:
+            identity = _Identity.of(status)
+            if identity.size == 0 or (ranges is not None and identity.size <= SMALL_FILE):
+                data = self._read(descriptor, [(0, identity.size)], identity)
+                self._held = held = _Held(data[0], identity, False)
+                READ_FILES.hold(self)
+                return identity, data, held
+            if ranges is None:
+                return identity, self._read(descriptor, [(0, identity.size)], identity), None
+            if not self._maps:
+                return identity, self._read(descriptor, ranges, identity), None
+            held = _Held(map_descriptor(descriptor, identity.size), identity, True)
+        finally:
+            os.close(descriptor)
+        self._held = held
+        self.touched = 0
+        MAPPED_FILES.hold(self)
+        return identity, [], held
+
+    def _read(self, descriptor: int, ranges: Sequence[ByteRange], before: _Identity) -> list[Bytes]:
+        """Read ranges, and check that the file was not rewritten meanwhile."""
+        for start, end in ranges:
+            if not 0 <= start <= end <= before.size:
+                raise self._beyond(start, end, before.size)
+        blocks = [
+            (start, _read_range(descriptor, start, end)) for start, end in coalesce(ranges, _GAP)
+        ]
+        if any(data is None for _, data in blocks) or _Identity.of(os.fstat(descriptor)) != before:
+            raise _rewritten(self._path)
+        return cut([(start, data) for start, data in blocks if data is not None], ranges)
+
+    def _beyond(self, start: int, end: int, size: int) -> CorruptFile:
+        error = CorruptFile(
+            f"bytes {start}–{end} are wanted, the file ends at {size}; it was cut short or the "
+            "offset is damaged"
+        )
+        error.path = self._path
+        return error
+
+
+def _read_range(descriptor: int, start: int, end: int) -> Bytes | None:
+    """Read a range of an open file into memory of Arrow's; None if the file ends before."""
+    shift = start % _ALIGNMENT
+    memory = np.frombuffer(pa.allocate_buffer(end - start + shift), dtype=np.uint8)[shift:]
+    done = 0
+    while done < len(memory):  # the operating system may give less than is asked for
+        count = _read_into(descriptor, memory[done:], start + done)
+        if count == 0:
+            return None
+        done += count
+    memory.flags.writeable = False
+    return memory
+
+
+def _read_into(descriptor: int, memory: Bytes, offset: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [memory.data], offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    data = os.read(descriptor, len(memory))
+    memory[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+    return len(data)
+
+
+def _rewritten(path: str) -> ReadFailed:
+    return ReadFailed(
+        f"{path}: the file was rewritten or cut short while it was read, as by a copy over the "
+        "table; files of a table must not change: read again when that is done"
+    )
+
+
+def _refused(path: str, error: OSError) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return (
+            f"{path}: {error}; lancefs keeps no file open, other parts of the process do: close "
+            "them, or raise the limit (`ulimit -n`)"
+        )
+    return f"{path}: {error.strerror or error}"
