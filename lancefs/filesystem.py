@@ -93,6 +93,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
             as `moved` of `base_rules`.
         max_memory: Bytes that one batch of a view may expand to. By default, only what expands to
             many times its bytes is limited. More raises `MemoryLimitExceeded`.
+        mmap: Whether large local files may be mapped into memory. A file that is cut short while
+            it is mapped ends the process; without mapping, the read fails. It is an option of the
+            filesystem that contains the tables, unless that is given as `fs`.
         **kwargs: Options of fsspec, such as `skip_instance_cache`. `listings_expiry_time` is the
             number of seconds for which listings that may change are cached; by default they are
             not.
@@ -114,6 +117,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         layout_cache: str | os.PathLike[str] | None = None,
         base_paths: Mapping[str, str] | None = None,
         max_memory: int | None = None,
+        mmap: bool = True,
         **kwargs: Any,
     ) -> None:
         if unknown := kwargs.keys() - _FSSPEC_OPTIONS:
@@ -122,7 +126,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
                 "the store are given as target_options={…}"
             )
         super().__init__(**kwargs)
-        options = dict(target_options or {})
+        options = dict(target_options or {}) | ({} if mmap else {"mmap": False})
         fo = stringify_path(fo)
         if fs is not None:
             self._fs, self.root = fs, fs._strip_protocol(fo) if fo else ""
@@ -314,7 +318,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         return sum(sizes.values()) if total else sizes
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Clear cached listings, and the cached metadata of all tables.
+        """Clear cached listings, and the cached metadata of all tables; let go of all files.
 
         Args:
             path: Clear only the listings at and below this path; None for all listings.
@@ -328,6 +332,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
         self._opened.clear()
         forget(self.fs)
         self.fs.invalidate_cache()
+
+    def close(self) -> None:
+        """Let go of files and memory, as `invalidate_cache` does; later calls open anew."""
+        self.invalidate_cache()
 
     # Reading
 

@@ -232,6 +232,10 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             return list(self._version.generations)
         return fresher_generations(self._version.resolved.store, self.indices())
 
+    def close(self) -> None:
+        """Let go of the files and of what was read of them; a later read opens them again."""
+        self._version.close()
+
     def versions(self) -> list[int]:
         """List the versions of the branch that this version is on, oldest first."""
         store = self._version.resolved.store

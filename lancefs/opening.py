@@ -28,6 +28,7 @@ def open(
     base_rules: BaseRules | None = None,
     base_paths: Mapping[str, str] | None = None,
     max_memory: int | None = None,
+    mmap: bool = True,
 ) -> LanceDataset:
     """Open one version of a Lance table, the newest by default.
 
@@ -46,6 +47,9 @@ def open(
             as `moved` of `base_rules`.
         max_memory: Bytes of memory that a read may take, as in `LanceDataset.scanner`. By default,
             only what expands to many times its bytes in the file is limited.
+        mmap: Whether large local files may be mapped into memory. A file that is cut short while
+            it is mapped ends the process; without mapping, the read fails. The storage option
+            `mmap` of a local path means the same.
 
     Raises:
         NotALanceTable: There is no table.
@@ -54,7 +58,8 @@ def open(
         CorruptFile: The manifest is damaged.
         UnsupportedFeature: The version needs a feature that this release does not read.
     """
-    store = _store(os.fspath(url), storage_options or {})
+    options = dict(storage_options or {}) | ({} if mmap else {"mmap": False})
+    store = _store(os.fspath(url), options)
     if base_paths:
         base_rules = (base_rules or BaseRules()).moving(base_paths)
     store = confine(store, base_rules)

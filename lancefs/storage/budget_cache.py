@@ -8,10 +8,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class _Interrupted(Exception):
+    """The thread that made a value was told to end."""
 
 
 class BudgetCache(Generic[K, V]):
@@ -44,25 +49,31 @@ class BudgetCache(Generic[K, V]):
             Exception: Whatever `make` raises, also in the threads that wait for the value. The next
                 call tries again.
         """
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key][0]
-            others = self._in_flight.get(key)
-            if others is None:
-                mine = self._in_flight[key] = Future[V]()
-        if others is not None:
-            return others.result()
-        try:
-            value = make()
-            self._insert(key, value, cost(value))
-        except BaseException as error:
-            with self._lock:
-                self._in_flight.pop(key, None)
-            mine.set_exception(error)
-            raise
-        mine.set_result(value)
-        return value
+        while True:
+            mine: Future[V] | None = None
+            try:  # an interrupt may come at any line
+                with self._lock:
+                    if key in self._entries:
+                        self._entries.move_to_end(key)
+                        return self._entries[key][0]
+                    others = self._in_flight.get(key)
+                    if others is None:
+                        mine = self._in_flight[key] = Future[V]()
+                if mine is not None:
+                    value = make()
+                    self._insert(key, value, cost(value))
+                    mine.set_result(value)
+                    return value
+            except BaseException as error:
+                if mine is not None and not mine.done():
+                    with self._lock:
+                        if self._in_flight.get(key) is mine:
+                            del self._in_flight[key]
+                    mine.set_exception(error if isinstance(error, Exception) else _Interrupted())
+                raise
+            assert others is not None
+            with suppress(_Interrupted):  # make it in this thread then
+                return others.result()
 
     def peek(self, key: K) -> V | None:
         """Return the cached value of a key, or None. The value counts as used."""

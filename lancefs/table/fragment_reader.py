@@ -26,6 +26,7 @@ from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock
 from lancefs.storage import File, run
+from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragments import DataFile, Fragment
@@ -42,6 +43,8 @@ _SMALL_BYTES = 4 * 1024 * 1024
 _TINY_ROWS = 16 * 1024
 _TINY_BYTES = 512 * 1024
 
+# The open readers of all versions that a process keeps; the budget is in bytes, about.
+READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 # Memory of a reader, and of the metadata of each column of its open files, about.
 _READER_BYTES = 8 * 1024
 _COLUMN_BYTES = 2 * 1024
@@ -59,9 +62,20 @@ class FragmentReader:
         files: Finds the files of the table.
         fragment: The fragment.
         fields: The columns of the table.
+        kept: The readers that the version keeps, by fragment id; this one leaves them when it is
+            let go.
+
+    Attributes:
+        last_use: See `SharedBudget`.
     """
 
-    def __init__(self, files: TableFiles, fragment: Fragment, fields: Sequence[Field]) -> None:
+    def __init__(
+        self,
+        files: TableFiles,
+        fragment: Fragment,
+        fields: Sequence[Field],
+        kept: dict[int, FragmentReader] | None = None,
+    ) -> None:
         self.files = files
         self.fragment = fragment
         self.fields = tuple(fields)
@@ -71,6 +85,8 @@ class FragmentReader:
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
         self._lock = Lock()
+        self._kept = kept
+        self.last_use = 0
 
     @property
     def physical_rows(self) -> int:
@@ -93,7 +109,17 @@ class FragmentReader:
     def cost(self) -> int:
         """Estimated memory in bytes: mostly the metadata of columns that were read."""
         columns = sum([len(data_file.columns) for data_file in list(self._readers)])
-        return _READER_BYTES + columns * _COLUMN_BYTES
+        deleted = 0 if self._deleted is None else self._deleted.nbytes
+        return _READER_BYTES + columns * _COLUMN_BYTES + deleted
+
+    def let_go(self) -> None:
+        """Close the files, and forget what was read of them; the next read opens them again."""
+        if self._kept is not None:
+            self._kept.pop(self.fragment.id, None)
+        self._readers.clear()
+        self._row_sizes.clear()
+        self._with_dictionaries.clear()
+        self._deleted = None
 
     @property
     def num_rows(self) -> int:
@@ -104,11 +130,12 @@ class FragmentReader:
     @property
     def deleted(self) -> Ints:
         """Ints of the deleted rows, ascending."""
-        if self._deleted is None:
+        deleted = self._deleted
+        if deleted is None:
             recorded = self.fragment.physical_rows
             rows = None if recorded is not None else self.physical_rows
-            self._deleted = read_deletions(self.files, self.fragment, rows)
-        return self._deleted
+            self._deleted = deleted = read_deletions(self.files, self.fragment, rows)
+        return deleted
 
     def live_offsets(self) -> Ints:
         """Return the offsets of all live rows, ascending.
@@ -197,7 +224,8 @@ class FragmentReader:
             UnsupportedFeature: A data file uses something that this release does not read.
         """
         key = tuple(field.id for field in fields)
-        if key not in self._row_sizes:
+        known = self._row_sizes.get(key)
+        if known is None:
             from lancefs.datafile.row_sizes import FieldSizes, estimated
             from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
 
@@ -218,8 +246,8 @@ class FragmentReader:
                     sizes.append(
                         FieldSizes(columns, min_value_bytes(part.storage_type), is_variable)
                     )
-            self._row_sizes[key] = estimated(sizes, self.physical_rows, file_bytes)
-        return self._row_sizes[key]
+            known = self._row_sizes[key] = estimated(sizes, self.physical_rows, file_bytes)
+        return known
 
     def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of the fields whose pages all have dictionaries.
@@ -228,12 +256,13 @@ class FragmentReader:
             LanceError: The metadata of the columns cannot be read.
         """
         key = tuple(field.id for field in fields)
-        if key not in self._with_dictionaries:
+        known = self._with_dictionaries.get(key)
+        if known is None:
             from lancefs.table.stored_dictionaries import dictionary_columns
 
             columns = dictionary_columns(self, fields)
-            self._with_dictionaries[key] = frozenset(field.id for field in columns)
-        return self._with_dictionaries[key]
+            known = self._with_dictionaries[key] = frozenset(field.id for field in columns)
+        return known
 
     @property
     def is_small(self) -> bool:
@@ -334,13 +363,15 @@ class FragmentReader:
             UnsupportedFeature: The file has a format that this release does not read.
         """
         with self._lock:
-            if data_file not in self._readers:
+            opened = self._readers.get(data_file)
+            if opened is None:
                 file = self.files.data_file(data_file)
                 is_overlay = data_file not in self.fragment.files
                 rows = None if is_overlay else self.fragment.physical_rows
                 reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
-                self._readers[data_file] = file, reader
-            return self._readers[data_file]
+                opened = self._readers[data_file] = file, reader
+                READERS.hold(self)
+            return opened
 
 
 def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:

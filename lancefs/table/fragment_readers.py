@@ -9,38 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lancefs.datafile.fields import Field
-from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_reader import READERS, FragmentReader
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
-
-# Bytes of open readers of all versions that a process holds, about.
-READER_BYTES = 64 * 1024 * 1024
-READERS = SharedBudget(lambda: 1 << 30, READER_BYTES)
-
-
-class _OpenReader:
-    """A reader that a version keeps; see `SharedBudget`."""
-
-    __slots__ = ("__weakref__", "_kept", "last_use", "reader")
-
-    def __init__(self, reader: FragmentReader, kept: dict[int, _OpenReader]) -> None:
-        self.reader = reader
-        self._kept = kept
-        self.last_use = 0
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        return self.reader.cost
-
-    def let_go(self) -> None:
-        """Have the version make another reader the next time."""
-        self._kept.pop(self.reader.fragment.id, None)
 
 
 class _OpenReaders:
@@ -49,21 +24,22 @@ class _OpenReaders:
     def __init__(self, files: TableFiles, fields: Sequence[Field]) -> None:
         self._files = files
         self._fields = tuple(fields)
-        self._kept: dict[int, _OpenReader] = {}
+        self._kept: dict[int, FragmentReader] = {}
 
     def reader(self, fragment: Fragment) -> FragmentReader:
-        kept = self._kept.get(fragment.id)
-        if kept is not None:
-            READERS.use(kept)
-            return kept.reader
-        made = _OpenReader(FragmentReader(self._files, fragment, self._fields), self._kept)
-        kept = self._kept.setdefault(fragment.id, made)  # another thread may have been quicker
-        if kept is made:
+        reader = self._kept.get(fragment.id)
+        if reader is not None:
+            READERS.use(reader)
+            return reader
+        made = FragmentReader(self._files, fragment, self._fields, self._kept)
+        reader = self._kept.setdefault(fragment.id, made)  # another thread may have been quicker
+        if reader is made:
             READERS.hold(made)
-        return kept.reader
+        return reader
 
     def close(self) -> None:
-        self._kept.clear()
+        for reader in list(self._kept.values()):
+            reader.let_go()
 
 
 class FragmentReaders(Sequence[FragmentReader]):

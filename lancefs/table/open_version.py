@@ -146,6 +146,10 @@ class OpenVersion:
                 "open it without fresh=True"
             )
 
+    def close(self) -> None:
+        """Let go of the files and of what was read of them; a later read opens them again."""
+        self.base_readers.close()
+
     def files_of(self, manifest: Manifest) -> TableFiles:
         """Return what finds the files of a version of the same branch.
 

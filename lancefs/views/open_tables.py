@@ -21,15 +21,17 @@ from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Resolved, Tag, list_branches, list_tags, resolve
 from lancefs.table.versions import VersionFile, list_versions, pick, unlisted
+from lancefs.views.arrow import lazy_file, measures
 from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.arrow.measures import Measures
 from lancefs.views.arrow.shapes import Shape, shape_of
 from lancefs.views.read_ahead import read_batches
 from lancefs.views.view_batches import BATCH_ROWS, Batches, batches_of
 
-# Budget of open versions, in bytes of their manifests. A version counts as at least `_LEAST` bytes,
-# since it also holds files open.
+# Budget of open versions, in bytes, about. A version takes some times the bytes of its manifest, and
+# counts as at least `_LEAST` bytes.
 OPEN_BUDGET = 64 * 1024 * 1024
+_OBJECTS = 16
 _LEAST = 256 * 1024
 
 
@@ -189,10 +191,12 @@ class OpenTables:
         )
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, and let go of all files."""
         self.tables.clear()
         self.found.clear()
         self.versions.clear()
+        lazy_file.forget(self.sharer)
+        measures.forget(self.sharer)
 
 
 class TableSession:
@@ -315,7 +319,7 @@ class TableSession:
         return self._remember(resolve(self.store, ref))
 
     def _read(self, resolved: Resolved) -> ViewedVersion:
-        size = max(_LEAST, resolved.file.size or 0)
+        size = max(_LEAST, _OBJECTS * (resolved.file.size or 0))
         key = (*self._key(resolved), self._stamp(resolved))
         return self._opened.versions.get(
             key,

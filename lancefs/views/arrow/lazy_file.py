@@ -56,10 +56,25 @@ class Content:
     dictionaries: UnifiedDictionaries
     lock: Lock
 
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return _CONTENT_BYTES + _BATCH_BYTES * len(self.measures.batches) + self.layout.cost
+
 
 _CONTENTS: BudgetCache[Key, Content] = BudgetCache(64 * 1024 * 1024)  # bytes
-# Smallest cost in bytes of a `Content`: it refers to open readers of fragments.
-_CONTENT_BYTES = 64 * 1024
+# Cost in bytes of a `Content`, and of each batch that it refers to.
+_CONTENT_BYTES = 16 * 1024
+_BATCH_BYTES = 2 * 1024
+
+
+def forget(sharer: str) -> None:
+    """Forget the layouts of files, and let go of what their values are read from.
+
+    Args:
+        sharer: Identifies the readers that share them, as the first part of a key.
+    """
+    _CONTENTS.discard(lambda key: key[0] == sharer)
 
 
 class LazyFile(View):
@@ -159,7 +174,7 @@ class LazyFile(View):
     def _content(self) -> Content:
         if self._known_content is None:
             self._known_content = _CONTENTS.get(
-                self._key, self._lay_out, lambda content: _CONTENT_BYTES + content.layout.cost
+                self._key, self._lay_out, lambda content: content.cost
             )
         return self._known_content
 

@@ -59,6 +59,15 @@ class OtherLayout(CorruptFile):
     """The values of a view are not those that its cached layout was made of."""
 
 
+def forget(sharer: str) -> None:
+    """Forget values that were read for their measures, which may lie in mapped files.
+
+    Args:
+        sharer: Identifies the readers that share them, as the first part of a key.
+    """
+    _ARRAYS.discard(lambda key: key[0][0] == sharer)
+
+
 class Measures:
     """The measures of the columns of a view, as far as they are known. Threads may share it.
 
