@@ -160,6 +160,10 @@ protos: .venv/.installed ## Generate lancefs/proto from protos/
 bench: .venv/.installed ## Run the benchmarks; BENCH_ARGS="--rows 300000" for a trial
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
+.PHONY: soak
+soak: .venv/.installed ## Read beside a busy writer for SECONDS, by default 600
+	$(BIN)/python benchmarks/soak.py --seconds $(or $(SECONDS),600)
+
 .PHONY: bench-duckdb
 bench-duckdb: .venv-duckdb15/.installed ## Run the benchmarks of SQL
 	$(BIN)/python benchmarks/sql.py

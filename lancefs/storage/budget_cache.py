@@ -93,6 +93,11 @@ class BudgetCache(Generic[K, V]):
         """
         self._insert(key, value, cost)
 
+    def values(self) -> list[V]:
+        """Return the cached values."""
+        with self._lock:
+            return [value for value, _ in self._entries.values()]
+
     def clear(self) -> None:
         """Remove all values."""
         with self._lock:

@@ -28,8 +28,8 @@ from lancefs.views.arrow.shapes import Shape, shape_of
 from lancefs.views.read_ahead import read_batches
 from lancefs.views.view_batches import BATCH_ROWS, Batches, batches_of
 
-# Budget of open versions, in bytes, about. A version takes some times the bytes of its manifest, and
-# counts as at least `_LEAST` bytes.
+# Budget of open versions, in bytes, about. A version takes several times the bytes of its manifest,
+# and counts as at least `_LEAST` bytes.
 OPEN_BUDGET = 64 * 1024 * 1024
 _OBJECTS = 16
 _LEAST = 256 * 1024
@@ -194,6 +194,8 @@ class OpenTables:
         """Forget everything, and let go of all files."""
         self.tables.clear()
         self.found.clear()
+        for version in self.versions.values():
+            version.opened.close()
         self.versions.clear()
         lazy_file.forget(self.sharer)
         measures.forget(self.sharer)

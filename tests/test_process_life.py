@@ -1,0 +1,216 @@
+"""A process that lives long: files, forks, files that change under it, interrupts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancefs
+from lancefs.errors import LanceError, ReadFailed
+from lancefs.forks import Lock
+from lancefs.storage import Store, open_files
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.storage.open_files import MAPPED_FILES, READ_FILES, SMALL_FILE
+from lancefs.table.fragment_reader import READERS
+from lancefs.threads import Threads, submit
+
+FEW_DESCRIPTORS = """
+import resource, sys
+import pyarrow as pa, duckdb, duckdb_adapter, lancefs
+duckdb_adapter.install()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+path = sys.argv[1]
+print(lancefs.open(path).to_table()["n"].to_pylist() == list(range(1000)))
+with lancefs.LanceFileSystem(fo=path).open("latest.arrow") as file:
+    print(pa.ipc.open_file(file).read_all()["n"].to_pylist() == list(range(1000)))
+connection = duckdb_adapter.connect()
+print(connection.execute(f"SELECT sum(n) FROM '{path}'").fetchone()[0] == 499500)
+"""
+
+
+def numbers(path: Path, files: int, rows: int) -> str:
+    values = np.random.default_rng(1).integers(0, 1 << 62, files * rows)
+    lance.write_dataset(pa.table({"n": values}), str(path), max_rows_per_file=rows)
+    return str(path)
+
+
+def test_a_thousand_fragments_are_read_with_few_descriptors(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"n": range(1000)}), path, max_rows_per_file=1)
+    command = [sys.executable, "-c", FEW_DESCRIPTORS, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 3
+
+
+def test_no_more_files_are_mapped_than_the_budget_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = numbers(tmp_path / "t.lance", files=12, rows=50_000)
+    monkeypatch.setenv("LANCEFS_OPEN_FILES", "4")
+    with_all_alive = lancefs.open(path).to_table()
+    assert 0 < len(MAPPED_FILES) <= 4
+    assert with_all_alive.equals(lance.dataset(path).to_table())
+
+
+def test_the_budget_is_a_quarter_of_the_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        assert open_files.most_files() == 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_closing_and_clearing_let_files_go(tmp_path: Path) -> None:
+    path = numbers(tmp_path / "t.lance", files=3, rows=50_000)
+    MAPPED_FILES.let_go_all()
+    READ_FILES.let_go_all()
+    READERS.let_go_all()
+    dataset = lancefs.open(path)
+    dataset.to_table()
+    assert len(MAPPED_FILES) == 3
+    dataset.close()
+    assert len(MAPPED_FILES) == 0
+    assert dataset.to_table().num_rows == 150_000
+    dataset.close()
+    fs = lancefs.LanceFileSystem(fo=path, skip_instance_cache=True)
+    with fs.open("latest.arrow") as file:
+        assert pa.ipc.open_file(file).read_all().num_rows == 150_000
+    assert len(MAPPED_FILES) == 3
+    fs.invalidate_cache()
+    assert len(MAPPED_FILES) == 0
+
+
+def test_too_many_open_files_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"bytes")
+    opened, failures = open_files.open_file, [errno.EMFILE, errno.EIO]
+
+    def open_file(path: str) -> int:
+        if failures:
+            number = failures.pop()
+            raise OSError(number, os.strerror(number))
+        return opened(path)
+
+    monkeypatch.setattr(open_files, "open_file", open_file)
+    assert Store(None, str(tmp_path)).file("a").read_whole().tobytes() == b"bytes"
+    assert not failures
+
+
+def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = os.urandom(10_000)
+    (tmp_path / "a").write_bytes(data)
+    whole = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, to, at: whole(fd, [to[0][:999]], at))
+    assert Store(None, str(tmp_path)).file("a").read_whole().tobytes() == data
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_file_that_was_cut_short_is_an_error(mmap: bool, tmp_path: Path) -> None:
+    path = numbers(tmp_path / "t.lance", files=1, rows=200_000)
+    dataset = lancefs.open(path, mmap=mmap)
+    expected = dataset.to_table().to_pydict()
+    (file,) = (tmp_path / "t.lance" / "data").iterdir()
+    whole = file.read_bytes()
+    os.truncate(file, len(whole) // 2)
+    with pytest.raises(LanceError):
+        dataset.to_table()
+    file.write_bytes(whole)
+    assert dataset.to_table().to_pydict() == expected
+
+
+def test_what_was_decoded_of_a_rewritten_file_is_not_handed_out(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(2 * SMALL_FILE))
+    file = Store(None, str(tmp_path)).file("a")
+    file.read([(0, 10)])
+    file.verify()
+    (tmp_path / "a").write_bytes(bytes(3 * SMALL_FILE))
+    with pytest.raises(ReadFailed, match="rewritten"):
+        file.verify()
+
+
+def in_child(work: Callable[[], bool]) -> int:
+    """Return the exit code of a child that does some work: 0 if it is true."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1]
+
+
+def enter(lock: Lock) -> bool:
+    with lock:
+        return True
+
+
+def test_a_forked_child_finds_locks_free() -> None:
+    lock, is_held, is_done = Lock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            is_done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    is_held.wait()
+    try:
+        assert in_child(lambda: enter(lock)) == 0
+    finally:
+        is_done.set()
+        thread.join()
+
+
+def test_a_forked_child_does_what_threads_of_its_parent_had_to_do() -> None:
+    go_on = threading.Event()
+    parent = os.getpid()
+
+    def work(number: int) -> int:
+        if os.getpid() == parent:
+            go_on.wait()
+        return number + 1
+
+    with Threads(1, "test") as pool:
+        result = submit(pool, work, 1)
+        assert in_child(lambda: result() == 2 and submit(pool, work, 2)() == 3) == 0
+        go_on.set()
+        assert result() == 2
+
+
+def test_an_interrupted_thread_does_not_interrupt_those_that_wait() -> None:
+    cache: BudgetCache[str, int] = BudgetCache(10)
+    is_making, may_end = threading.Event(), threading.Event()
+    found: list[int] = []
+
+    def interrupted() -> int:
+        is_making.set()
+        may_end.wait()
+        raise KeyboardInterrupt
+
+    def first() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            cache.get("a", interrupted, lambda _: 1)
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    is_making.wait()
+    second = threading.Thread(target=lambda: found.append(cache.get("a", lambda: 7, lambda _: 1)))
+    second.start()
+    may_end.set()
+    for thread in (*threads, second):
+        thread.join()
+    assert found == [7]
