@@ -8,22 +8,20 @@ import resource
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from support import ORDERS
 
 import lancefs
 from lancefs.errors import LanceError, ReadFailed
-from lancefs.forks import Lock
 from lancefs.storage import Store, open_files
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import MAPPED_FILES, READ_FILES, SMALL_FILE
 from lancefs.table.fragment_reader import READERS
-from lancefs.threads import Threads, submit
 
 FEW_DESCRIPTORS = """
 import resource, sys
@@ -141,54 +139,76 @@ def test_what_was_decoded_of_a_rewritten_file_is_not_handed_out(tmp_path: Path) 
         file.verify()
 
 
-def in_child(work: Callable[[], bool]) -> int:
-    """Return the exit code of a child that does some work: 0 if it is true."""
+def run_forking(code: str, *arguments: str) -> None:
+    """Run code in a process that may fork; pylance, which this process has, warns of forks."""
+    prelude = """
+import os, signal, sys, threading
+def in_child(work):
     child = os.fork()
     if child == 0:
+        signal.alarm(60)  # ends a child that hangs
         try:
             os._exit(0 if work() else 1)
         finally:
             os._exit(2)
     return os.waitpid(child, 0)[1]
-
-
-def enter(lock: Lock) -> bool:
-    with lock:
-        return True
+"""
+    command = [sys.executable, "-c", prelude + code, *arguments]
+    subprocess.run(command, capture_output=True, text=True, check=True)
 
 
 def test_a_forked_child_finds_locks_free() -> None:
-    lock, is_held, is_done = Lock(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            is_held.set()
-            is_done.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    is_held.wait()
-    try:
-        assert in_child(lambda: enter(lock)) == 0
-    finally:
-        is_done.set()
-        thread.join()
+    run_forking("""
+lock, is_held, is_done = Lock(), threading.Event(), threading.Event()
+def hold():
+    with lock:
+        is_held.set()
+        is_done.wait()
+def enter():
+    with lock:
+        return True
+thread = threading.Thread(target=hold)
+thread.start()
+is_held.wait()
+assert in_child(enter) == 0
+is_done.set()
+thread.join()
+""")
 
 
 def test_a_forked_child_does_what_threads_of_its_parent_had_to_do() -> None:
-    go_on = threading.Event()
-    parent = os.getpid()
+    run_forking("""
+go_on, parent = threading.Event(), os.getpid()
+def work(number):
+    if os.getpid() == parent:
+        go_on.wait()
+    return number + 1
+with Threads(1, "test") as pool:
+    result = submit(pool, work, 1)
+    assert in_child(lambda: result() == 2 and submit(pool, work, 2)() == 3) == 0
+    go_on.set()
+    assert result() == 2
+""")
 
-    def work(number: int) -> int:
-        if os.getpid() == parent:
-            go_on.wait()
-        return number + 1
 
-    with Threads(1, "test") as pool:
-        result = submit(pool, work, 1)
-        assert in_child(lambda: result() == 2 and submit(pool, work, 2)() == 3) == 0
-        go_on.set()
-        assert result() == 2
+def test_children_that_are_forked_while_threads_scan_read_the_same_dataset() -> None:
+    code = """
+import lancefs
+dataset = lancefs.open(sys.argv[1])
+rows, is_over = dataset.to_table().num_rows, threading.Event()
+def scan():
+    while not is_over.is_set():
+        dataset.to_table()
+threads = [threading.Thread(target=scan) for _ in range(4)]
+for thread in threads:
+    thread.start()
+codes = [in_child(lambda: dataset.to_table().num_rows == rows) for _ in range(40)]
+is_over.set()
+for thread in threads:
+    thread.join()
+assert codes == [0] * 40, codes
+"""
+    run_forking(code, ORDERS)
 
 
 def test_an_interrupted_thread_does_not_interrupt_those_that_wait() -> None:
