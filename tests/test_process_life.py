@@ -159,6 +159,7 @@ def in_child(work):
 
 def test_a_forked_child_finds_locks_free() -> None:
     run_forking("""
+from lancefs.forks import Lock
 lock, is_held, is_done = Lock(), threading.Event(), threading.Event()
 def hold():
     with lock:
@@ -178,6 +179,7 @@ thread.join()
 
 def test_a_forked_child_does_what_threads_of_its_parent_had_to_do() -> None:
     run_forking("""
+from lancefs.threads import Threads, submit
 go_on, parent = threading.Event(), os.getpid()
 def work(number):
     if os.getpid() == parent:
