@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -94,15 +95,15 @@ def test_too_many_open_files_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(b"bytes")
-    opened, failures = open_files.open_file, [errno.EMFILE, errno.EIO]
+    opened, failures = open_files.open_regular, [errno.EMFILE, errno.EIO]
 
-    def open_file(path: str) -> int:
+    def open_regular(path: str, **options: Any) -> tuple[int, os.stat_result]:
         if failures:
             number = failures.pop()
             raise OSError(number, os.strerror(number))
-        return opened(path)
+        return opened(path, **options)
 
-    monkeypatch.setattr(open_files, "open_file", open_file)
+    monkeypatch.setattr(open_files, "open_regular", open_regular)
     assert Store(None, str(tmp_path)).file("a").read_whole().tobytes() == b"bytes"
     assert not failures
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,9 +18,10 @@ import pytest
 
 import lancefs
 from lancefs.cli.main import main
-from lancefs.errors import MissingFile, ReadFailed
+from lancefs.errors import MissingFile, ReadFailed, UnsupportedFeature
 from lancefs.filesystem import LanceFileSystem
-from lancefs.storage.local_files import map_file
+from lancefs.storage.open_files import LocalFile
+from lancefs.table.base_paths import BaseRules
 
 pytestmark = [
     pytest.mark.timeout(30),
@@ -37,11 +39,18 @@ def _make_socket(path: Path) -> None:
         os.chdir(here)
 
 
+def _make_device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # as /dev/zero
+    except PermissionError:
+        pytest.skip("only root may make devices")
+
+
 KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (lambda path: os.mkfifo(path), "a named pipe; a regular file was expected"),
     "socket": (_make_socket, "a socket; a regular file was expected"),
     "folder": (lambda path: path.mkdir(), "a directory; a regular file was expected"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "a character device; a regular file"),
+    "device": (_make_device, "a character device; a regular file was expected"),
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -77,6 +86,16 @@ def test_a_special_file_as_data_file_is_refused_at_every_door(table: Path, kind:
     with pytest.raises(ReadFailed, match=said):
         LanceFileSystem(fo=str(table)).cat("latest.arrow")
     assert main(["head", str(table)]) == 3
+
+
+def test_a_link_to_a_device_is_refused_even_where_links_are_followed(table: Path) -> None:
+    data = only(table / "data")
+    data.unlink()
+    data.symlink_to("/dev/zero")
+    with pytest.raises(UnsupportedFeature, match="a symbolic link leads to /dev/zero"):
+        lancefs.open(table).to_table()
+    with pytest.raises(ReadFailed, match="a character device; a regular file was expected"):
+        lancefs.open(table, base_rules=BaseRules(follow="any")).to_table()
 
 
 @kinds
@@ -124,15 +143,15 @@ def test_a_file_of_the_kernel_is_no_table(table: Path) -> None:
 
 def test_a_name_that_no_file_can_have_is_an_error_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(ReadFailed, match="null"):
-        map_file(f"{tmp_path}/a\0b")
+        LocalFile(f"{tmp_path}/a\0b", maps=True).read([(0, 1)])
     with pytest.raises(MissingFile):
-        map_file(f"{tmp_path}/nothing")
+        LocalFile(f"{tmp_path}/nothing", maps=True).read([(0, 1)])
 
 
 def test_a_refused_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ReadFailed):
-        map_file(str(tmp_path / "pipe"))
+        LocalFile(str(tmp_path / "pipe"), maps=True).read([(0, 1)])
     # A pipe that nobody reads refuses a writer who does not wait.
     with pytest.raises(OSError, match="No such device or address"):
         os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)

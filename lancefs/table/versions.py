@@ -56,7 +56,7 @@ class VersionFile(NamedTuple):
     stamp: str | None = None
 
 
-class Versions(Sequence[VersionFile]):
+class VersionList(Sequence[VersionFile]):
     """The versions of a listing, oldest first; objects are made of those that are looked at.
 
     Args:
@@ -75,11 +75,11 @@ class Versions(Sequence[VersionFile]):
     def __getitem__(self, index: int) -> VersionFile: ...
 
     @overload
-    def __getitem__(self, index: slice) -> "Versions": ...
+    def __getitem__(self, index: slice) -> "VersionList": ...
 
-    def __getitem__(self, index: int | slice) -> "VersionFile | Versions":
+    def __getitem__(self, index: int | slice) -> "VersionFile | VersionList":
         if isinstance(index, slice):
-            return Versions(self._names[index], self._infos)
+            return VersionList(self._names[index], self._infos)
         name = self._names[index]
         version, scheme = _numbered(name)
         info = self._infos[name]
@@ -88,7 +88,7 @@ class Versions(Sequence[VersionFile]):
         return VersionFile(version, f"{VERSIONS}/{name}", scheme, size, _stamp(info))
 
 
-def list_versions(store: Store, with_sizes: bool = True) -> Versions:
+def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
     """List the versions of a table, oldest first, with one listing.
 
     Args:
@@ -119,7 +119,7 @@ def list_versions(store: Store, with_sizes: bool = True) -> Versions:
         raise _mixed_schemes(store, {Scheme.V1: v1[0], Scheme.V2: v2[0]})
     if not (v1 or v2):
         raise _not_a_table(store)
-    return Versions(v1 or v2, infos)
+    return VersionList(v1 or v2, infos)
 
 
 def _attached(names: Sequence[str]) -> Sequence[str]:
