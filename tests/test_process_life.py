@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 import subprocess
@@ -57,9 +58,10 @@ def test_no_more_files_are_mapped_than_the_budget_allows(
 ) -> None:
     path = numbers(tmp_path / "t.lance", files=12, rows=50_000)
     monkeypatch.setenv("LANCEFS_OPEN_FILES", "4")
-    with_all_alive = lancefs.open(path).to_table()
+    dataset = lancefs.open(path)
+    rows = dataset.to_table()
     assert 0 < len(MAPPED_FILES) <= 4
-    assert with_all_alive.equals(lance.dataset(path).to_table())
+    assert rows.equals(lance.dataset(path).to_table())
 
 
 def test_the_budget_is_a_quarter_of_the_limit() -> None:
@@ -69,6 +71,20 @@ def test_the_budget_is_a_quarter_of_the_limit() -> None:
         assert open_files.most_files() == 100
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_dataset_that_nobody_needs_lets_its_files_go_at_once(tmp_path: Path) -> None:
+    path = numbers(tmp_path / "t.lance", files=3, rows=50_000)
+    MAPPED_FILES.let_go_all()
+    gc.disable()  # the files must not wait for the garbage collector
+    try:
+        dataset = lancefs.open(path)
+        dataset.to_table()
+        assert len(MAPPED_FILES) == 3
+        del dataset
+        assert len(MAPPED_FILES) == 0
+    finally:
+        gc.enable()
 
 
 def test_closing_and_clearing_let_files_go(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -55,6 +56,10 @@ _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
 PrunedArray: TypeAlias = tuple[Field, pa.Array]
 
 
+class KeptReaders(dict[int, "FragmentReader"]):
+    """The readers that a version keeps, by fragment id; weak references may lead to it."""
+
+
 class FragmentReader:
     """Reads rows of one fragment; opens its files lazily.
 
@@ -74,7 +79,7 @@ class FragmentReader:
         files: TableFiles,
         fragment: Fragment,
         fields: Sequence[Field],
-        kept: dict[int, FragmentReader] | None = None,
+        kept: KeptReaders | None = None,
     ) -> None:
         self.files = files
         self.fragment = fragment
@@ -85,7 +90,9 @@ class FragmentReader:
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
         self._lock = Lock()
-        self._kept = kept
+        # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
+        # when the garbage collector runs.
+        self._kept = None if kept is None else weakref.ref(kept)
         self.last_use = 0
 
     @property
@@ -114,8 +121,9 @@ class FragmentReader:
 
     def let_go(self) -> None:
         """Close the files, and forget what was read of them; the next read opens them again."""
-        if self._kept is not None:
-            self._kept.pop(self.fragment.id, None)
+        kept = None if self._kept is None else self._kept()
+        if kept is not None:
+            kept.pop(self.fragment.id, None)
         self._readers.clear()
         self._row_sizes.clear()
         self._with_dictionaries.clear()

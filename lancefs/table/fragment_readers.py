@@ -10,7 +10,7 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragment_reader import READERS, FragmentReader
+from lancefs.table.fragment_reader import READERS, FragmentReader, KeptReaders
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
 
@@ -24,7 +24,7 @@ class _OpenReaders:
     def __init__(self, files: TableFiles, fields: Sequence[Field]) -> None:
         self._files = files
         self._fields = tuple(fields)
-        self._kept: dict[int, FragmentReader] = {}
+        self._kept = KeptReaders()
 
     def reader(self, fragment: Fragment) -> FragmentReader:
         reader = self._kept.get(fragment.id)
