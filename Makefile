@@ -25,7 +25,9 @@ venv: .venv/.installed ## Make the environment .venv, or bring it up to date
 .venv/.installed: EXTRAS := cli,pandas,polars,test,dev
 .venv-demo/.installed: EXTRAS := pandas
 
-.venv/.installed .venv-demo/.installed: pyproject.toml
+# The installation builds the kernels: those of an older checkout would not be used.
+.venv/.installed .venv-demo/.installed: pyproject.toml setup.py \
+  $(wildcard lancefs/datafile/kernels/*.c lancefs/datafile/kernels/*.h)
 	@"$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 	  echo "lancefs needs Python 3.11 or newer; '$(or $(PYTHON),$(PYTHONS))' is not." >&2; \
 	  echo "Name one that is: make $(or $(MAKECMDGOALS),venv) PYTHON=/path/to/python" >&2; \
