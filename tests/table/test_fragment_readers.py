@@ -10,6 +10,7 @@ import pytest
 from support import local_store
 
 import lancefs
+from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table import fragment_readers
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_readers import FragmentReaders
@@ -33,12 +34,12 @@ def test_a_reader_is_made_once_and_slices_share_it(readers: FragmentReaders) -> 
     assert part[1:][0] is readers[3]
 
 
-def test_only_the_last_readers_are_kept(
+def test_the_readers_that_were_used_last_are_kept(
     readers: FragmentReaders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fragment_readers, "_OPEN", 2)
-    first, second = readers[0], readers[1]
+    monkeypatch.setattr(fragment_readers, "READERS", SharedBudget(lambda: 4, 1 << 40))
+    first, second, *_ = (readers[position] for position in range(4))
     assert readers[0] is first
-    assert readers[2] is not None  # in place of the second, which was not asked for since
+    assert readers[4] is not None  # in place of those that were not asked for since
     assert readers[0] is first
     assert readers[1] is not second

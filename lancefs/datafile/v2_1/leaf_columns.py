@@ -7,6 +7,7 @@ which is decoded into one array. Small groups of different leaves are decoded in
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 from lancefs.datafile.fields import Field
@@ -49,6 +50,14 @@ class LeafField(NamedTuple):
                 break  # rows of the columns below a list are rows of the table again
             scale *= size or 1
         return scale
+
+    @property
+    def declared_scale(self) -> int:
+        """Number of rows that pages of the leaf may declare for each row of the table.
+
+        Writers also multiply the rows where the fixed-size list of structs is inside of a list.
+        """
+        return prod(list_size(field) or 1 for field in self.around)
 
     def place(self, column: int) -> str:
         """Return how errors name the leaf, as the column of a file with that index."""

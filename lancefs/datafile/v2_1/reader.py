@@ -128,7 +128,7 @@ class StructuralReader:
             first_rows = self.container.column(index).first_rows
             if (scale, first_rows) not in cuts:
                 with locating(self.container.file.url, leaf.place(index)):
-                    check_column_rows(first_rows[-1], self._expected_rows, scale)
+                    check_column_rows(first_rows[-1], self._expected_rows, leaf.declared_scale)
                     rows = ranges if scale == 1 else scaled(ranges, scale)
                     cuts[scale, first_rows] = by_page(first_rows, rows)
             yield cuts[scale, first_rows]
