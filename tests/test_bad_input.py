@@ -8,7 +8,9 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from files_v2 import ColumnOf, PageOf, bytes_of, flat, no_nulls, write_file
 from support import frame
+from support import rewrite_manifest as change_newest
 
 import lancefs
 from lancefs.errors import (
@@ -147,3 +149,37 @@ def test_every_error_is_one_of_the_family() -> None:
     assert issubclass(MissingFile, FileNotFoundError)
     assert issubclass(CorruptFile, ValueError)
     assert issubclass(UnsupportedFeature, NotImplementedError)
+
+
+def test_a_data_file_that_tells_of_more_rows_than_there_are_addresses_is_damaged(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "t.lance"
+    rows = pa.table({"a": np.arange(10)})
+    lance.write_dataset(rows, str(table), data_storage_version="2.0")
+    page = PageOf(10, no_nulls(flat(64)), [bytes_of(range(10))])
+    write_file(only(table / "data", "*.lance"), [ColumnOf([page])], rows=2**64 - 1)
+    # Early writers left the number of rows to the data files.
+    change_newest(table, _forget_rows)
+    dataset = lancefs.open(table)
+    for read in (dataset.count_rows, dataset.to_table, lambda: dataset.head(1)):
+        with pytest.raises(CorruptFile, match=rf"\.lance: .*{2**64 - 1}, is beyond 32 bits"):
+            read()
+
+
+@pytest.mark.parametrize("rows", [2**32 + 1, 2**63, 2**64 - 1])
+def test_a_manifest_that_tells_of_more_rows_than_there_are_addresses_is_damaged(
+    path: Path, rows: int
+) -> None:
+    def forge(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].physical_rows = rows
+
+    change_newest(path, forge)
+    with pytest.raises(CorruptFile, match=rf"\.manifest: fragment 0: .*{rows}, is beyond 32 bits"):
+        lancefs.open(path).count_rows()
+
+
+def _forget_rows(manifest: table_pb2.Manifest) -> None:
+    for fragment in manifest.fragments:
+        fragment.physical_rows = 0
+        fragment.files[0].file_size_bytes = 0

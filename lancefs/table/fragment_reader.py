@@ -30,6 +30,7 @@ from lancefs.storage import File, run
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
+from lancefs.table.fragment_messages import ADDRESS_LIMIT
 from lancefs.table.fragments import DataFile, Fragment
 
 if TYPE_CHECKING:
@@ -97,10 +98,22 @@ class FragmentReader:
 
     @property
     def physical_rows(self) -> int:
-        """Number of rows, deleted rows included."""
+        """Number of rows, deleted rows included.
+
+        Raises:
+            CorruptFile: The manifest lacks the number, and that of the data file is beyond 32 bits.
+        """
         if self.fragment.physical_rows is not None:
             return self.fragment.physical_rows
-        return self.open_file(self.fragment.files[0])[1].num_rows if self.fragment.files else 0
+        if not self.fragment.files:
+            return 0
+        file, reader = self.open_file(self.fragment.files[0])
+        rows = reader.num_rows
+        if rows > ADDRESS_LIMIT:
+            error = CorruptFile(f"the number of rows, {rows}, is beyond 32 bits")
+            error.path = file.url
+            raise error
+        return rows
 
     @property
     def fragment_ids(self) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,6 +43,9 @@ HISTORY = pa.schema(
         ("note", pa.string()),
     ]
 )
+# The largest number that a column of the history holds; the format's own numbers are unsigned.
+_MOST = 2**63 - 1
+_NUMBERS = [column.name for column in HISTORY if pa.types.is_integer(column.type)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ def read_history(
     for record in read_commits(store, versions[max(0, first - 1) :]):
         commit = summarizer.summarize(record)
         if first < len(versions) and commit.version >= versions[first].version:
+            commit = _without_forged_numbers(commit)
             yield replace(commit, branch=branch, tags=tuple(tags.get(commit.version, ())))
 
 
@@ -230,6 +235,16 @@ class _Summarizer:
         if has_before and before is not None and before.file.version == version - 1:
             return _row_changes(new, old)
         return _row_changes(new, []) if version == 1 else (None, None)
+
+
+def _without_forged_numbers(commit: Commit) -> Commit:
+    """Replace numbers that no table reaches by None, and say so in the note."""
+    forged = [name for name in _NUMBERS if (getattr(commit, name) or 0) > _MOST]
+    if not forged:
+        return commit
+    told = [f"{name} is {getattr(commit, name)}, beyond 63 bits: not sound" for name in forged]
+    nothing: Mapping[str, Any] = dict.fromkeys(forged)
+    return replace(commit, note="; ".join([*filter(None, [commit.note]), *told]), **nothing)
 
 
 def _row_changes(new: Sequence[Fragment], old: Sequence[Fragment]) -> tuple[int | None, int | None]:

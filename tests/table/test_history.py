@@ -10,10 +10,19 @@ import lance
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from support import UNCOUNTED, CorpusCase, copy_table, corpus_case, corpus_cases, needs_corpus
+from support import (
+    UNCOUNTED,
+    CorpusCase,
+    copy_table,
+    corpus_case,
+    corpus_cases,
+    needs_corpus,
+    rewrite_manifest,
+)
 
 import lancefs
-from lancefs.proto import table_pb2
+from lancefs.cli.main import main
+from lancefs.proto import table_pb2, transaction_pb2
 from lancefs.storage import Store
 from lancefs.table.history import HISTORY, read_history
 
@@ -153,6 +162,38 @@ class Counting(MemoryFileSystem):  # type: ignore[misc]
         if "transactions" in path:
             self.asked.append("file")
         return super().cat_file(path, *args, **kwargs)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**64 - 1])
+def test_a_size_that_no_file_has_is_told_in_the_note(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(10)}), path)
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].files[0].file_size_bytes = size
+
+    rewrite_manifest(path, forge)
+    (commit,) = commits(path)
+    assert commit["bytes"] is None
+    assert commit["rows"] == 10
+    assert commit["note"] == f"bytes is {size}, beyond 63 bits: not sound"
+    with lancefs.LanceFileSystem().open(f"{path}/history.arrow") as file:
+        assert pa.ipc.open_file(file).read_all().to_pylist() == [commit]
+    assert main(["log", str(path)]) == 0
+
+
+def test_a_version_to_start_from_that_cannot_be_is_told_in_the_note(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(10)}), path)
+    (file,) = (path / "_transactions").iterdir()
+    message = transaction_pb2.Transaction.FromString(file.read_bytes())
+    message.read_version = 2**64 - 1
+    file.write_bytes(message.SerializeToString())
+    rewrite_manifest(path, lambda manifest: manifest.ClearField("transaction_section"))
+    (commit,) = commits(path)
+    assert commit["read_version"] is None
+    assert commit["operation"] == "Overwrite"
+    assert commit["note"] == f"read_version is {2**64 - 1}, beyond 63 bits: not sound"
 
 
 def test_manifests_of_a_remote_table_are_read_together() -> None:
