@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from support import rewrite_manifest
 
+import duckdb_adapter
 import lancefs
 from lancefs.cli.main import main
+from lancefs.errors import UnsupportedFeature
 from lancefs.proto import table_pb2
 
 FAR = {
@@ -77,3 +79,57 @@ def test_times_of_an_unknown_zone_are_printed(
     assert main(["head", str(path), "--format", form]) == 0
     assert "1970-01-01" in capfdbinary.readouterr().out.decode()
     assert "1970-01-01" in lancefs.open(path)._repr_html_()
+
+
+@pytest.mark.parametrize("parameters", [b"{not json", b"\xff\xfe", b"[]"])
+def test_a_column_with_invalid_parameters_of_an_extension_is_read_everywhere(
+    tmp_path: Path, parameters: bytes
+) -> None:
+    path = tmp_path / "t.lance"
+    vectors = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    rows = pa.table({"v": vectors, "s": pa.StructArray.from_arrays([vectors], ["v"]), "b": [1, 2]})
+    lance.write_dataset(rows, path)
+
+    def change(message: table_pb2.Manifest) -> None:
+        for field in message.fields:
+            if field.name == "v":
+                field.metadata["ARROW:extension:name"] = b"arrow.fixed_shape_tensor"
+                field.metadata["ARROW:extension:metadata"] = parameters
+
+    rewrite_manifest(path, change)
+    assert lancefs.open(path).to_table().to_pydict() == rows.to_pydict()
+    fs = lancefs.LanceFileSystem()
+    with fs.open(f"{path}/latest.arrow") as file, fs.open(f"{path}/latest.arrows") as stream:
+        assert pa.ipc.open_file(file).read_all().to_pydict() == rows.to_pydict()
+        assert pa.ipc.open_stream(stream).read_all().to_pydict() == rows.to_pydict()
+    con = duckdb_adapter.connect()
+    assert con.execute(f"SELECT v, b FROM '{path}'").fetchall() == [((1, 2), 1), ((3, 4), 2)]
+
+
+@pytest.mark.parametrize("place", ["x", "item", "value", "deep"])
+def test_a_nested_field_of_an_unknown_type_without_nulls_hides_only_its_column(
+    tmp_path: Path, place: str
+) -> None:
+    path = tmp_path / "t.lance"
+    columns = {
+        "x": pa.array([{"x": 1}]),
+        "item": pa.array([[1]]),
+        "value": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+        "deep": pa.array([[[{"deep": 1}]]]),
+    }
+    rows = pa.table({"c": columns[place], "b": [1]})
+    lance.write_dataset(rows, path, data_storage_version="2.2")
+
+    def change(message: table_pb2.Manifest) -> None:
+        field = [field for field in message.fields if field.name == place][-1]
+        field.logical_type, field.nullable = "of-the-future", False
+
+    rewrite_manifest(path, change)
+    dataset = lancefs.open(path)
+    assert dataset.schema.types == [pa.null(), pa.int64()]
+    assert dataset.to_table(columns=["b"]).to_pydict() == {"b": [1]}
+    with pytest.raises(UnsupportedFeature, match="of-the-future"):
+        dataset.to_table()
+    con = duckdb_adapter.connect()
+    assert con.execute(f"SELECT b FROM '{path}'").fetchall() == [(1,)]
+    assert main(["schema", str(path)]) == 0

@@ -36,6 +36,11 @@ _PACKED = (b"lance-encoding:packed", b"packed")
 _PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 _PRIMARY_KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
 
+# What begins the names of metadata that would be an extension type, but are refused by Arrow.
+INVALID = b"lancefs:invalid:"
+# What Arrow, and the extension types of an application, raise over parameters that are invalid.
+_REFUSED = (pa.ArrowException, ValueError, TypeError, KeyError)
+
 # The type of blobs in a scan: descriptors, which give the position of the bytes.
 BLOB_V1_DESCRIPTOR = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
 BLOB_V2_DESCRIPTOR = pa.struct(
@@ -155,7 +160,8 @@ class Field:
         """Return the Arrow field as readers see it: extension types, nullability, metadata.
 
         An extension type that pyarrow knows, or that the application registered, is itself; any
-        other one is its storage type, with its name in the metadata.
+        other one is its storage type, with its name in the metadata. So is one whose parameters
+        are invalid; the keys of its metadata then begin with `lancefs:invalid:`.
 
         Args:
             blobs: Whether blob columns are descriptors or bytes.
@@ -214,7 +220,7 @@ class Field:
             metadata.setdefault(EXTENSION_METADATA, b"")
         else:
             shown = self._type(lambda child: child._shown(blobs))
-        return self._arrow_field(shown, metadata)
+        return _with_valid_extension(self._arrow_field(shown, metadata))
 
     def _arrow_field(
         self, data_type: pa.DataType, metadata: Mapping[bytes, bytes] | None = None
@@ -366,6 +372,26 @@ def _registered(shown: pa.Field) -> pa.Field:
     if not pa.types.is_nested(shown.type) and EXTENSION_NAME not in (shown.metadata or {}):
         return shown  # like most fields, which name no extension type
     try:
-        return pa.ipc.read_schema(pa.schema([shown]).serialize()).field(0)
-    except (pa.ArrowException, ValueError, TypeError, KeyError):
-        return shown  # the parameters of the extension type are invalid: show its storage
+        return _read_back(shown)
+    except _REFUSED:
+        return shown  # fields nest deeper than Arrow's own limit: show their storage
+
+
+def _with_valid_extension(shown: pa.Field) -> pa.Field:
+    """Rename the metadata of an extension type that Arrow refuses: no reader takes it for one.
+
+    Readers of a view or of a stream would refuse the whole table over a type that cannot be made.
+    """
+    if EXTENSION_NAME not in (shown.metadata or {}):
+        return shown
+    try:
+        _read_back(shown)
+    except _REFUSED:
+        names = {EXTENSION_NAME, EXTENSION_METADATA}
+        renamed = {INVALID + k if k in names else k: v for k, v in shown.metadata.items()}
+        return shown.with_metadata(renamed)
+    return shown
+
+
+def _read_back(shown: pa.Field) -> pa.Field:
+    return pa.ipc.read_schema(pa.schema([shown]).serialize()).field(0)

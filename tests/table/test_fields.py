@@ -252,13 +252,41 @@ def test_extension_types_are_themselves_where_they_are_known_at_any_depth() -> N
     assert nested.storage_type == pa.struct([("u", pa.binary(16))])
 
 
-def test_an_extension_type_that_pyarrow_does_not_know_or_cannot_make_is_its_storage() -> None:
+def test_an_extension_type_that_pyarrow_does_not_know_is_its_storage() -> None:
     unknown = {EXTENSION: b"acme.point", PARAMETERS: b"{}"}
     assert Field(0, "x", "int32", metadata=unknown).to_arrow().metadata == unknown
-    damaged = {EXTENSION: b"arrow.fixed_shape_tensor", PARAMETERS: b'{"shape":'}
-    shown = Field(0, "x", "fixed_size_list:float:6", metadata=damaged).to_arrow()
-    assert shown.type == pa.list_(pa.float32(), 6)
-    assert shown.metadata == damaged
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "storage"),
+    [
+        (b"arrow.fixed_shape_tensor", b'{"shape":', "fixed_size_list:float:6"),
+        (b"arrow.fixed_shape_tensor", b"\xff\xfe", "fixed_size_list:float:6"),
+        (b"arrow.fixed_shape_tensor", b'{"shape":[%d]}' % 2**70, "fixed_size_list:float:6"),
+        (b"arrow.opaque", b"[]", "int32"),
+        (b"arrow.opaque", b"\xff", "int32"),
+        (b"arrow.uuid", b"more", "fixed_size_binary:16"),
+        (b"arrow.uuid", b"", "int32"),
+        (b"arrow.bool8", b"more", "int8"),
+    ],
+)
+def test_an_extension_type_that_cannot_be_made_is_its_storage_and_named_otherwise(
+    name: bytes, parameters: bytes, storage: str
+) -> None:
+    metadata = {EXTENSION: name, PARAMETERS: parameters, b"other": b"1"}
+    renamed = {
+        b"lancefs:invalid:" + EXTENSION: name,
+        b"lancefs:invalid:" + PARAMETERS: parameters,
+        b"other": b"1",
+    }
+    field = Field(1, "x", storage, metadata=metadata)
+    shown = field.to_arrow()
+    assert shown.type == field.storage_type
+    assert shown.metadata == renamed
+    uuid = Field(2, "u", "fixed_size_binary:16", True, {EXTENSION: b"arrow.uuid", PARAMETERS: b""})
+    nested = Field(0, "s", "struct", children=(field, uuid)).to_arrow()
+    assert nested.type.field(0).equals(shown, check_metadata=True)
+    assert nested.type.field(1).type == pa.uuid()  # the others stay what they are
 
 
 def test_a_type_that_the_application_registered_is_itself() -> None:
