@@ -179,6 +179,38 @@ def test_a_manifest_that_tells_of_more_rows_than_there_are_addresses_is_damaged(
         lancefs.open(path).count_rows()
 
 
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("logical_type", ["int64", "bool", "string", "timestamp:us:UTC", "swapped"])
+@pytest.mark.parametrize("data_format", ["2.0", "2.1", "2.2"])
+def test_a_packed_struct_with_a_member_of_another_type_names_its_column(
+    tmp_path: Path, data_format: str, logical_type: str, files: int
+) -> None:
+    table = tmp_path / "t.lance"
+    kind = pa.struct([("x", pa.int64()), ("y", pa.float32())])
+    packed = pa.field("s", kind, metadata={"lance-encoding:packed": "true", "packed": "true"})
+    schema = pa.schema([packed, ("b", pa.int64())])
+    rows = pa.table([pa.array([{"x": 1, "y": 2.0}] * 30, kind), pa.array(range(30))], schema=schema)
+    lance.write_dataset(
+        rows, str(table), data_storage_version=data_format, max_rows_per_file=30 // files
+    )
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        x, y = (field for field in manifest.fields if field.name in ("x", "y"))
+        if logical_type == "swapped":
+            x.id, y.id = y.id, x.id
+        else:
+            y.logical_type = logical_type
+
+    change_newest(table, forge)
+    dataset = lancefs.open(table)
+    message = "column 's': its member '[xy]' is of the type .* in the data file"
+    for read in (dataset.to_table, lambda: dataset.take([3]), lambda: dataset.head(5)):
+        with pytest.raises(CorruptFile, match=message) as error:
+            read()
+        assert not error.value.is_caught_by_net
+    assert dataset.to_table(columns=["b"]).column("b").to_pylist() == list(range(30))
+
+
 def _forget_rows(manifest: table_pb2.Manifest) -> None:
     for fragment in manifest.fragments:
         fragment.physical_rows = 0

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field, fields_from_proto
-from lancefs.errors import locating
+from lancefs.errors import CorruptFile, locating
 from lancefs.proto import schema_pb2
 
 
@@ -51,8 +51,18 @@ def without_dropped(rows: pa.StructArray, stored: Field, field: Field) -> pa.Str
         rows: Rows of the type of `stored`.
         stored: The struct in the schema of the file.
         field: The struct in the schema of the table.
+
+    Raises:
+        CorruptFile: The two schemas disagree about the type of a member; it is named.
     """
     positions = {member.id: index for index, member in enumerate(stored.children)}
+    for member in field.children:
+        own, other = rows.field(positions[member.id]).type, member.storage_type
+        if own != other:
+            raise CorruptFile(
+                f"column {field.name!r}: its member {member.name!r} is of the type {own} in the "
+                f"data file, which the schema of the table says is {other}; one of them is damaged"
+            )
     members = [rows.field(positions[member.id]) for member in field.children]
     return pa.Array.from_buffers(
         field.storage_type, len(rows), rows.buffers()[:1], rows.null_count, rows.offset, members
