@@ -146,7 +146,10 @@ def _timestamp(parameters: str) -> pa.DataType:
 
 def _dictionary(parameters: str) -> pa.DataType:
     value, index, ordered = parameters.rsplit(":", 2)
-    return pa.dictionary(leaf_type(index), leaf_type(value), ordered == "true")
+    values = leaf_type(value)
+    if pa.types.is_nested(values) or pa.types.is_dictionary(values):
+        raise UnsupportedFeature(f"dictionaries of {values}, which Arrow does not encode")
+    return pa.dictionary(leaf_type(index), values, ordered == "true")
 
 
 _FAMILIES = {

@@ -353,3 +353,9 @@ def test_a_field_can_be_hashed_and_pickled() -> None:
     field = Field(0, "s", "struct", metadata={b"k": b"v"}, children=(Field(1, "a", "int8"),))
     assert pickle.loads(pickle.dumps(field)) == field
     assert len({field, pickle.loads(pickle.dumps(field))}) == 1
+
+
+@pytest.mark.parametrize("values", ["fixed_size_list:float:2", "dict:string:int8:false"])
+def test_dictionaries_of_values_that_arrow_does_not_encode_are_not_supported(values: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=r"field 0 \(d\): dictionaries of "):
+        Field(0, "d", f"dict:{values}:int8:false").to_arrow()

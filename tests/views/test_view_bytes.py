@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same_table
 from leaks import forget_views
-from support import REPOSITORY, CorpusRef, corpus_refs
+from support import REPOSITORY, CorpusRef, corpus_refs, rewrite_manifest
 
 import lancefs
 from lancefs.errors import UnsupportedFeature
 from lancefs.filesystem import LanceFileSystem
+from lancefs.proto import table_pb2
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.lazy_file import LazyFile
 from lancefs.views.arrow.shapes import measure, shape_of, walk
@@ -168,6 +169,25 @@ def test_more_dictionary_values_than_the_index_type_can_count(tmp_path: Path) ->
     with pytest.raises(UnsupportedFeature, match=r"d: the dictionaries .* \.arrows"):
         fs.info("latest.arrow")
     assert pa.ipc.open_file(fs.cat("latest/fragments/1.arrow")).read_all().num_rows == 100
+
+
+@pytest.mark.parametrize("name", ["latest.arrow", "versions/1/columns/_rowid,d.arrow"])
+def test_dictionaries_that_arrow_does_not_unify_are_an_error_and_a_stream(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "d.lance"
+    table = pa.table({"d": pa.nulls(20), "n": range(20)})
+    lance.write_dataset(table, str(path), max_rows_per_file=10)
+
+    def forge(message: table_pb2.Manifest) -> None:
+        message.fields[0].logical_type = "dict:null:int8:false"
+
+    rewrite_manifest(path, forge)
+    fs = LanceFileSystem(fo=str(path))
+    with pytest.raises(UnsupportedFeature, match=r"the dictionaries .* \.arrows"):
+        fs.cat(name)
+    with fs.open(f"{name}s") as file:
+        assert pa.ipc.open_stream(file).read_all().column("d").null_count == 20
 
 
 def test_columns_of_row_metadata(wide: str) -> None:

@@ -38,7 +38,7 @@ def _write_unified(writer: pa.RecordBatchWriter, table: pa.Table) -> None:
     """Write rows whose fragments have different dictionaries: a file has one for each column."""
     try:
         writer.write_table(table)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UnsupportedFeature(
             f"the dictionaries of the fragments do not fit together into one ({error}), which an "
             "Arrow file needs; the stream, named .arrows, can be read, and single fragments"
