@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import lancefs
+from lancefs.cli.main import main
 from lancefs.datafile.arrays import spelled_out
+from lancefs.datafile.page_ranges import join_arrays
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.conditions import Condition
 from lancefs.table.dictionary_columns import ENCODED
@@ -274,3 +276,42 @@ def test_rows_are_told_apart_whatever_is_looked_up(numbers: str) -> None:
     assert found.num_rows > 0
     same = lancefs.open(numbers).to_table(columns=columns, filter=pc.field("_rowid") > ROWS // 2)
     assert same["_rowid"].to_pylist() == [n for n in range(ROWS // 2 + 1, ROWS) if n % 7 != 2]
+
+
+# Files of the format 0.1 have one dictionary only.
+@pytest.mark.parametrize("data_format", ["2.0", "2.1", "2.2"])
+def test_dictionaries_of_half_floats_keep_their_values_in_a_read_of_many_pages(
+    tmp_path: Path, data_format: str
+) -> None:
+    path = str(tmp_path / "t.lance")
+    numbers = np.array([0.5, -2, 6e-8, 65504, 3, 7], np.float16)
+    indices = np.random.default_rng(1).integers(0, 3, (4, 3000)).astype(np.int8)
+    parts = [
+        pa.DictionaryArray.from_arrays(pa.array(part), pa.array(numbers[number:][:3]))
+        for number, part in enumerate(indices)
+    ]
+    schema = pa.schema([("d", parts[0].type)])
+    batches = [pa.record_batch([part], schema=schema) for part in parts]
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    lance.write_dataset(reader, path, data_storage_version=data_format)
+    expected = [float(one) for part in parts for one in part.to_pylist()]
+    dataset = lancefs.open(path)
+    assert dataset.to_table()["d"].to_pylist() == expected
+    assert dataset.take([1, 5000, 11_000])["d"].to_pylist() == [
+        expected[row] for row in (1, 5000, 11_000)
+    ]
+    exported = tmp_path / "t.arrow"
+    assert main(["export", path, str(exported)]) == 0
+    assert pa.ipc.open_file(exported).read_all()["d"].to_pylist() == expected
+
+
+def test_pages_with_different_dictionaries_of_half_floats_are_joined() -> None:
+    one, other = (
+        pa.DictionaryArray.from_arrays(
+            pa.array([0, None, 1], pa.int8()), pa.array(np.array(items, np.float16))
+        )
+        for items in ([0.5, 6e-8], [-1, 0.5])
+    )
+    joined = join_arrays([one, other.slice(1), one.slice(3)], one.type)
+    assert joined.type == one.type
+    assert joined.to_pylist() == [*one.to_pylist(), *other.to_pylist()[1:]]

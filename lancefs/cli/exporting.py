@@ -19,6 +19,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lancefs.cli.exits import UNREADABLE, Failure
+from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.row_groups import GROUP_ROWS, row_groups
 from lancefs.scan.scanner import LanceScanner
@@ -209,7 +210,10 @@ def _write_arrow(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[
     options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         if any(pa.types.is_dictionary(one.type) for one in schema):
-            writer.write_table(pa.Table.from_batches(list(batches), schema).unify_dictionaries())
+            table = pa.Table.from_batches(list(batches), schema)
+            unified = pa.table(list(map(unify_chunks, table.columns)), schema=schema)
+            for batch in unified.to_batches():
+                writer.write_batch(batch)
             return
         for batch in batches:
             writer.write_batch(batch)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.row_ranges import RowRange, RowRanges, bounds_of
 from lancefs.errors import CorruptFile
 
@@ -88,7 +89,10 @@ def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
     if len(arrays) == 1:
         return arrays[0]
     if pa.types.is_dictionary(data_type):
-        return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+        column = unify_chunks(pa.chunked_array(arrays))
+        indices = pa.concat_arrays([chunk.indices for chunk in column.chunks])
+        items = column.chunk(0).dictionary
+        return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
     return pa.concat_arrays(arrays)
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
+from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.table.bitmaps import read_bitmap
@@ -87,7 +88,7 @@ def apply(field: Field, array: pa.Array, patch: Patch, values: pa.Array) -> pa.A
     if patch.field == field:
         index = np.arange(len(array))
         index[patch.positions] = len(array) + np.arange(len(values))
-        return pa.concat_arrays([array, values]).take(to_arrow_numbers(index))
+        return join_arrays([array, values], array.type).take(to_arrow_numbers(index))
     if field.logical_type != "struct":
         raise UnsupportedFeature(f"{field.name}: an overlay of a part of {field.logical_type}")
     overlaid = {child.id: position for position, child in enumerate(patch.field.children)}

@@ -171,6 +171,37 @@ def test_more_dictionary_values_than_the_index_type_can_count(tmp_path: Path) ->
     assert pa.ipc.open_file(fs.cat("latest/fragments/1.arrow")).read_all().num_rows == 100
 
 
+@pytest.mark.parametrize("name", ["versions/{}.arrow", "versions/{}/columns/_rowid,d.arrow"])
+@pytest.mark.parametrize("fragments", [1, 3])
+def test_dictionaries_of_half_floats_keep_their_values(
+    tmp_path: Path, fragments: int, name: str
+) -> None:
+    path = str(tmp_path / "d.lance")
+    values = np.array([0.5, -0.0, 6e-8, np.inf, 65504, 0.0], np.float16)
+    for part in range(fragments):
+        items = pa.array(np.roll(values, part)[part:])
+        d = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 0], pa.int8()), items)
+        mode = "append" if part else "create"
+        lance.write_dataset(pa.table({"d": d}), path, mode=mode)
+    expected = lance.dataset(path).to_table()["d"].to_pylist()
+    shown = pa.ipc.open_file(LanceFileSystem(fo=path).cat(name.format(fragments))).read_all()
+    assert list(map(repr, shown["d"].to_pylist())) == list(map(repr, expected))
+
+
+def test_nested_dictionaries_of_half_floats_are_an_error_or_right(tmp_path: Path) -> None:
+    path = str(tmp_path / "d.lance")
+    for number in (0.5, 2.0):
+        d = pa.array(np.array([number, number], np.float16)).dictionary_encode()
+        nested = pa.StructArray.from_arrays([d], ["d"])
+        mode = "append" if number == 2.0 else "create"
+        lance.write_dataset(pa.table({"s": nested}), path, mode=mode)
+    fs = LanceFileSystem(fo=path)
+    with pytest.raises(UnsupportedFeature, match=r"half floats.* \.arrows"):
+        fs.cat("latest.arrow")
+    part = pa.ipc.open_file(fs.cat("latest/fragments/1.arrow")).read_all()
+    assert part["s"].to_pylist() == [{"d": 2.0}] * 2
+
+
 @pytest.mark.parametrize("name", ["latest.arrow", "versions/1/columns/_rowid,d.arrow"])
 def test_dictionaries_that_arrow_does_not_unify_are_an_error_and_a_stream(
     tmp_path: Path, name: str

@@ -6,10 +6,11 @@ columns (`_rowid`, …), and those with a type that has no shape (see `shapes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pyarrow as pa
 
+from lancefs.datafile.dictionary_chunks import has_type, unify_chunks
 from lancefs.errors import UnsupportedFeature
 
 
@@ -26,7 +27,7 @@ def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
-        if _any_type(schema, pa.types.is_dictionary):
+        if any(has_type(one, pa.types.is_dictionary) for one in schema.types):
             _write_unified(writer, pa.Table.from_batches(batches, schema))
         else:
             for batch in batches:
@@ -37,22 +38,12 @@ def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
 def _write_unified(writer: pa.RecordBatchWriter, table: pa.Table) -> None:
     """Write rows whose fragments have different dictionaries: a file has one for each column."""
     try:
-        writer.write_table(table)
+        for batch in pa.table(
+            list(map(unify_chunks, table.columns)), schema=table.schema
+        ).to_batches():
+            writer.write_batch(batch)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UnsupportedFeature(
             f"the dictionaries of the fragments do not fit together into one ({error}), which an "
             "Arrow file needs; the stream, named .arrows, can be read, and single fragments"
         ) from error
-
-
-def _any_type(schema: pa.Schema, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a predicate holds for the type of a column, or for any type below one."""
-    pending = [field.type for field in schema]
-    while pending:
-        data_type = pending.pop()
-        if isinstance(data_type, pa.BaseExtensionType):
-            data_type = data_type.storage_type
-        if is_wanted(data_type):
-            return True
-        pending.extend(data_type.field(index).type for index in range(data_type.num_fields))
-    return False
