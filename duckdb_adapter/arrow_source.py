@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on
@@ -316,11 +317,18 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
 
 
 def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Add the counting column where it is wanted."""
+    """Add the counting column where it is wanted, and convert what DuckDB does not read.
+
+    Raises:
+        UnsupportedFeature: A value is out of DuckDB's range.
+    """
     position = schema.get_field_index(COUNTER)
+    limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
     for batch in batches:
         arrays = list(batch.columns)
         if position >= 0 and batch.schema.get_field_index(COUNTER) < 0:
             arrays.insert(position, pa.nulls(batch.num_rows))
+        for index in limited:
+            check_range(arrays[index], schema.names[index])
         arrays = [readable(array, kind) for array, kind in zip(arrays, schema.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.duckdb_ranges import check_range, is_limited
+
 _MOST_DIGITS = 38
 _MOST_ITEMS = 100_000  # of an array, and of all arrays in it
 
@@ -80,7 +82,15 @@ def readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def readable_table(table: pa.Table) -> pa.Table:
-    """Convert the columns of a table that DuckDB does not read as they are."""
+    """Convert the columns of a table that DuckDB does not read as they are.
+
+    Raises:
+        UnsupportedFeature: A value is out of DuckDB's range.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if is_limited(column.type):
+            for chunk in column.chunks:
+                check_range(chunk, name)
     schema = pa.schema([readable_field(field) for field in table.schema])
     columns = [
         pa.chunked_array([readable(chunk, field.type) for chunk in column.chunks], field.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,48 @@ def test_rows_of_a_table_without_columns_are_counted(con: Any, tmp_path: Path) -
     lance.write_dataset(pa.table({"a": range(7)}), str(table))
     _drop_all_columns(table)
     assert con.execute(f"SELECT count(*) FROM '{table}'").fetchall() == [(7,)]
+
+
+_US = 2**63 - 2  # microseconds from 1970 to the end of DuckDB's time
+# A type, the largest value that DuckDB holds of it, and the least one.
+RANGES = {
+    "duration": (pa.duration("s"), _US // 10**6, -_US // 10**6 + 1),
+    "duration in ms": (pa.duration("ms"), _US // 1000, -_US // 1000 + 1),
+    "zoned": (pa.timestamp("s", "UTC"), _US // 10**6, -_US // 10**6 + 1),
+    "zoned in ms": (pa.timestamp("ms", "Europe/Rome"), _US // 1000, -_US // 1000 + 1),
+    "date": (pa.date64(), (2**31 - 2) * 86_400_000, -(2**31 - 2) * 86_400_000),
+    "time in s": (pa.time32("s"), 86_400, 0),
+    "time in ms": (pa.time32("ms"), 86_400_000, 0),
+    "time in us": (pa.time64("us"), 86_400_000_000, 0),
+    "time in ns": (pa.time64("ns"), 86_400_000_000_000, 0),
+}
+
+
+@pytest.mark.parametrize("nesting", ["", "list", "struct"])
+@pytest.mark.parametrize("name", RANGES)
+def test_a_value_out_of_the_range_of_duckdb_names_its_column(
+    con: Any, tmp_path: Path, name: str, nesting: str
+) -> None:
+    kind, most, least = RANGES[name]
+    step = 86_400_000 if kind == pa.date64() else 1
+    table = str(tmp_path / "t.lance")
+
+    def nested(numbers: list[int | None]) -> pa.Array:
+        values = pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+        if nesting == "list":
+            return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+        return pa.StructArray.from_arrays([values], ["x"]) if nesting == "struct" else values
+
+    for beyond in (most + step, least - step):
+        held, other = nested([most, least, None]), nested([most, None, beyond])
+        lance.write_dataset(pa.table({"k": range(3), "a": held, "b": other}), table)
+        assert len(con.execute(f"SELECT a::VARCHAR FROM '{table}'").fetchall()) == 3
+        for read in ("b", "b::VARCHAR", "max(k), count(b)", "*"):
+            with pytest.raises(duckdb.Error, match=r"column 'b': the value .* is out of the range"):
+                con.execute(f"SELECT {read} FROM '{table}'").fetchall()
+        # The database and the other columns can still be used.
+        assert con.execute(f"SELECT sum(k) FROM '{table}'").fetchall() == [(3,)]
+        shutil.rmtree(table)
 
 
 def _drop_all_columns(table: Path) -> None:
