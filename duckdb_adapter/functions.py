@@ -24,6 +24,8 @@ FunctionRows: TypeAlias = LanceDataset | pa.Table
 Arguments: TypeAlias = Mapping[str, Any]
 
 _PREFIX = "lance_"
+# What stands before the name in DuckDB's message that there is no such table.
+_NO_TABLE = ("Table with name ", 'Table with name "')
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
 def find_call(message: str) -> str | None:
     """Find the name that stands for a call in DuckDB's message that there is no such table."""
     for head in BY_NAME:
-        _, found, rest = message.partition(f"{head} {{`")
-        if found:
+        before, found, rest = message.partition(f"{head} {{`")
+        if found and before.endswith(_NO_TABLE):  # and not within the name of a table
             text = "{`" + rest
             _, end = json.JSONDecoder().raw_decode(text.replace("`", '"'))
             return f"{head} {text[:end]}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from types import FrameType
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lancefs.table.base_paths import BaseRules
 
-_NO_TABLE = re.compile(r"Table with name (.*?) does not exist!", re.DOTALL)
+_NO_TABLE = "Table with name ", " does not exist!"
 _NO_FUNCTION = re.compile(r"Table Function with name \"?(\w+)\"? does not exist!")
 # Runs a method of the connection from a scope whose variables are the ones that we chose.
 _RUN = compile(
@@ -202,9 +202,9 @@ class LanceConnection:
 
     def _add(self, message: str, scope: dict[str, Any], known: set[str]) -> bool:
         """Add the table that DuckDB says it does not know; tell whether it is ours, and new."""
-        match = _NO_TABLE.search(message)
-        name = find_call(message) or (match and match[1])
-        return bool(name) and self._add_name(str(name), scope, known)
+        call = find_call(message)
+        names = _unknown_names(message) if call is None else [call]
+        return any(self._add_name(name, scope, known) for name in names)
 
     def _add_name(self, name: str, scope: dict[str, Any], known: set[str]) -> bool:
         if name in known or len(known) > _MOST_NAMES:
@@ -314,6 +314,18 @@ def _guards(schema: pa.Schema) -> str:
     names = [quoted(field.name) for field in schema if loses_filters(field.type)]
     guarded = (f"CASE WHEN {name} IS NULL THEN NULL ELSE {name} END AS {name}" for name in names)
     return f" REPLACE ({', '.join(guarded)})" if names else ""
+
+
+def _unknown_names(message: str) -> Iterator[str]:
+    """Yield what may be the name in DuckDB's message that there is no such table.
+
+    The message does not quote the name, which may itself say that something does not exist.
+    """
+    before, after = _NO_TABLE
+    _, _, rest = message.partition(before)
+    parts = rest.split(after)
+    for count in range(1, len(parts)):
+        yield after.join(parts[:count])
 
 
 def _is_our_function(message: str) -> bool:
