@@ -250,3 +250,24 @@ def test_mount_shows_the_tree_to_any_program(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(30)
     assert not os.path.ismount(tmp_path)
+
+
+def test_formulas_are_written_to_csv_as_they_are_and_sql_can_defuse_them(
+    tmp_path: Path, here: Here
+) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '="a"&"b"', "plain", "it's =1", None]
+    table, out = str(tmp_path / "t.lance"), tmp_path / "t.csv"
+    lance.write_dataset(pa.table({"n": range(len(texts)), "=name": texts}), table)
+    assert here("export", table, str(out), "--format", "csv").code == 0
+    options = pacsv.ParseOptions(newlines_in_values=True)
+    as_texts = pacsv.ConvertOptions(column_types={"=name": pa.string()}, strings_can_be_null=True)
+    found = pacsv.read_csv(out, parse_options=options, convert_options=as_texts)
+    assert found["=name"].to_pylist() == texts
+    shown = here("head", table, "--format", "csv", "-n", "7").out
+    assert shown.encode() == b"".join(out.read_bytes().splitlines(keepends=True)[:9])
+    # As docs/command-line.md has it.
+    safe = r"""regexp_replace("=name", '^([=+\-@\t\r])', '''\1')"""
+    done = here("sql", "--format", "json", f"SELECT {safe} AS safe FROM '{table}'")
+    assert done.code == 0, done.err
+    expected = [f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in texts]
+    assert [row["safe"] for row in json.loads(done.out)] == expected
