@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from duckdb_adapter.open_names import NamedTable
 from lancefs.datafile.fields import Field
+from lancefs.errors import UnsupportedFeature
 from lancefs.table.indices import index_table
 from lancefs.table.refs import list_branches, list_tags
 
@@ -73,7 +74,7 @@ def refs(table: NamedTable) -> pa.Table:
         {
             "name": tag.name,
             "kind": "tag",
-            "version": tag.version,
+            "version": _bigint(tag.version, f"the version of tag {tag.name!r}"),
             "branch": tag.branch,
             "created_at": _parsed(tag.created_at),
             "updated_at": _parsed(tag.updated_at),
@@ -84,7 +85,7 @@ def refs(table: NamedTable) -> pa.Table:
         {
             "name": branch.name,
             "kind": "branch",
-            "version": branch.parent_version,
+            "version": _bigint(branch.parent_version, f"the version below {branch.name!r}"),
             "branch": branch.parent_branch,
             "created_at": branch.created_at,
         }
@@ -106,7 +107,7 @@ def fragments(table: NamedTable) -> pa.Table:
                 {
                     "path": file.path,
                     "format": file.version,
-                    "size_bytes": file.size,
+                    "size_bytes": _bigint(file.size, f"the size of data file {file.path!r}"),
                     "field_ids": list(file.fields),
                 }
                 for file in fragment.files
@@ -148,6 +149,17 @@ def _walk(
         path = prefix + field.name
         yield field, parent, path
         yield from _walk(field.children, field.id, path + ".")
+
+
+def _bigint(number: int | None, what: str) -> int | None:
+    """Return a number of the format, which has no sign, as DuckDB's BIGINT.
+
+    Raises:
+        UnsupportedFeature: It is too large; versions that large are detached ones, sizes forged.
+    """
+    if number is not None and number >= 2**63:
+        raise UnsupportedFeature(f"{what} is {number}, which a BIGINT of DuckDB does not hold")
+    return number
 
 
 def _parsed(time: str | None) -> datetime | None:

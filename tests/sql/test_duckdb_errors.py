@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 from pathlib import Path
@@ -11,6 +12,7 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
+from support import rewrite_manifest
 
 from lancefs.proto import table_pb2
 
@@ -89,6 +91,25 @@ def test_a_value_out_of_the_range_of_duckdb_names_its_column(
         # The database and the other columns can still be used.
         assert con.execute(f"SELECT sum(k) FROM '{table}'").fetchall() == [(3,)]
         shutil.rmtree(table)
+
+
+def test_forged_numbers_name_their_place_in_functions(con: Any, tmp_path: Path) -> None:
+    table = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(7)}), str(table))
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].files[0].file_size_bytes = 2**64 - 1
+
+    rewrite_manifest(table, forge)
+    (table / "_refs" / "tags").mkdir(parents=True)
+    content = json.dumps({"version": 2**64 - 1, "manifestSize": 1})
+    (table / "_refs" / "tags" / "far.json").write_text(content)
+    with pytest.raises(duckdb.Error, match=rf"the size of data file '.*' is {2**64 - 1}"):
+        con.execute(f"FROM lance_fragments('{table}')")
+    with pytest.raises(duckdb.Error, match=f"the version of tag 'far' is {2**64 - 1}"):
+        con.execute(f"FROM lance_refs('{table}')")
+    noted = con.execute(f"SELECT bytes, note FROM lance_versions('{table}')").fetchall()
+    assert noted == [(None, f"bytes is {2**64 - 1}, beyond 63 bits: not sound")]
 
 
 def _drop_all_columns(table: Path) -> None:
