@@ -25,6 +25,9 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal256(kind):
         fits = kind.precision <= _MOST_DIGITS
         return pa.decimal128(kind.precision, kind.scale) if fits else pa.string()
+    if pa.types.is_dictionary(kind):
+        values = readable_type(kind.value_type)
+        return kind if values == kind.value_type else values
     if isinstance(kind, pa.BaseExtensionType):
         storage = readable_type(kind.storage_type)
         return kind if storage == kind.storage_type else storage
@@ -76,6 +79,8 @@ def readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if pa.types.is_dictionary(array.type):
+        return pc.cast(array.dictionary, kind).take(array.indices)
     if pa.types.is_struct(array.type) and not array.type.num_fields:
         return pc.is_valid(array)
     return pc.cast(array, kind)

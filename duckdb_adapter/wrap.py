@@ -212,8 +212,8 @@ class LanceConnection:
         claim = self._find(name)
         if claim is None:
             return False
-        known.add(name)
         scope[name] = self._relation(claim)
+        known.add(name)  # only now: an error in a rehearsal is raised when the query is run
         return True
 
     def _find(self, name: str) -> Claim | None:

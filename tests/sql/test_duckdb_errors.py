@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from support import rewrite_manifest
@@ -91,6 +92,29 @@ def test_a_value_out_of_the_range_of_duckdb_names_its_column(
         # The database and the other columns can still be used.
         assert con.execute(f"SELECT sum(k) FROM '{table}'").fetchall() == [(3,)]
         shutil.rmtree(table)
+
+
+@pytest.mark.parametrize("place", ["FROM '{}'", "FROM lance_scan('{}')"])
+def test_a_column_of_a_damaged_type_is_named(con: Any, tmp_path: Path, place: str) -> None:
+    table = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(7), "b": range(7)}), str(table))
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        manifest.fields[1].logical_type = "decimal:128:99:-9"
+
+    rewrite_manifest(table, forge)
+    with pytest.raises(duckdb.Error, match=r"field 1 \(b\): the type 'decimal:128:99:-9'"):
+        con.execute(place.format(table))
+
+
+def test_half_floats_in_dictionaries_are_floats(con: Any, tmp_path: Path) -> None:
+    table = str(tmp_path / "t.lance")
+    items = pa.array(np.array([0.5, -2], np.float16))
+    column = pa.DictionaryArray.from_arrays(pa.array([1, None, 0, 1], pa.int8()), items)
+    lance.write_dataset(pa.table({"d": column}), table, max_rows_per_file=2)
+    query = f"SELECT d, typeof(d) FROM '{table}' WHERE d IS NOT NULL ORDER BY d"
+    assert con.execute(query).fetchall() == [(-2, "FLOAT"), (-2, "FLOAT"), (0.5, "FLOAT")]
+    assert con.execute(f"SELECT count(*) FROM '{table}' WHERE d > 0").fetchall() == [(1,)]
 
 
 def test_forged_numbers_name_their_place_in_functions(con: Any, tmp_path: Path) -> None:
