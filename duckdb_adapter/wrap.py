@@ -26,6 +26,7 @@ from duckdb_adapter.endings import close_at_exit, let_go
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS, find_call
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.secrets import SecretStorage
+from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
     import duckdb
@@ -207,12 +208,17 @@ class LanceConnection:
         return any(self._add_name(name, scope, known) for name in names)
 
     def _add_name(self, name: str, scope: dict[str, Any], known: set[str]) -> bool:
+        import duckdb
+
         if name in known or len(known) > _MOST_NAMES:
             return False
         claim = self._find(name)
         if claim is None:
             return False
-        scope[name] = self._relation(claim)
+        try:
+            scope[name] = self._relation(claim)
+        except LanceError as error:
+            raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
         known.add(name)  # only now: an error in a rehearsal is raised when the query is run
         return True
 
