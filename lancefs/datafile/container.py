@@ -98,7 +98,7 @@ class Container:
             if file.store.is_local:  # nothing keeps the file's memory that can be read again
                 self._tail_start, self._tail = file.size, self._tail[:0].copy()
         self._columns: dict[int, ColumnPages] = {}
-        self._page_bytes = 0  # of these columns
+        self._page_bytes: dict[int, int] = {}  # of these columns
         self._descriptor: schema_pb2.FileDescriptor | None = None
 
     def column(self, index: int) -> ColumnPages:
@@ -132,16 +132,18 @@ class Container:
             for index, bytes_ in zip(missing, data, strict=True):
                 with locating(place=f"column {index}"):
                     column = _parse_column(bytes_, self.file.size)
-                    self._count_bytes(column)
+                    self._page_bytes[index] = sum(column.stored_bytes)
                     self._columns[index] = column
+            self._check_page_bytes()
 
-    def _count_bytes(self, column: ColumnPages) -> None:
-        """Check that pages share no bytes: many pages of the same bytes would be a bomb."""
-        self._page_bytes += sum(column.stored_bytes)
-        if self._page_bytes > self.file.size:
-            raise CorruptFile(
-                f"the pages have {self._page_bytes} bytes or more, the file {self.file.size}"
-            )
+    def _check_page_bytes(self) -> None:
+        """Check that pages share no bytes: many pages of the same bytes would be a bomb.
+
+        Several reads may load a column at the same time: it counts once.
+        """
+        total = sum(list(self._page_bytes.values()))
+        if total > self.file.size:
+            raise CorruptFile(f"the pages have {total} bytes or more, the file {self.file.size}")
 
     def descriptor(self) -> schema_pb2.FileDescriptor:
         """Return the file's own schema with its number of rows; read it once.

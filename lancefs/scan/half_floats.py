@@ -12,12 +12,12 @@ _VALUE_SET = "value_set"  # of the function `is_in`
 
 def has_halves(schema: pa.Schema) -> bool:
     """Return whether a column has half floats, at any depth."""
-    return any(_widened(data_type) != data_type for data_type in schema.types)
+    return any(widened(data_type) != data_type for data_type in schema.types)
 
 
 def widen_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with floats in place of half floats."""
-    fields = [field.with_type(_widened(field.type)) for field in batch.schema]
+    fields = [field.with_type(widened(field.type)) for field in batch.schema]
     arrays = [
         array if array.type == field.type else array.cast(field.type)
         for array, field in zip(batch.columns, fields, strict=True)
@@ -50,18 +50,18 @@ def widen_literals(expression: pc.Expression) -> pc.Expression:
 def _widen_literal(array: pa.Array) -> pa.Array:
     """Return a literal with floats; the options of all functions but `is_in` stay as they are."""
     is_options = pa.types.is_struct(array.type) and array.type.get_field_index(_VALUE_SET) < 0
-    target = array.type if is_options else _widened(array.type)
+    target = array.type if is_options else widened(array.type)
     return array if target == array.type else array.cast(target)
 
 
-def _widened(data_type: pa.DataType) -> pa.DataType:
+def widened(data_type: pa.DataType) -> pa.DataType:
     """Return a type with floats in place of half floats."""
     if pa.types.is_float16(data_type):
         return pa.float32()
     if isinstance(data_type, pa.BaseExtensionType) or not data_type.num_fields:
         return data_type
     if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_widened(field.type)) for field in data_type])
+        return pa.struct([field.with_type(widened(field.type)) for field in data_type])
     for is_kind, make in (
         (pa.types.is_large_list, pa.large_list),
         (pa.types.is_list, pa.list_),
@@ -69,5 +69,5 @@ def _widened(data_type: pa.DataType) -> pa.DataType:
     ):
         if is_kind(data_type):
             item = data_type.value_field
-            return make(item.with_type(_widened(item.type)))
+            return make(item.with_type(widened(item.type)))
     return data_type

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.forks import Lock
+from lancefs.scan.half_floats import widened
 
 _Values: TypeAlias = "pa.Array | pa.Scalar"
 _RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
@@ -61,6 +62,7 @@ def _call(
     types: tuple[pa.DataType, pa.DataType],
     result: pa.DataType,
 ) -> pc.Expression:
+    types = (widened(types[0]), widened(types[1]))  # as filters are given half floats
     key = (name, types)
     with _lock:
         if key not in _names:
