@@ -25,7 +25,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("kernels", ["compiled", pytest.param("numpy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_takes_little_memory(tables: Path, name: str, kernels: str) -> None:
     path = tables / f"{name}.lance"

@@ -11,7 +11,6 @@ import pytest
 from support import local_store
 
 from lancefs.datafile.container import Container
-from lancefs.errors import CorruptFile
 from lancefs.storage import run
 
 
@@ -26,10 +25,3 @@ def container(tmp_path: Path) -> Container:
 def test_a_column_that_two_reads_load_at_once_is_no_damage(container: Container) -> None:
     run([(container.file, container.load([0])), (container.file, container.load([0]))])
     assert container.column(0).first_rows[-1] == 100_000
-
-
-def test_pages_with_more_bytes_than_the_file_are_damage(container: Container) -> None:
-    container.column(0)
-    container._page_bytes[1] = container.file.size
-    with pytest.raises(CorruptFile, match="the pages have .* bytes or more, the file"):
-        container._check_page_bytes()
