@@ -92,19 +92,19 @@ def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
 def let_go(connection: duckdb.DuckDBPyConnection, is_owned: bool) -> None:
     """Give up a connection whose wrapper goes away.
 
+    A connection is dropped only while no query reads Lance tables: relations and others may still
+    use it. In the middle of a query, the wrapper closes it if it opened it; otherwise it is kept.
+
     Args:
         connection: The connection.
-        is_owned: Whether the wrapper opened it, and closes it. Others may still use a connection
-            that they opened themselves: it is kept while queries read Lance tables, so that it is
-            not dropped in the middle of one.
+        is_owned: Whether the wrapper opened it.
     """
-    if is_owned:
-        _close(connection)
-        return
     if not streams.are_open:
         _kept.clear()
-        return
-    _kept.append(connection)
+    elif is_owned:
+        _close(connection)
+    else:
+        _kept.append(connection)
 
 
 @atexit.register
