@@ -270,8 +270,10 @@ class TableFiles:
             raise CorruptFile(f"base path {base.id} is {base.path!r}, not an absolute path")
         path = self._own_path(url)
         refusal = self._refusal(base, path, is_named=allowed is not None)
-        if base.is_dataset_root and allowed is None and (refusal or path is not None):
-            moved = self._find_moved(url, path, is_refused=refusal is not None)
+        # Of a plain directory, only a local one: to look for one in a store costs a listing of it.
+        may_be_moved = base.is_dataset_root or self._root.is_local
+        if may_be_moved and allowed is None and (refusal or path is not None):
+            moved = self._find_moved(base, url, path, is_refused=refusal is not None)
             if moved is not None:
                 return moved
         if refusal is not None:
@@ -325,14 +327,17 @@ class TableFiles:
             path, directory = (unquote(split_query(one)[0]) for one in (path, directory))
         return _is_below(path, directory)
 
-    def _find_moved(self, url: str, path: str | None, is_refused: bool) -> Store | None:
-        """Return the directory of a base path's table, if the table was moved with this one.
+    def _find_moved(
+        self, base: BasePath, url: str, path: str | None, is_refused: bool
+    ) -> Store | None:
+        """Return the directory of a base path, if it was moved or copied with this table.
 
         Only a directory that is gone, or that may not be read, is looked for: this table itself,
-        if it has the same name or is read as a branch; and a table of the same name beside this
-        one.
+        if it has the same name or is read as a branch; and a table or a directory of files of the
+        same name beside this table.
 
         Args:
+            base: The base path.
             url: The recorded directory.
             path: Its path in the table's own store; None in another store.
             is_refused: Whether the rules do not allow to read it.
@@ -341,13 +346,13 @@ class TableFiles:
         if not is_refused:
             assert path is not None
             recorded = Store(root.fs, path, root.confines)
-            if recorded.root == root.root or _is_table(recorded):
+            if recorded.root == root.root or _is_base(recorded, base):
                 return recorded
         is_branch = root.root != self.store.root
         for candidate in _candidates(url, root, is_branch, self.rules.follow == "table"):
             # A clone may have the name of its original: then its own directory is no candidate.
             is_own = candidate.root == root.root and not is_branch
-            if not (is_own and is_refused) and _is_table(candidate):
+            if not (is_own and is_refused) and _is_base(candidate, base):
                 is_there = path is None or (root.is_local and os.path.exists(path))
                 logger.warning(
                     "%s: the manifest names files of %s, which %s; they are read from %s. "
@@ -378,6 +383,14 @@ def origin_of(store: Store) -> str:
     return origin(store.url()) if "://" in store.url() else "the local files"
 
 
+def _is_base(store: Store, base: BasePath) -> bool:
+    """Return whether a directory is a table or, in local files, holds files as a base path does."""
+    if store.local_root is not None:
+        files = os.path.join(store.local_root, DATA if base.is_dataset_root else "")
+        return os.path.isdir(files) or (base.is_dataset_root and _is_table(store))
+    return base.is_dataset_root and _is_table(store)
+
+
 def _is_table(store: Store) -> bool:
     try:
         return bool(store.names(_VERSIONS))
@@ -386,10 +399,10 @@ def _is_table(store: Store) -> bool:
 
 
 def _candidates(recorded: str, root: Store, is_branch: bool, is_inside: bool) -> Iterator[Store]:
-    """Yield directories where a moved table may be.
+    """Yield directories where a moved base path may be.
 
     Args:
-        recorded: Recorded directory of the table, or of a branch of it.
+        recorded: Recorded directory of a table, of a branch of it, or of files.
         root: Directory of the table that is read.
         is_branch: Whether a branch of the latter is read.
         is_inside: Whether only directories inside of the latter are wanted.

@@ -13,11 +13,13 @@ import fsspec
 import lance
 import pyarrow as pa
 import pytest
+from support import copy_table, corpus_case, rewrite_manifest
 
 import duckdb_adapter
 import lancefs
 from lancefs.errors import LanceError, MissingFile, UnsupportedFeature
 from lancefs.filesystem import LanceFileSystem
+from lancefs.proto import table_pb2
 from lancefs.table.base_paths import BaseRules
 
 
@@ -189,3 +191,37 @@ def test_sql_is_told_where_a_parent_is(lake: Path) -> None:
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lancefs.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_base_paths_that_were_copied_beside_their_table(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_there: bool
+) -> None:
+    case = corpus_case("feat_multi_base-f2.1-w14.0.2")
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    for folder in (original, copy):
+        table = copy_table(case, folder)
+        for name in ("base1", "base2"):  # a directory like a table's, and one of files alone
+            shutil.copytree(case.directory / name, folder / name, copy_function=shutil.copyfile)
+    rewrite_manifest(table, lambda manifest: lead_bases(manifest, original))
+    if not is_there:
+        shutil.rmtree(original)
+    dataset = lancefs.open(table)
+    assert dataset.to_table().num_rows == case.refs[-1].info["num_rows"]
+    paths = {
+        reader.open_file(file)[0].url
+        for reader in dataset.opened.readers
+        for file in reader.fragment.files
+    }
+    assert {Path(path).parts[len(copy.parts)] for path in paths} == {
+        "table.lance",
+        "base1",
+        "base2",
+    }
+    why = "which may not be read" if is_there else "which is gone"
+    assert f"{original}/base2, {why}; they are read from {copy}/base2" in caplog.text
+
+
+def lead_bases(manifest: table_pb2.Manifest, folder: Path) -> None:
+    for base in manifest.base_paths:
+        base.path = str(folder / Path(base.path).name)
