@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
+from lancefs.datafile.logical_types import map_leaves
 from lancefs.errors import LanceError
 from lancefs.masking import mask_secrets
 from lancefs.printable import as_html as html_of
@@ -145,28 +146,16 @@ def _cast_plain(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray
     try:
         return column.cast(target)
     except pa.ArrowInvalid:  # nanoseconds become texts, for which their zone must be known
-        return column.cast(_without_zones(column.type)).cast(target)
+        return column.cast(map_leaves(column.type, _without_zone)).cast(target)
 
 
-def _without_zones(data_type: pa.DataType) -> pa.DataType:
-    """Return a type without the time zones of timestamps, at any depth."""
+def _without_zone(data_type: pa.DataType) -> pa.DataType:
+    """Return a leaf type without the time zone of a timestamp."""
     if isinstance(data_type, pa.BaseExtensionType):
-        return _without_zones(data_type.storage_type)
-    if pa.types.is_timestamp(data_type):
-        return pa.timestamp(data_type.unit)
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_without_zones(field.type)) for field in data_type])
+        return map_leaves(data_type.storage_type, _without_zone)
     if pa.types.is_dictionary(data_type):
-        return _without_zones(data_type.value_type)
-    for is_kind, make in (
-        (pa.types.is_large_list, pa.large_list),
-        (pa.types.is_list, pa.list_),
-        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, data_type.list_size)),
-    ):
-        if is_kind(data_type):
-            item = data_type.value_field
-            return make(item.with_type(_without_zones(item.type)))
-    return data_type
+        return map_leaves(data_type.value_type, _without_zone)
+    return pa.timestamp(data_type.unit) if pa.types.is_timestamp(data_type) else data_type
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,7 @@ depend on the fields below them (`lancefs.datafile.fields`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import pyarrow as pa
@@ -52,6 +53,29 @@ _PLAIN: dict[str, pa.DataType] = {
 
 _ANY = pa.int8()
 _LISTS = {kind.id for kind in (pa.list_(_ANY), pa.large_list(_ANY), pa.map_(_ANY, _ANY))}
+
+
+def map_leaves(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with other types in place of its leaves, at any depth of structs and lists.
+
+    Args:
+        data_type: The type. Extension types, dictionaries and maps count as leaves.
+        change: Returns what stands in place of a leaf.
+    """
+    if isinstance(data_type, pa.BaseExtensionType):
+        return change(data_type)
+    if pa.types.is_struct(data_type):
+        members = [field.with_type(map_leaves(field.type, change)) for field in data_type]
+        return pa.struct(members)
+    for is_kind, make in (
+        (pa.types.is_large_list, pa.large_list),
+        (pa.types.is_list, pa.list_),
+        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, data_type.list_size)),
+    ):
+        if is_kind(data_type):
+            item = data_type.value_field
+            return make(item.with_type(map_leaves(item.type, change)))
+    return change(data_type)
 
 
 def is_list(data_type: pa.DataType) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.logical_types import map_leaves
+
 _VALUE_SET = "value_set"  # of the function `is_in`
 
 
@@ -56,18 +58,8 @@ def _widen_literal(array: pa.Array) -> pa.Array:
 
 def widened(data_type: pa.DataType) -> pa.DataType:
     """Return a type with floats in place of half floats."""
-    if pa.types.is_float16(data_type):
-        return pa.float32()
-    if isinstance(data_type, pa.BaseExtensionType) or not data_type.num_fields:
-        return data_type
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(widened(field.type)) for field in data_type])
-    for is_kind, make in (
-        (pa.types.is_large_list, pa.large_list),
-        (pa.types.is_list, pa.list_),
-        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, data_type.list_size)),
-    ):
-        if is_kind(data_type):
-            item = data_type.value_field
-            return make(item.with_type(widened(item.type)))
-    return data_type
+    return map_leaves(data_type, _widen_leaf)
+
+
+def _widen_leaf(data_type: pa.DataType) -> pa.DataType:
+    return pa.float32() if pa.types.is_float16(data_type) else data_type
