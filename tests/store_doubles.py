@@ -87,7 +87,10 @@ def cut_short(path: str, data: bytes) -> bytes:
 
 
 class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """Local files as on a network: each request takes some time, many run concurrently."""
+    """Local files as on a network: each request takes some time, many run concurrently.
+
+    `rounds` is the number of requests that were waited for one after the other.
+    """
 
     protocol = "slow"
     cachable = False
@@ -96,7 +99,7 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
         super().__init__(**kwargs)
         self.seconds = seconds
         self.requests: list[str] = []
-        self.bytes = 0
+        self.bytes = self.rounds = 0
         self.most_at_once = self._under_way = 0  # requests
 
     async def _cat_file(
@@ -105,7 +108,7 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self.requests.append(f"GET {path}")
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
-        await asyncio.sleep(self.seconds)
+        await self._wait()
         self._under_way -= 1
         with open(path, "rb") as file:
             file.seek(start or 0)
@@ -115,17 +118,22 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     async def _info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         self.requests.append(f"HEAD {path}")
-        await asyncio.sleep(self.seconds)
+        await self._wait()
         return self._entry(Path(path))
 
     async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         self.requests.append(f"LIST {path}")
-        await asyncio.sleep(self.seconds)
+        await self._wait()
         found = [self._entry(one) for one in sorted(Path(path).iterdir())]
         return found if detail else [one["name"] for one in found]
 
     def ukey(self, path: str) -> str:
         return str(path)
+
+    async def _wait(self) -> None:
+        round_number = self.rounds + 1
+        await asyncio.sleep(self.seconds)
+        self.rounds = max(self.rounds, round_number)
 
     @staticmethod
     def _entry(path: Path) -> dict[str, Any]:

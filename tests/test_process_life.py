@@ -38,6 +38,23 @@ connection = duckdb_adapter.connect()
 print(connection.execute(f"SELECT sum(n) FROM '{path}'").fetchone()[0] == 499500)
 """
 
+MANY_VERSIONS = """
+import resource, sys
+import pyarrow as pa, lancefs
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+path, versions = sys.argv[1], int(sys.argv[2])
+fs, kept, wrong = lancefs.LanceFileSystem(fo=path), [], []
+for version in range(1, versions + 1):
+    dataset = lancefs.open(path, version=version)
+    kept.append((dataset, fs.open(f"versions/{version}.arrow")))
+    rows = pa.ipc.open_file(kept[-1][1]).read_all()
+    taken = dataset.take([0, 999])
+    if (rows["n"][0].as_py(), taken["n"].to_pylist()) != (version, [version] * 2):
+        wrong.append(version)
+again = [dataset.take([5])["n"].to_pylist() for dataset, _ in kept]
+print(wrong, again == [[version] for version in range(1, versions + 1)])
+"""
+
 
 def numbers(path: Path, files: int, rows: int) -> str:
     values = np.random.default_rng(1).integers(0, 1 << 62, files * rows)
@@ -51,6 +68,18 @@ def test_a_thousand_fragments_are_read_with_few_descriptors(tmp_path: Path) -> N
     command = [sys.executable, "-c", FEW_DESCRIPTORS, path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 3
+
+
+@pytest.mark.slow
+def test_every_version_of_a_living_table_is_kept_open_with_few_descriptors(tmp_path: Path) -> None:
+    path, versions = str(tmp_path / "t.lance"), 2000
+    for version in range(1, versions + 1):
+        large = np.random.default_rng(version).random(40_000 if version % 10 == 0 else 1000)
+        rows = pa.table({"n": np.full(len(large), version), "large": large})
+        lance.write_dataset(rows, path, mode="overwrite")
+    command = [sys.executable, "-c", MANY_VERSIONS, path, str(versions)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]
 
 
 def test_no_more_files_are_mapped_than_the_budget_allows(
