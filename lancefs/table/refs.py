@@ -292,7 +292,8 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
 def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> VersionFile:
     """Return the newest version committed at or before a time.
 
-    The times of commit ascend with the versions, so a binary search finds it.
+    The times of commit ascend with the versions, unless a writer's clock was set back, so a binary
+    search finds it.
     """
 
     def committed(file: VersionFile) -> datetime:
