@@ -151,6 +151,11 @@ HALF_READ = {
         "import duckdb; dataset = lancefs.open(path); con = duckdb.connect(); "
         "result = con.execute('FROM dataset'); row = result.fetchone()"
     ),
+    "a scan of pyarrow's own, which was refused": (
+        "import pyarrow.dataset as pads\n"
+        "try:\n    pads.Scanner.from_dataset(lancefs.open(path)).to_table()\n"
+        "except TypeError:\n    pass"
+    ),
     "a thread": (
         "import threading; threading.Thread(target=lambda: lancefs.open(path).to_table()).start()"
     ),
