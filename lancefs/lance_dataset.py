@@ -509,6 +509,9 @@ class LanceFragment(ReadingMethods):
         self._dataset = dataset
         self.metadata = metadata
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _fragment, (self._dataset, self.fragment_id)
+
     def __repr__(self) -> str:
         return f"<LanceFragment {self.fragment_id} of {self._dataset!r}>"
 
@@ -554,6 +557,12 @@ class LanceFragment(ReadingMethods):
     def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
         """Count the live rows of the fragment, or those that a filter keeps."""
         return self.scanner(columns=[], filter=filter, **options).count_rows()
+
+
+def _fragment(dataset: LanceDataset, number: int) -> LanceFragment:
+    """Return the fragment that was pickled."""
+    manifest = dataset.manifest
+    return LanceFragment(dataset, manifest.fragments[manifest.fragments.positions[number]])
 
 
 def _materialized(dataset: pads.Dataset) -> pads.Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
 
@@ -104,15 +104,21 @@ class LanceScanner:
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("limit", limit), ("offset", offset)):
-            if value is not None and value < (name == "batch_size"):
-                raise ValueError(f"{name} is {value}; a positive number was expected")
-        if blobs not in get_args(Blobs):
-            raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
-        if isinstance(columns, str):
-            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
+        _check(numbers, blobs, columns)
         self._version = version
         self._shown = tuple(shown)
+        chosen = None if fragments is None else self._chosen(fragments)
+        self._arguments = (version, self._shown, columns, tuple(filters))
+        self._options: dict[str, Any] = {
+            **numbers,
+            "with_row_id": with_row_id,
+            "with_row_address": with_row_address,
+            "blobs": blobs,
+            "dictionary_columns": dictionary_columns,
+            "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
+            "max_memory": max_memory,
+        }
         extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
         if extra:
             columns = self._with(columns, extra)
@@ -123,7 +129,7 @@ class LanceScanner:
         )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         self._scan = Scan(
-            fragments=version.readers if fragments is None else self._chosen(fragments),
+            fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
             filter=condition,
             filter_fields=self._fields_of([] if condition is None else [condition.expression]),
@@ -135,6 +141,9 @@ class LanceScanner:
             encoded=self._encoded(dictionary_columns),
             settings=settings,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(LanceScanner, **self._options), self._arguments
 
     @property
     def dataset_schema(self) -> pa.Schema:
@@ -311,6 +320,17 @@ class LanceScanner:
         assert self._computed is not None
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
+
+
+def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | None) -> None:
+    """Refuse arguments that make no sense."""
+    for name, value in numbers.items():
+        if value is not None and value < (name == "batch_size"):
+            raise ValueError(f"{name} is {value}; a positive number was expected")
+    if blobs not in get_args(Blobs):
+        raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
+    if isinstance(columns, str):
+        raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
 
 
 def as_expression(filter: Filter, version: OpenVersion) -> pc.Expression:
