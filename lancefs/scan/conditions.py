@@ -136,7 +136,7 @@ def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> li
         data_type = schema.field(comparison.column).type
         if pa.types.is_dictionary(data_type):
             data_type = data_type.value_type
-        interval = _interval(comparison, data_type)
+        interval = interval_of(comparison, data_type)
         if interval is not None:
             known = intervals.get(interval.column, interval)
             low, high = max(interval.low, known.low), min(interval.high, known.high)
@@ -152,8 +152,13 @@ def _has_type(value: pa.Scalar | None, data_type: pa.DataType) -> bool:
     return value is None or (value.type == data_type and value.is_valid)
 
 
-def _interval(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
-    """Return a comparison as a range of stored numbers; None if it is no such range."""
+def interval_of(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
+    """Return a comparison as a range of stored numbers; None if it is no such range.
+
+    Args:
+        comparison: The comparison.
+        data_type: Type of the column.
+    """
     bounds = _bounds(data_type)
     if bounds is None:
         return None
