@@ -35,12 +35,16 @@ class _Group:
     """Fragments that a compaction made into others.
 
     Args:
+        version: The version of the table that the compaction read.
         survivors: The addresses of the rows that survived, as a Roaring treemap.
         old: The fragments before, in the order in which their rows were written.
         new: The fragments after, in the order of their rows.
     """
 
-    def __init__(self, survivors: bytes, old: Sequence[_Digest], new: Sequence[_Digest]) -> None:
+    def __init__(
+        self, version: int, survivors: bytes, old: Sequence[_Digest], new: Sequence[_Digest]
+    ) -> None:
+        self.version = version
         self._survivors = survivors
         self._old, self._new = old, new
         self.old_ids = np.unique(np.array([one.fragment_id for one in old], np.int64))
@@ -114,7 +118,7 @@ class FragmentReuse:
 
     def __init__(self, indices: Iterable[Index]) -> None:
         self._groups = [
-            _group(group)
+            _group(version.dataset_version, group)
             for index in indices
             if index.reuse is not None
             for version in _versions(index)
@@ -130,6 +134,21 @@ class FragmentReuse:
         for group in self._groups:
             addresses = group.translate(addresses)
         return addresses
+
+    def knows_all_moves(self, version: int, fragments: Ints) -> bool:
+        """Tell whether the rows of an index can be followed to the fragments of this version.
+
+        A compaction that rewrites the indices does not look into this record: it takes the
+        addresses in their files for new ones. Where such a compaction followed one of the record,
+        Lance 14 loses the rows of the indices that are older than the record.
+
+        Args:
+            version: The version of the table that the index was built from.
+            fragments: Ids of the fragments of this version.
+        """
+        left = [group for group in self._groups if group.version >= version]
+        known = np.concatenate([fragments, *(group.old_ids for group in left)])
+        return all(bool(np.isin(group.new_ids, known).all()) for group in left)
 
     def covered(self, fragments: Ints) -> tuple[Ints, Ints]:
         """Return which fragments hold the rows of some fragments now.
@@ -158,7 +177,7 @@ def _versions(index: Index) -> Sequence[table_pb2.FragmentReuseIndexDetails.Vers
     return index.reuse.legacy_versions
 
 
-def _group(message: table_pb2.FragmentReuseIndexDetails.Group) -> _Group:
+def _group(version: int, message: table_pb2.FragmentReuseIndexDetails.Group) -> _Group:
     old, new = (
         [_Digest(one.id, one.physical_rows) for one in digests]
         for digests in (message.old_fragments, message.new_fragments)
@@ -168,4 +187,4 @@ def _group(message: table_pb2.FragmentReuseIndexDetails.Group) -> _Group:
             raise CorruptFile(
                 f"a compaction names fragment {digest.fragment_id}, {digest.rows} rows"
             )
-    return _Group(message.changed_row_addrs, old, new)
+    return _Group(version, message.changed_row_addrs, old, new)

@@ -129,7 +129,9 @@ class Coverage:
 
     def _covered(self, index: Index) -> Ints:
         """Return the fragments of this version that a segment covers."""
-        if index.fragment_ids is None:
+        if index.fragment_ids is None or not self._reuse.knows_all_moves(
+            index.dataset_version, self._ids
+        ):
             return np.empty(0, np.int64)
         own = np.sort(np.fromiter(index.fragment_ids, np.int64, len(index.fragment_ids)))
         fragments, became = self._reuse.covered(own)

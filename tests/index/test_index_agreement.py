@@ -157,6 +157,15 @@ def test_rows_that_a_deferred_compaction_moved_are_found(tmp_path: Path) -> None
     check(dataset, "cat = 'c2'")
 
 
+def test_rows_that_lance_loses_in_a_second_compaction_are_scanned(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    create(path, False, "2.1")
+    OPERATIONS["compact deferred"](path, 0)
+    lance.dataset(path).delete("id % 7 = 0")
+    OPERATIONS["compact"](path, 0)
+    assert "no index limits the rows" in check(lancefs.open(path), "id < 40")
+
+
 def test_pyarrow_expressions_are_looked_up_too(template: Path) -> None:
     import pyarrow.compute as pc
 
