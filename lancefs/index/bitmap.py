@@ -22,6 +22,8 @@ FILES = ("bitmap_page_lookup.lance",)
 
 # Bitmaps that are read together.
 _BITMAPS_AT_ONCE = 256
+# Memory of the open file, about.
+_READER_BYTES = 8 * 1024
 
 
 class Bitmap:
@@ -44,7 +46,7 @@ class Bitmap:
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return int(self._keys.nbytes) + 4096
+        return int(self._keys.nbytes) + _READER_BYTES
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the positions of the values that pass a test."""

@@ -72,10 +72,23 @@ class IndexReader:
             CorruptFile: The file is damaged, or has no such column.
             MemoryLimitExceeded: The rows take too much memory.
         """
-        wanted = [(0, self.num_rows)] if ranges is None else ranges
+        return self.read_parts(names, [[(0, self.num_rows)] if ranges is None else ranges])[0]
+
+    def read_parts(
+        self, names: Sequence[str], parts: Sequence[Sequence[RowRange]]
+    ) -> list[list[pa.Array]]:
+        """Read parts of columns in the same rounds of requests; see `read`.
+
+        Args:
+            names: Names of the columns.
+            parts: The ranges of rows of each part.
+
+        Returns:
+            For each part, an array for each column.
+        """
         fields = [self._field(name) for name in names]
         with expanding(self._max_memory, len(fields)):
-            return run([(self.file, self._reader.read_all(fields, wanted))])[0]
+            return run([(self.file, self._reader.read_all(fields, part)) for part in parts])
 
     def number(self, key: str, default: int) -> int:
         """Return a number from the metadata of the schema.

@@ -29,10 +29,15 @@ from lancefs.table.open_version import OpenVersion
 
 logger = get_logger(__name__)
 
-# Rows that are looked up in an index however small the table is.
+# The share of the rows of a table that is read of an index at most, and the share that may pass.
+# The rows of an index are read much quicker than those of a table; more of the latter, or rows that
+# are so scattered that there are more ranges, a scan reads quicker.
+_READ_SHARE = 1 / 3
+_PASSED_SHARE = 1 / 10
+_RANGES_SHARE = 1 / 128
+# What is looked up however small the table is.
 _SMALL_ROWS = 16 * 1024
-# The largest share of the rows that is looked up; a scan reads more of them quicker.
-_LARGEST_SHARE = 0.1
+_SMALL_RANGES = 256
 # Rows that are looked up at most: their numbers, and their ranges, are held in memory.
 _MOST_ROWS = 2 * 1024 * 1024
 # Rows that are so few that no other condition needs to be looked up.
@@ -87,6 +92,9 @@ class TableIndices:
         """
         query = _Query(self)
         rows = query.rows_of(predicate)
+        if rows is not None and len(rows.starts) > self.most(_RANGES_SHARE, _SMALL_RANGES):
+            query.notes.append(f"{rows.num_rows} scattered rows are scanned quicker")
+            rows = None
         if rows is None:
             return Answer(None, tuple(query.notes))
         covered = set(rows.covered.tolist())
@@ -116,10 +124,14 @@ class TableIndices:
             self._broken.add(segment.index.uuid)
             _say_unused(segment.index.name, error)
 
-    @property
-    def most_rows(self) -> int:
-        """Number of rows that are looked up at most: of more, a scan is quicker."""
-        return min(max(int(_LARGEST_SHARE * self._rows), _SMALL_ROWS), _MOST_ROWS)
+    def most(self, share: float, least: int) -> int:
+        """Return a share of the rows of the table, within the limits of a look-up.
+
+        Args:
+            share: The share.
+            least: Number of rows, or ranges, that are always allowed.
+        """
+        return min(max(int(share * self._rows), least), _MOST_ROWS)
 
     @cached_property
     def _rows(self) -> int:
@@ -205,8 +217,8 @@ class _Query:
         plan = self._plan(test)
         if plan is None:
             return None
-        name, most = plan.source.name, self._indices.most_rows
-        if plan.rows > most:
+        name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
+        if plan.rows > self._indices.most(_READ_SHARE, _SMALL_ROWS):
             self.notes.append(f"index {name}: not read, about {plan.rows} rows are scanned quicker")
             return None
         sets: list[RowSet] = []

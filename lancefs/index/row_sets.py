@@ -106,6 +106,8 @@ def of_addresses(addresses: Addresses, covered: Ints) -> RowSet:
 
 def union(sets: Sequence[RowSet]) -> RowSet:
     """Return the rows of any of some sets, in the fragments that all of them cover."""
+    if len(sets) == 1:
+        return sets[0]
     covered = sets[0].covered
     for one in sets[1:]:
         covered = np.intersect1d(covered, one.covered, assume_unique=True)
@@ -114,6 +116,8 @@ def union(sets: Sequence[RowSet]) -> RowSet:
 
 def join(sets: Sequence[RowSet]) -> RowSet:
     """Return the rows of any of some sets, each of which covers a part of the rows."""
+    if len(sets) == 1:
+        return sets[0]
     covered = np.unique(np.concatenate([one.covered for one in sets]))
     return _overlaps(sets, covered, 1)
 

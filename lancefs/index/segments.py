@@ -111,13 +111,13 @@ class Coverage:
         Raises:
             CorruptFile: The segment names a row twice.
         """
-        distinct = np.unique(numbers)
-        if len(distinct) != len(numbers):
+        ordered = _ascending(numbers)
+        if (ordered[1:] == ordered[:-1]).any():
             raise CorruptFile(f"the index {segment.index.name} names a row twice")
         if segment.holds_row_ids:
-            addresses = self._addresses_of_ids(distinct)
+            addresses = self._addresses_of_ids(ordered)
         else:
-            addresses = np.unique(self._reuse.translate(distinct))
+            addresses = _ascending(self._reuse.translate(ordered))
         return of_addresses(addresses, segment.covered)
 
     def _addresses_of_ids(self, row_ids: Addresses) -> Addresses:
@@ -125,7 +125,7 @@ class Coverage:
         for found in self._row_index.find_ids(row_ids):
             base = np.uint64(found.reader.fragment.id << OFFSET_BITS)
             parts.append(found.offsets.astype(np.uint64) + base)
-        return np.sort(np.concatenate(parts))
+        return _ascending(np.concatenate(parts))
 
     def _covered(self, index: Index) -> Ints:
         """Return the fragments of this version that a segment covers."""
@@ -162,6 +162,11 @@ class Coverage:
             return True
         logger.warning("index %s: its segments overlap, so that it is not used", name)
         return False
+
+
+def _ascending(numbers: Addresses) -> Addresses:
+    """Return numbers in order, without work where they are."""
+    return numbers if (numbers[1:] >= numbers[:-1]).all() else np.sort(numbers)
 
 
 def _overlaid(version: OpenVersion) -> Iterator[Fragment]:

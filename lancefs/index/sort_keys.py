@@ -30,6 +30,11 @@ def is_text(data_type: pa.DataType) -> bool:
     return any(is_kind(data_type) for is_kind in _TEXTS)
 
 
+def is_boxed(data_type: pa.DataType) -> bool:
+    """Tell whether the sort keys of a type are Python objects, which take long to make."""
+    return is_text(data_type) or pa.types.is_decimal128(data_type)
+
+
 def is_stored_number(data_type: pa.DataType) -> bool:
     """Tell whether the sort keys of a type are the integers that it stores."""
     return (

@@ -57,12 +57,17 @@ class Condition:
     Args:
         expression: True for the rows that pass.
         text: The SQL text of the filter, for errors; None for a filter that is an expression.
+
+    Attributes:
+        expression: As the argument.
+        tree: The expression as a tree; None if it cannot be analysed.
     """
 
     def __init__(self, expression: pc.Expression, text: str | None = None) -> None:
         self.expression = expression
         self._text = text
-        self._comparisons = expressions.comparisons(expression)
+        self.tree = expressions.as_tree(expression)
+        self._comparisons = expressions.comparisons(self.tree)
         self._tests: dict[pa.Schema, list[Test] | None] = {}
 
     def takes_items(self, schema: pa.Schema) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.mapped_memory import Mapped
@@ -204,8 +205,20 @@ class Scan:
         """Yield morsels, from an offset in the first of the fragments on."""
         for fragment, candidates in self._sources(fragments):
             total = fragment.physical_rows
-            yield from pace.split(Morsel(fragment, min(first, total), total, candidates))
+            if candidates is None:
+                yield from pace.split(Morsel(fragment, min(first, total), total))
+            else:
+                yield from pace.split(self._morsel_of(fragment, candidates, total))
             first = 0
+
+    def _morsel_of(
+        self, fragment: FragmentReader | FragmentRun, candidates: Sequence[RowRange], total: int
+    ) -> Morsel:
+        """Return the rows of a fragment from its first candidate to its last one."""
+        start = min(candidates[0][0], total) if candidates else total
+        end = min(candidates[-1][1], total) if candidates else total
+        is_picked = count_rows(candidates) <= self.settings.few_candidates
+        return Morsel(fragment, start, end, candidates, is_picked=is_picked)
 
     def _sources(
         self, fragments: Sequence[FragmentReader]

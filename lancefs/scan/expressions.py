@@ -107,17 +107,16 @@ class Comparison:
     value: pa.Scalar | None = None
 
 
-def comparisons(expression: pc.Expression) -> list[Comparison] | None:
+def comparisons(root: ExpressionNode | None) -> list[Comparison] | None:
     """Split a filter into comparisons of columns with literals.
 
     Args:
-        expression: The filter.
+        root: The filter; None if it cannot be analysed.
 
     Returns:
         Comparisons: the filter is true exactly for rows for which all of them are. None if the
         filter has any other term.
     """
-    root = as_tree(expression)
     if root is None:
         return None
     parts = [as_comparison(term) for term in chain_terms(root, AND)]

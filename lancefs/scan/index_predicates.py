@@ -24,7 +24,6 @@ from lancefs.scan.expressions import (
     Comparison,
     ExpressionNode,
     as_comparison,
-    as_tree,
     chain_terms,
 )
 
@@ -41,14 +40,14 @@ _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
 _WILDCARDS = frozenset("%_\\")
 
 
-def index_predicate(expression: pc.Expression, fields: Mapping[str, Field]) -> Predicate | None:
+def index_predicate(condition: Condition, fields: Mapping[str, Field]) -> Predicate | None:
     """Return what indices can be asked for a filter; None where they cannot limit its rows.
 
     Args:
-        expression: The filter.
+        condition: The filter.
         fields: The columns of the table, by name.
     """
-    root = as_tree(expression)
+    root = condition.tree
     found = None if root is None else _predicate(root, fields, False, 0)
     return None if found == NEVER else found
 

@@ -339,7 +339,7 @@ class LanceScanner:
         indices = indices_of(self._version)
         if indices is None:
             return None
-        predicate = index_predicate(condition.expression, self._version.named_fields)
+        predicate = index_predicate(condition, self._version.named_fields)
         return None if predicate is None else indices.look_up(predicate)
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:

@@ -33,6 +33,7 @@ def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables whose every page is looked up, and no warning that an index is broken."""
     monkeypatch.setattr(lookup, "_SMALL_ROWS", 2**20)
+    monkeypatch.setattr(lookup, "_SMALL_RANGES", 2**20)
 
 
 def check(dataset: lancefs.LanceDataset, filter: str) -> str:
