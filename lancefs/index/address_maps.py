@@ -34,19 +34,22 @@ class AddressMap:
     Args:
         data: The serialized map.
 
+    Attributes:
+        bitmaps: The id of each fragment, and the offsets of rows in it.
+
     Raises:
         CorruptFile: The bytes are not a map.
         UnsupportedFeature: An entry stands for all rows of a fragment.
     """
 
     def __init__(self, data: bytes) -> None:
-        self._bitmaps = [(number, _bitmap(number, part)) for number, part in _entries(data)]
+        self.bitmaps = [(number, _bitmap(number, part)) for number, part in _entries(data)]
         self._size = len(data)
 
     @property
     def num_rows(self) -> int:
         """Number of rows."""
-        return sum(len(bitmap) for _, bitmap in self._bitmaps)
+        return sum(len(bitmap) for _, bitmap in self.bitmaps)
 
     def addresses(self) -> Addresses:
         """Return the addresses of the rows.
@@ -56,7 +59,7 @@ class AddressMap:
         """
         reserve(_ADDRESS_BYTES * self.num_rows, self._size)
         parts = [np.empty(0, np.uint64)]
-        for fragment_id, bitmap in self._bitmaps:
+        for fragment_id, bitmap in self.bitmaps:
             offsets = np.frombuffer(bitmap.to_array(), np.uint32)
             parts.append(offsets.astype(np.uint64) + np.uint64(fragment_id << OFFSET_BITS))
         return np.concatenate(parts)

@@ -7,6 +7,8 @@ Format page: bitmap index (`docs/src/format/index/scalar/bitmap.md`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -48,7 +50,7 @@ class Bitmap:
         """Memory in bytes, about."""
         return int(self._keys.nbytes) + _READER_BYTES
 
-    def pages_for(self, test: ColumnTest) -> Ints | None:
+    def pages_for(self, test: ColumnTest) -> Ints:
         """Return the positions of the values that pass a test."""
         wanted: Ints = np.flatnonzero(test.passes(self._keys))
         return wanted
@@ -69,15 +71,26 @@ class Bitmap:
             CorruptFile: The index is damaged.
         """
         maps, rows = [], 0
-        for start in range(0, len(pages), _BITMAPS_AT_ONCE):
-            group = as_ranges(pages[start : start + _BITMAPS_AT_ONCE])
-            with locating(self._file.url):
-                read = [AddressMap(data) for data in self._bitmaps(group)]
-            maps += read
-            rows += sum(one.num_rows for one in read)
+        for one in self.maps_of(pages):
+            maps.append(one)
+            rows += one.num_rows
             if rows > most:
                 return None
         return np.concatenate([np.empty(0, np.uint64), *(one.addresses() for one in maps)])
+
+    def maps_of(self, pages: Ints) -> Iterator[AddressMap]:
+        """Yield the rows that have some values, value by value.
+
+        Args:
+            pages: The positions of the values.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        for start in range(0, len(pages), _BITMAPS_AT_ONCE):
+            group = as_ranges(pages[start : start + _BITMAPS_AT_ONCE])
+            with locating(self._file.url):
+                yield from (AddressMap(data) for data in self._bitmaps(group))
 
     def _bitmaps(self, rows: RowRanges) -> list[bytes]:
         """Return the serialized maps of some values."""

@@ -125,6 +125,9 @@ class FragmentReuse:
             for group in version.groups
         ]
 
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
     def translate(self, addresses: Addresses) -> Addresses:
         """Return the addresses that rows have now, in any order; dead rows are left out.
 

@@ -7,7 +7,7 @@ pass, and the scan evaluates the filter itself on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ class ColumnTest:
             nothing is known of these values.
         keeps_null: Whether a missing value may pass.
         passes: Tells which values of an array of the column pass, exactly as the scan does.
+        is_exact: Whether the rows that pass are those of the filter, and not a superset.
     """
 
     field_id: int
@@ -39,6 +40,7 @@ class ColumnTest:
     intervals: Sequence[KeyInterval] | None
     keeps_null: bool
     passes: Callable[[pa.Array], Mask]
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,17 @@ NEVER = AnyOf(())
 
 def all_of(parts: Iterable[Predicate | None]) -> Predicate | None:
     """Join predicates by AND, tests of the same column as one; None stands for an unknown part."""
-    known = [part for part in parts if part is not None]
+    given = list(parts)
+    known = [part for part in given if part is not None]
     if NEVER in known:
         return NEVER
     merged = _by_column(known, _test_all)
-    return AllOf(merged) if len(merged) > 1 else merged[0] if merged else None
+    if len(merged) != 1:
+        return AllOf(merged) if merged else None
+    (only,) = merged
+    if len(known) < len(given) and isinstance(only, ColumnTest):
+        return replace(only, is_exact=False)
+    return only
 
 
 def any_of(parts: Iterable[Predicate | None]) -> Predicate | None:
@@ -105,6 +113,7 @@ def _test_all(tests: list[ColumnTest]) -> ColumnTest:
         reduce(_common, known) if known else None,
         all(test.keeps_null for test in tests),
         lambda array: np.logical_and.reduce([test.passes(array) for test in tests]),
+        all(test.is_exact for test in tests),
     )
 
 
@@ -116,6 +125,7 @@ def _test_any(tests: list[ColumnTest]) -> ColumnTest:
         [interval for part in known for interval in part] if len(known) == len(tests) else None,
         any(test.keeps_null for test in tests),
         lambda array: np.logical_or.reduce([test.passes(array) for test in tests]),
+        all(test.is_exact for test in tests),
     )
 
 

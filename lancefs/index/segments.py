@@ -120,6 +120,10 @@ class Coverage:
             addresses = _ascending(self._reuse.translate(ordered))
         return of_addresses(addresses, segment.covered)
 
+    def has_addresses(self, segment: IndexSegment) -> bool:
+        """Tell whether a segment names rows by the addresses that they have in this version."""
+        return not segment.holds_row_ids and not self._reuse
+
     def _addresses_of_ids(self, row_ids: Addresses) -> Addresses:
         parts = [np.empty(0, np.uint64)]
         for found in self._row_index.find_ids(row_ids):

@@ -29,7 +29,9 @@ from lancefs.table.schema import shown_schema
 from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
-    from lancefs.index.lookup import Answer
+    from lancefs.index.counting import Count
+    from lancefs.index.lookup import Answer, TableIndices
+    from lancefs.index.predicates import Predicate
     from lancefs.scan.conditions import Condition
 
 # Names of columns, or names for expressions over columns.
@@ -223,7 +225,12 @@ class LanceScanner:
             rows = max(0, self._total - scan.offset)
             return rows if scan.limit is None else min(rows, scan.limit)
         counted = replace(scan, fields=(), is_kept=True)
-        return sum(batch.num_rows for batch in counted.batches())
+        rows, known = 0, self._count_by_index()
+        if known is not None:
+            rows = known.rows
+            left = [one for one in scan.fragments if one.fragment.id not in known.counted]
+            counted = replace(counted, fragments=left, look_up=None)
+        return rows + sum([batch.num_rows for batch in counted.batches()])
 
     def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their positions among those that come out.
@@ -327,20 +334,40 @@ class LanceScanner:
     def _look_up(self) -> Answer | None:
         return self._answer
 
+    def _count_by_index(self) -> Count | None:
+        """Count rows with an index; None if none tells, or if only some rows are wanted."""
+        scan, version = self._scan, self._version
+        is_part = scan.limit is not None or scan.offset or scan.fragments is not version.readers
+        indices, predicate = self._asked
+        if is_part or scan.look_up is None or indices is None or predicate is None:
+            return None
+        from lancefs.index.counting import count_rows
+        from lancefs.index.predicates import ColumnTest
+
+        if not isinstance(predicate, ColumnTest) or not predicate.is_exact:
+            return None
+        readers, positions = version.readers, version.positions
+        return count_rows(indices, predicate, lambda number: readers[positions[number]])
+
     @cached_property
-    def _answer(self) -> Answer | None:
-        """What the indices of the table say of the filter; None if they cannot be asked."""
+    def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
+        """The indices of the table, and what they can be asked; None where there is nothing."""
         condition = self._scan.filter
         if condition is None or self._version.manifest.index_section is None:
-            return None
+            return None, None
         from lancefs.index.lookup import indices_of
         from lancefs.scan.index_predicates import index_predicate
 
         indices = indices_of(self._version)
         if indices is None:
-            return None
-        predicate = index_predicate(condition, self._version.named_fields)
-        return None if predicate is None else indices.look_up(predicate)
+            return None, None
+        return indices, index_predicate(condition, self._version.named_fields)
+
+    @cached_property
+    def _answer(self) -> Answer | None:
+        """What the indices of the table say of the filter; None if they cannot be asked."""
+        indices, predicate = self._asked
+        return None if indices is None or predicate is None else indices.look_up(predicate)
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
         """Return the columns that expressions read."""

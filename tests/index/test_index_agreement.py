@@ -42,6 +42,7 @@ def check(dataset: lancefs.LanceDataset, filter: str) -> str:
     found = scanner.to_table()
     scanned = dataset.to_table(columns=COLUMNS, filter=filter, with_row_id=True, use_index=False)
     assert found.equals(scanned), f"{filter}\n{scanner.explain()}"
+    assert dataset.count_rows(filter) == len(scanned), filter
     return scanner.explain()
 
 
@@ -126,6 +127,24 @@ def test_a_look_up_reads_the_row_and_no_other(template: Path) -> None:
     scanner = lancefs.open(template).scanner(columns=["name"], filter="id = 17")
     assert scanner.to_table().num_rows == 1
     assert scanner.stats.fragments == 1
+
+
+def test_a_count_of_one_value_reads_no_column(template: Path, decoded: list[str]) -> None:
+    dataset = lancefs.open(template)
+    assert dataset.count_rows("cat = 'c2'") > 0
+    assert dataset.count_rows("cat != 'c2' OR cat IS NULL") > 0
+    assert decoded == []
+
+
+def test_a_count_reads_deletions_and_rows_that_no_index_covers(
+    template: Path, tmp_path: Path, decoded: list[str]
+) -> None:
+    path = copied(template, tmp_path)
+    OPERATIONS["append"](path, 3)
+    OPERATIONS["delete"](path, 2)
+    dataset = lancefs.open(path)
+    for filter in ("cat = 'c2'", "cat IS NULL", "cat = 'c2' AND plain < 30", "cat = 'c2' AND NULL"):
+        assert dataset.count_rows(filter) == dataset.count_rows(filter, use_index=False)
 
 
 def test_appended_rows_are_found_without_being_indexed(template: Path, tmp_path: Path) -> None:
