@@ -55,6 +55,7 @@ class BTree:
             raise lookup.unsupported("a BTREE index whose values are in several files")
         self._lookup, self._data = lookup, data
         self.data_type = data.column_type("values")
+        self._ids = "row_ids" if "row_ids" in data.names else "ids"  # the former until 0.20
         if not has_keys(self.data_type):
             raise lookup.unsupported(f"a BTREE index over values of type {self.data_type}")
         self._page_rows = lookup.number("batch_size", _PAGE_ROWS)
@@ -136,7 +137,7 @@ class BTree:
     def _find_in(self, spans: list[Ints], test: ColumnTest) -> Addresses:
         """Return the numbers of the rows that pass in some pages."""
         rows = [self._rows_of(int(span[0]), int(span[-1]) + 1) for span in spans]
-        read = self._data.read_parts(["values", "ids"], [[part] for part in rows])
+        read = self._data.read_parts(["values", self._ids], [[part] for part in rows])
         values, ids = [], []
         for span, (start, _), (span_values, span_ids) in zip(spans, rows, read, strict=True):
             for first, last in as_ranges(span):

@@ -5,17 +5,23 @@ Format page: indices (`docs/src/format/index/index.md`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding
-from lancefs.datafile.container import Container
+from lancefs.datafile.container import MAGIC, Container
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Field, fields_from_proto
+from lancefs.datafile.legacy.footer import VERSIONS as LEGACY_VERSIONS
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
-from lancefs.storage import File, run
+from lancefs.proto import schema_pb2
+from lancefs.storage import TAIL, ByteRange, File, run
+
+# The end of a data file: two version numbers, and the magic.
+_VERSIONS = struct.Struct("<HH4s")
 
 
 class IndexReader:
@@ -34,21 +40,39 @@ class IndexReader:
     def __init__(self, file: File, max_memory: int | None = None) -> None:
         self.file = file
         self._max_memory = max_memory
+        self._buffers: Sequence[ByteRange] = ()
+        if _is_legacy(file):
+            from lancefs.datafile.legacy.reader import LegacyReader
+
+            legacy = LegacyReader(file)
+            self.num_rows = legacy.num_rows
+            self._read_schema(legacy.footer.schema.fields, legacy.footer.schema.schema_metadata)
+            self._reader: FieldReader = legacy
+            return
         container = Container(file)
         descriptor = container.descriptor()
         self._buffers = container.footer.global_buffers
-        with locating(file.url, "schema"):
-            self.num_rows = int(descriptor.length)
-            self.metadata: Mapping[str, bytes] = dict(descriptor.schema.metadata)
-            fields = fields_from_proto(descriptor.schema.fields)
-        self._fields = {field.name: field for field in fields}
-        columns = _columns(fields, every_node=container.footer.version == (2, 0))
-        self._reader: FieldReader = open_data_file(file, columns, False, self.num_rows)
+        self.num_rows = int(descriptor.length)
+        self._read_schema(descriptor.schema.fields, descriptor.schema.metadata)
+        columns = _columns(self._fields.values(), every_node=container.footer.version == (2, 0))
+        self._reader = open_data_file(file, columns, False, self.num_rows)
+
+    def _read_schema(
+        self, fields: Iterable[schema_pb2.Field], metadata: Mapping[str, bytes]
+    ) -> None:
+        with locating(self.file.url, "schema"):
+            self._fields = {field.name: field for field in fields_from_proto(fields)}
+        self.metadata: Mapping[str, bytes] = dict(metadata)
 
     @property
     def url(self) -> str:
         """URL of the file, for errors."""
         return self.file.url
+
+    @property
+    def names(self) -> Collection[str]:
+        """Names of the columns."""
+        return self._fields.keys()
 
     def column_type(self, name: str) -> pa.DataType:
         """Return the type of a column.
@@ -132,7 +156,16 @@ class IndexReader:
         return field
 
 
-def _columns(fields: Sequence[Field], every_node: bool) -> dict[int, int]:
+def _is_legacy(file: File) -> bool:
+    """Tell whether a file has format 0.1, which releases up to 0.21 wrote for some indices."""
+    _, tail = file.read_tail(TAIL)  # as `Container` reads it
+    if len(tail) < _VERSIONS.size:
+        return False
+    ending = _VERSIONS.unpack(tail[-_VERSIONS.size :].tobytes())
+    return ending in [(*version, MAGIC) for version in LEGACY_VERSIONS]
+
+
+def _columns(fields: Iterable[Field], every_node: bool) -> dict[int, int]:
     """Return the index of each field's column, by field id.
 
     Args:

@@ -83,6 +83,21 @@ class TableIndices:
         for index in indices:
             self._by_field.setdefault(index.field_id, []).append(index)
         self._broken: set[str] = set()  # ids of segments that cannot be read
+        self._latest: tuple[bytes, Answer] | None = None  # see `look_up_once`
+
+    def look_up_once(self, predicate: Predicate, key: bytes) -> Answer:
+        """Return which rows may pass a predicate; it is remembered until another one is asked for.
+
+        Readers that read fragment by fragment ask for the same each time.
+
+        Args:
+            predicate: The predicate.
+            key: Tells the predicate from others.
+        """
+        latest = self._latest
+        if latest is None or latest[0] != key:
+            latest = self._latest = key, self.look_up(predicate)
+        return latest[1]
 
     def look_up(self, predicate: Predicate) -> Answer:
         """Return which rows may pass a predicate.

@@ -107,6 +107,12 @@ class Comparison:
     value: pa.Scalar | None = None
 
 
+def bytes_of(expression: pc.Expression) -> bytes:
+    """Return bytes that tell an expression from others."""
+    _, (pickled,) = expression.__reduce__()
+    return bytes(pickled)
+
+
 def comparisons(root: ExpressionNode | None) -> list[Comparison] | None:
     """Split a filter into comparisons of columns with literals.
 

@@ -66,6 +66,16 @@ def _predicate(
                 _predicate(term, fields, is_negated, depth + 1)
                 for term in chain_terms(node, functions)
             )
+    if node.kind == "call" and node.name == "if_else":  # DuckDB writes IN so
+        condition, yes, no = node.arguments
+        sides = (
+            (
+                _predicate(condition, fields, is_otherwise, depth + 1),
+                _predicate(side, fields, is_negated, depth + 1),
+            )
+            for is_otherwise, side in ((False, yes), (True, no))
+        )
+        return any_of(map(all_of, sides))
     if node.kind == "literal":
         is_true = node.value is not None and node.value.as_py() not in (None, is_negated)
         return None if is_true else NEVER

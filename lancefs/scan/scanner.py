@@ -230,7 +230,9 @@ class LanceScanner:
             rows = known.rows
             left = [one for one in scan.fragments if one.fragment.id not in known.counted]
             counted = replace(counted, fragments=left, look_up=None)
-        return rows + sum([batch.num_rows for batch in counted.batches()])
+        for batch in counted.batches():
+            rows += batch.num_rows
+        return rows
 
     def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their positions among those that come out.
@@ -367,7 +369,13 @@ class LanceScanner:
     def _answer(self) -> Answer | None:
         """What the indices of the table say of the filter; None if they cannot be asked."""
         indices, predicate = self._asked
-        return None if indices is None or predicate is None else indices.look_up(predicate)
+        if indices is None or predicate is None:
+            return None
+        if self._scan.fragments is self._version.readers or self._scan.filter is None:
+            return indices.look_up(predicate)
+        from lancefs.scan.expressions import bytes_of
+
+        return indices.look_up_once(predicate, bytes_of(self._scan.filter.expression))
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
         """Return the columns that expressions read."""

@@ -200,6 +200,9 @@ def test_pyarrow_expressions_are_looked_up_too(template: Path) -> None:
         pc.field("cat").is_null(),
         pc.field("flag"),
         pc.starts_with(pc.field("name"), "n00"),
+        pc.if_else(
+            pc.field("id").is_valid(), pc.field("id").isin([3, 4]), pa.scalar(None, pa.bool_())
+        ),
     ):
         scanner = dataset.scanner(columns=COLUMNS, filter=expression)
         assert "index " in scanner.explain()
