@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
 from lancefs.scan.execution import Scan
 from lancefs.scan.settings import default_settings
@@ -28,12 +29,17 @@ from lancefs.table.schema import shown_schema
 from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
+    from lancefs.index.counting import Count
+    from lancefs.index.lookup import Answer, TableIndices
+    from lancefs.index.predicates import Predicate
     from lancefs.scan.conditions import Condition
 
 # Names of columns, or names for expressions over columns.
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
 # Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
 Filter: TypeAlias = pc.Expression | str
+# Characters of a filter that `explain` shows.
+_SHOWN = 200
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
@@ -53,6 +59,7 @@ class ScanOptions(TypedDict, total=False):
     dictionary_columns: Collection[str]
     fragments: Iterable[Any] | None
     max_memory: int | None
+    use_index: bool
     batch_readahead: int
     fragment_readahead: int
     fragment_scan_options: Any
@@ -79,6 +86,7 @@ class LanceScanner:
         dictionary_columns: Columns of strings that come dictionary-encoded.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
+        use_index: Whether the filters may be looked up in the indices of the table.
 
     Raises:
         ColumnNotFound: A column is not in the table.
@@ -103,6 +111,7 @@ class LanceScanner:
         dictionary_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
+        use_index: bool = True,
     ) -> None:
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check(numbers, blobs, columns)
@@ -137,6 +146,7 @@ class LanceScanner:
             limit=limit,
             offset=offset or 0,
             index=version.row_index,
+            look_up=self._look_up if use_index and condition is not None else None,
             blobs=blobs,
             encoded=self._encoded(dictionary_columns),
             settings=settings,
@@ -162,6 +172,31 @@ class LanceScanner:
     def stats(self) -> ScanStats:
         """What this scanner has read so far, summed over all of its calls."""
         return self._scan.stats
+
+    def explain(self) -> str:
+        """Tell how the filter is answered: which indices are used, and which rows are scanned.
+
+        Indices are read for it, and the rows that they name are kept for the read that follows.
+        """
+        condition = self._scan.filter
+        total = len(self._scan.fragments)
+        if condition is None:
+            return f"scan of {total} fragments; there is no filter"
+        text = " ".join(str(condition.expression).split())
+        lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
+        if self._scan.look_up is None:
+            return "\n".join([*lines, f"scan of {total} fragments; use_index is False"])
+        answer = self._answer
+        lines += [] if answer is None else answer.notes
+        if answer is None or answer.candidates is None:
+            return "\n".join([*lines, f"scan of {total} fragments; no index limits the rows"])
+        known = [ranges for ranges in answer.candidates.values() if ranges is not None]
+        whole = len(answer.candidates) - len(known)
+        lines.append(
+            f"scan of {sum(map(count_rows, known))} rows in {len(known)} fragments"
+            + (f", and of {whole} fragments that no index covers" if whole else "")
+        )
+        return "\n".join(lines)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in the order of the table."""
@@ -199,7 +234,14 @@ class LanceScanner:
             rows = max(0, self._total - scan.offset)
             return rows if scan.limit is None else min(rows, scan.limit)
         counted = replace(scan, fields=(), is_kept=True)
-        return sum(batch.num_rows for batch in counted.batches())
+        rows, known = 0, self._count_by_index()
+        if known is not None:
+            rows = known.rows
+            left = [one for one in scan.fragments if one.fragment.id not in known.counted]
+            counted = replace(counted, fragments=left, look_up=None)
+        for batch in counted.batches():
+            rows += batch.num_rows
+        return rows
 
     def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their positions among those that come out.
@@ -299,6 +341,50 @@ class LanceScanner:
                 "of strings come dictionary-encoded"
             )
         return frozenset(field.id for field in fields)
+
+    def _look_up(self) -> Answer | None:
+        return self._answer
+
+    def _count_by_index(self) -> Count | None:
+        """Count rows with an index; None if none tells, or if only some rows are wanted."""
+        scan, version = self._scan, self._version
+        is_part = scan.limit is not None or scan.offset or scan.fragments is not version.readers
+        indices, predicate = self._asked
+        if is_part or scan.look_up is None or indices is None or predicate is None:
+            return None
+        from lancefs.index.counting import count_rows
+        from lancefs.index.predicates import ColumnTest
+
+        if not isinstance(predicate, ColumnTest) or not predicate.is_exact:
+            return None
+        readers, positions = version.readers, version.positions
+        return count_rows(indices, predicate, lambda number: readers[positions[number]])
+
+    @cached_property
+    def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
+        """The indices of the table, and what they can be asked; None where there is nothing."""
+        condition = self._scan.filter
+        if condition is None or self._version.manifest.index_section is None:
+            return None, None
+        from lancefs.index.lookup import indices_of
+        from lancefs.scan.index_predicates import index_predicate
+
+        indices = indices_of(self._version)
+        if indices is None:
+            return None, None
+        return indices, index_predicate(condition, self._version.named_fields)
+
+    @cached_property
+    def _answer(self) -> Answer | None:
+        """What the indices of the table say of the filter; None if they cannot be asked."""
+        indices, predicate = self._asked
+        if indices is None or predicate is None:
+            return None
+        if self._scan.fragments is self._version.readers or self._scan.filter is None:
+            return indices.look_up(predicate)
+        from lancefs.scan.expressions import bytes_of
+
+        return indices.look_up_once(predicate, bytes_of(self._scan.filter.expression))
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
         """Return the columns that expressions read."""
