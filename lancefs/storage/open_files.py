@@ -249,7 +249,13 @@ class LocalFile:
                 return identity, self._read(descriptor, [(0, identity.size)], identity), None
             if not self._maps:
                 return identity, self._read(descriptor, ranges, identity), None
-            held = _Held(map_descriptor(descriptor, identity.size), identity, True)
+            try:
+                held = _Held(map_descriptor(descriptor, identity.size), identity, True)
+            except OSError as error:
+                if error.errno != errno.ENOMEM:
+                    raise
+                MAPPED_FILES.let_go_half()  # no room for a mapping: read what is wanted
+                return identity, self._read(descriptor, ranges, identity), None
         finally:
             os.close(descriptor)
         self._held = held
