@@ -177,7 +177,9 @@ class BTree:
 
     def _check_pages(self, numbers: pa.Array) -> None:
         """Check that the pages are all of the data, each once and in order."""
-        pages = -(-self._data.num_rows // self._page_rows) if self._page_rows else -1
+        if not self._page_rows:
+            raise self._lookup.damage("pages of 0 rows")
+        pages = -(-self._data.num_rows // self._page_rows)
         if not np.array_equal(np.asarray(numbers.fill_null(0)), np.arange(pages)):
             raise self._lookup.damage(
                 f"the pages do not cover the {self._data.num_rows} rows of {self._data.url}"

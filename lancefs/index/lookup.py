@@ -245,6 +245,8 @@ class _Query:
                     return None
                 sets.append(self._indices.coverage.rows_of(segment, numbers))
                 most -= sets[-1].num_rows
+            except pa.ArrowException:  # the filter does not fit the values: the scan says so
+                return None
             except LanceError as error:
                 self._indices.give_up(segment, error)
         if not sets:

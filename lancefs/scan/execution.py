@@ -37,8 +37,8 @@ from lancefs.threads import THREADS, Threads, prefetch, submit
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
-    from lancefs.index.lookup import Answer
     from lancefs.scan.conditions import Condition
+    from lancefs.scan.index_use import IndexUse
     from lancefs.table.row_index import RowIndex
 
 _Item = TypeVar("_Item")
@@ -58,7 +58,7 @@ class Scan:
         limit: At most this many rows in all; None for no limit.
         offset: Rows to pass over first, among those that the filter keeps.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
-        look_up: Returns what the table's indices say of the filter; None to ask none.
+        index_use: Asks the indices of the table for the rows of the filter; None to ask none.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
         encoded: Field ids of string columns that come dictionary-encoded.
@@ -74,7 +74,7 @@ class Scan:
     limit: int | None = None
     offset: int = 0
     index: RowIndex | None = None
-    look_up: Callable[[], Answer | None] | None = None
+    index_use: IndexUse | None = None
     blobs: Blobs = "descriptors"
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
@@ -253,9 +253,9 @@ class Scan:
         if self.filter is None:
             return None
         named = self._named_rows(self.filter)
-        if named is not None or self.look_up is None:
+        if named is not None or self.index_use is None:
             return named
-        answer = self.look_up()
+        answer = self.index_use.answer
         return None if answer is None else answer.candidates
 
     def _named_rows(self, condition: Condition) -> Mapping[int, Sequence[RowRange]] | None:

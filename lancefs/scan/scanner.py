@@ -19,6 +19,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
 from lancefs.scan.execution import Scan
+from lancefs.scan.index_use import IndexUse
 from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
@@ -29,9 +30,6 @@ from lancefs.table.schema import shown_schema
 from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
-    from lancefs.index.counting import Count
-    from lancefs.index.lookup import Answer, TableIndices
-    from lancefs.index.predicates import Predicate
     from lancefs.scan.conditions import Condition
 
 # Names of columns, or names for expressions over columns.
@@ -137,6 +135,9 @@ class LanceScanner:
             version.max_memory if max_memory is None else max_memory
         )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
+        index_use = None
+        if use_index and condition is not None:
+            index_use = IndexUse(version, condition, is_part=fragments is not None)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -146,7 +147,7 @@ class LanceScanner:
             limit=limit,
             offset=offset or 0,
             index=version.row_index,
-            look_up=self._look_up if use_index and condition is not None else None,
+            index_use=index_use,
             blobs=blobs,
             encoded=self._encoded(dictionary_columns),
             settings=settings,
@@ -184,9 +185,9 @@ class LanceScanner:
             return f"scan of {total} fragments; there is no filter"
         text = " ".join(str(condition.expression).split())
         lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
-        if self._scan.look_up is None:
+        if self._scan.index_use is None:
             return "\n".join([*lines, f"scan of {total} fragments; use_index is False"])
-        answer = self._answer
+        answer = self._scan.index_use.answer
         lines += [] if answer is None else answer.notes
         if answer is None or answer.candidates is None:
             return "\n".join([*lines, f"scan of {total} fragments; no index limits the rows"])
@@ -234,11 +235,12 @@ class LanceScanner:
             rows = max(0, self._total - scan.offset)
             return rows if scan.limit is None else min(rows, scan.limit)
         counted = replace(scan, fields=(), is_kept=True)
-        rows, known = 0, self._count_by_index()
+        rows, is_whole = 0, scan.limit is None and not scan.offset
+        known = scan.index_use.count() if scan.index_use is not None and is_whole else None
         if known is not None:
             rows = known.rows
             left = [one for one in scan.fragments if one.fragment.id not in known.counted]
-            counted = replace(counted, fragments=left, look_up=None)
+            counted = replace(counted, fragments=left, index_use=None)
         for batch in counted.batches():
             rows += batch.num_rows
         return rows
@@ -341,50 +343,6 @@ class LanceScanner:
                 "of strings come dictionary-encoded"
             )
         return frozenset(field.id for field in fields)
-
-    def _look_up(self) -> Answer | None:
-        return self._answer
-
-    def _count_by_index(self) -> Count | None:
-        """Count rows with an index; None if none tells, or if only some rows are wanted."""
-        scan, version = self._scan, self._version
-        is_part = scan.limit is not None or scan.offset or scan.fragments is not version.readers
-        indices, predicate = self._asked
-        if is_part or scan.look_up is None or indices is None or predicate is None:
-            return None
-        from lancefs.index.counting import count_rows
-        from lancefs.index.predicates import ColumnTest
-
-        if not isinstance(predicate, ColumnTest) or not predicate.is_exact:
-            return None
-        readers, positions = version.readers, version.positions
-        return count_rows(indices, predicate, lambda number: readers[positions[number]])
-
-    @cached_property
-    def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
-        """The indices of the table, and what they can be asked; None where there is nothing."""
-        condition = self._scan.filter
-        if condition is None or self._version.manifest.index_section is None:
-            return None, None
-        from lancefs.index.lookup import indices_of
-        from lancefs.scan.index_predicates import index_predicate
-
-        indices = indices_of(self._version)
-        if indices is None:
-            return None, None
-        return indices, index_predicate(condition, self._version.named_fields)
-
-    @cached_property
-    def _answer(self) -> Answer | None:
-        """What the indices of the table say of the filter; None if they cannot be asked."""
-        indices, predicate = self._asked
-        if indices is None or predicate is None:
-            return None
-        if self._scan.fragments is self._version.readers or self._scan.filter is None:
-            return indices.look_up(predicate)
-        from lancefs.scan.expressions import bytes_of
-
-        return indices.look_up_once(predicate, bytes_of(self._scan.filter.expression))
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
         """Return the columns that expressions read."""
