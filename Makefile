@@ -48,7 +48,7 @@ test: .venv/.installed ## Run the tests, except the slow ones
 # Those of Spark, all of them slow, need more than the others: see test-spark.
 .PHONY: test-slow
 test-slow: .venv/.installed build/tpch/queries.json ## Run the slow tests, those of Spark excepted
-	$(BIN)/pytest -m slow --timeout=900 --ignore=tests/spark $(PYTEST_ARGS)
+	$(BIN)/pytest -m slow --timeout=900 --durations=15 --ignore=tests/spark $(PYTEST_ARGS)
 
 # Other DuckDBs, each in an environment that has nothing but it and borrows the rest from `.venv`:
 # its own packages come first.
