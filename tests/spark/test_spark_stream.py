@@ -198,10 +198,10 @@ def start_stream(path: str, directory: Path, *more: str) -> subprocess.Popen[str
     limit = {"maxVersionsPerTrigger": "1"} if HAS_LIMITS else {}
     given = [path, str(directory), repr(CONFIG), repr(limit), *more]
     arguments = [sys.executable, "-c", _STREAM, *given]
-    return subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+    with open(directory / "stderr.txt", "a") as errors:
+        return subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
 
 
 def test_rows_come_exactly_once_across_kills(spark: Any, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_rows_come_exactly_once_across_kills(spark: Any, tmp_path: Path) -> None
         process.stdout.close()
     for _ in range(1 if HAS_LIMITS else 2):  # with 4.1, one run only ends what was cut short
         last = start_stream(path, tmp_path, "once")
-        assert last.wait(timeout=300) == 0
+        assert last.wait(timeout=300) == 0, (tmp_path / "stderr.txt").read_text()[-4000:]
         last.communicate()
     assert ids(spark, tmp_path) == list(range(written))
     assert lancefs.open(path).version > 3 * 8
