@@ -273,7 +273,7 @@ def _literal_start(pattern: str) -> str:
 
 
 def _with_prefix(prefix: str) -> list[KeyInterval] | None:
-    """Return the interval of the texts that begin with a prefix; None for all texts."""
+    """Return an interval of the values that begin with a prefix; None for all values."""
     low = prefix.encode()
-    # The bytes of a text are never 0xFF.
-    return [(low, low + b"\xff")] if low else None
+    # What follows all of them. The last byte is not 0xFF, which is in no text.
+    return [(low, low[:-1] + bytes([low[-1] + 1]))] if low else None

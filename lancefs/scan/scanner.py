@@ -125,6 +125,7 @@ class LanceScanner:
             "dictionary_columns": dictionary_columns,
             "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
             "max_memory": max_memory,
+            "use_index": use_index,
         }
         extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
         if extra:

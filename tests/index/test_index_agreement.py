@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from histories import OPERATIONS, SCHEMA, create, filters, steps
 from hypothesis import HealthCheck, Phase, given, settings
@@ -187,8 +189,6 @@ def test_rows_that_lance_loses_in_a_second_compaction_are_scanned(tmp_path: Path
 
 
 def test_pyarrow_expressions_are_looked_up_too(template: Path) -> None:
-    import pyarrow.compute as pc
-
     dataset = lancefs.open(template)
     for expression in (
         pc.field("id") == 17,
@@ -214,3 +214,19 @@ def copied(template: Path, tmp_path: Path) -> Path:
     path = tmp_path / "t.lance"
     shutil.copytree(template, path)
     return path
+
+
+def test_binary_values_that_begin_with_a_prefix_are_found(tmp_path: Path) -> None:
+    # So many of each that pages of the index begin with bytes that are in no text.
+    values = [b"a", b"ab", b"ab\xff", b"ab\xff\x01", b"ab\xff\xff", b"ac", b"b"] * 5000
+    path = str(tmp_path / "t.lance")
+    written = lance.write_dataset(pa.table({"b": pa.array(values, pa.binary())}), path)
+    written.create_scalar_index("b", "BTREE")
+    scanner = lancefs.open(path).scanner(filter=pc.starts_with(pc.field("b"), "ab"))
+    assert "index b_idx" in scanner.explain()
+    assert scanner.to_table()["b"].to_pylist() == [one for one in values if one[:2] == b"ab"]
+
+
+def test_a_pickled_scanner_uses_no_index_if_it_used_none(template: Path) -> None:
+    scanner = lancefs.open(template).scanner(filter="id = 5", use_index=False)
+    assert "use_index is False" in pickle.loads(pickle.dumps(scanner)).explain()
