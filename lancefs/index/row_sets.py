@@ -7,7 +7,6 @@ a row in the lower one. In a fragment that a set does not cover, every row count
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import RowRanges, between
+from lancefs.forks import cached_property
 from lancefs.table.row_metadata import OFFSET_BITS
 
 Addresses: TypeAlias = npt.NDArray[np.uint64]

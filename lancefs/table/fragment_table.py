@@ -6,7 +6,7 @@ A table may have a hundred thousand fragments, and a read may want one row of on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels.manifests import FragmentColumns
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.forks import cached_property
 from lancefs.proto import table_pb2
 from lancefs.table.fragment_messages import ADDRESS_LIMIT, Shared, build_fragment
 from lancefs.table.fragments import Fragment

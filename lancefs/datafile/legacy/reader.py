@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from lancefs.datafile.legacy.encodings import DictionaryValues, LegacyColumn, re
 from lancefs.datafile.legacy.footer import PageTable, Tail, read_footer
 from lancefs.datafile.legacy.page_slots import SlotRanges, split_by_batch
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.forks import cached_property
 from lancefs.storage import File, Reads, count_pages, run, together
 
 if TYPE_CHECKING:
