@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.logical_types import has_type
 from lancefs.errors import UnsupportedFeature
 
 _MICROSECONDS = 2**63 - 2  # the largest number stands for infinity
@@ -19,17 +20,7 @@ _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 def is_limited(kind: pa.DataType) -> bool:
     """Whether a type, or one below it, has values that DuckDB does not hold."""
-    pending = [kind]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, pa.BaseExtensionType):
-            one = one.storage_type
-        elif pa.types.is_dictionary(one):
-            one = one.value_type
-        if _limits(one) is not None:
-            return True
-        pending.extend(one.field(index).type for index in range(one.num_fields))
-    return False
+    return has_type(kind, _has_limits)
 
 
 def check_range(array: pa.Array, name: str) -> None:
@@ -71,6 +62,10 @@ def _check(array: pa.Array, limits: tuple[int, int], name: str) -> None:
         f"DuckDB holds, {limits[0]} to {limits[1]}; leave the column out, or read it with "
         "lancefs.open"
     )
+
+
+def _has_limits(kind: pa.DataType) -> bool:
+    return _limits(kind.value_type if pa.types.is_dictionary(kind) else kind) is not None
 
 
 def _limits(kind: pa.DataType) -> tuple[int, int] | None:

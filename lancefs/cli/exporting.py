@@ -19,7 +19,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lancefs.cli.exits import UNREADABLE, Failure
-from lancefs.datafile.dictionary_chunks import unify_chunks
+from lancefs.datafile.dictionary_chunks import unify_table
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.row_groups import GROUP_ROWS, row_groups
 from lancefs.scan.scanner import LanceScanner
@@ -215,8 +215,7 @@ def _write_arrow(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         if any(pa.types.is_dictionary(one.type) for one in schema):
             table = pa.Table.from_batches(list(batches), schema)
-            unified = pa.table(list(map(unify_chunks, table.columns)), schema=schema)
-            for batch in unified.to_batches():
+            for batch in unify_table(table).to_batches():
                 writer.write_batch(batch)
             return
         for batch in batches:

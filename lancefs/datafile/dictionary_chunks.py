@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 
+from lancefs.datafile.logical_types import has_type
 from lancefs.errors import UnsupportedFeature
 
 
@@ -35,17 +34,9 @@ def unify_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, kind)
 
 
-def has_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a predicate holds for a type, or for any type below it."""
-    pending = [kind]
-    while pending:
-        data_type = pending.pop()
-        if isinstance(data_type, pa.BaseExtensionType):
-            data_type = data_type.storage_type
-        if is_wanted(data_type):
-            return True
-        pending.extend(data_type.field(index).type for index in range(data_type.num_fields))
-    return False
+def unify_table(table: pa.Table) -> pa.Table:
+    """Give the chunks of each column the same dictionaries; raises as `unify_chunks` does."""
+    return pa.table(list(map(unify_chunks, table.columns)), schema=table.schema)
 
 
 def _with_items(chunk: pa.DictionaryArray, item: pa.DataType) -> pa.DictionaryArray:

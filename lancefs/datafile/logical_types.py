@@ -78,6 +78,19 @@ def map_leaves(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataTy
     return change(data_type)
 
 
+def has_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether a predicate holds for a type, or for any type below it."""
+    pending = [kind]
+    while pending:
+        data_type = pending.pop()
+        if isinstance(data_type, pa.BaseExtensionType):
+            data_type = data_type.storage_type
+        if is_wanted(data_type):
+            return True
+        pending.extend(data_type.field(index).type for index in range(data_type.num_fields))
+    return False
+
+
 def is_list(data_type: pa.DataType) -> bool:
     """Whether values are lists of variable length; a map is a list of entries."""
     return data_type.id in _LISTS

@@ -385,9 +385,10 @@ def origin_of(store: Store) -> str:
 
 def _is_base(store: Store, base: BasePath) -> bool:
     """Return whether a directory is a table or, in local files, holds files as a base path does."""
-    if store.local_root is not None:
-        files = os.path.join(store.local_root, DATA if base.is_dataset_root else "")
-        return os.path.isdir(files) or (base.is_dataset_root and _is_table(store))
+    files = DATA if base.is_dataset_root else ""
+    root = store.local_root
+    if root is not None and os.path.isdir(os.path.join(root, files)):
+        return True
     return base.is_dataset_root and _is_table(store)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from lancefs.datafile.dictionary_chunks import has_type, unify_chunks
+from lancefs.datafile.dictionary_chunks import unify_table
+from lancefs.datafile.logical_types import has_type
 from lancefs.errors import UnsupportedFeature
 
 
@@ -38,9 +39,7 @@ def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
 def _write_unified(writer: pa.RecordBatchWriter, table: pa.Table) -> None:
     """Write rows whose fragments have different dictionaries: a file has one for each column."""
     try:
-        for batch in pa.table(
-            list(map(unify_chunks, table.columns)), schema=table.schema
-        ).to_batches():
+        for batch in unify_table(table).to_batches():
             writer.write_batch(batch)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise UnsupportedFeature(
