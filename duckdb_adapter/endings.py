@@ -9,6 +9,10 @@ interpreter locked, for ever: so who opened it closes it, as does the end of the
 from __future__ import annotations
 
 import atexit
+import faulthandler
+import re
+import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -23,8 +27,11 @@ from lancefs.forks import Lock
 if TYPE_CHECKING:
     import duckdb
 
-# Seconds to wait at the end for threads that are in the middle of something, and after the last.
-_LONGEST, _SETTLE = 5.0, 0.05
+# Seconds to wait at the end for threads that are in the middle of something, and between two looks.
+_LONGEST, _PAUSE = 5.0, 0.02
+# So many looks in a row must find no thread of DuckDB in Python: one may be about to drop its rows.
+_QUIET_LOOKS = 5
+_THREAD = re.compile(rb"^(?:Current t|T)hread 0x([0-9a-f]+)", re.MULTILINE)
 
 
 class _Streams:
@@ -65,17 +72,31 @@ class _Streams:
 
     def wait(self) -> None:
         """Wait for the threads that are about to fetch rows, and for those that got an error."""
-        if not self._open:
-            return
         give_up = time.monotonic() + _LONGEST
-        time.sleep(_SETTLE)
-        while self._busy and time.monotonic() < give_up:
-            time.sleep(_SETTLE)
+        quiet = 0
+        while quiet < _QUIET_LOOKS and time.monotonic() < give_up:
+            time.sleep(_PAUSE)
+            quiet = 0 if self._busy or _foreign_threads() else quiet + 1
 
     def _count(self, opened: int, busy: int) -> None:
         with self._lock:
             self._open += opened
             self._busy += busy
+
+
+def _foreign_threads() -> set[int]:
+    """Return the threads that Python did not start and that are in it, or wait for its lock.
+
+    Such a thread need not run Python code: pyarrow's C++ takes the lock to drop an object. Only
+    the dump of all threads names them all.
+    """
+    with tempfile.TemporaryFile() as dump:
+        faulthandler.dump_traceback(dump)
+        dump.seek(0)
+        found = {int(ident, 16) for ident in _THREAD.findall(dump.read())}
+    # `threading` makes a dummy of a thread that asks for its name.
+    own = (one for one in threading.enumerate() if not isinstance(one, threading._DummyThread))
+    return found - {one.ident or 0 for one in own}
 
 
 streams = _Streams()
@@ -109,10 +130,12 @@ def let_go(connection: duckdb.DuckDBPyConnection, is_owned: bool) -> None:
 
 @atexit.register
 def _end() -> None:
+    were_open = streams.are_open
     streams.stop()
     for connection in list(_watched):
         _close(connection)
-    streams.wait()
+    if were_open:  # by now, they may have ended with an error that a thread is about to drop
+        streams.wait()
 
 
 def _close(connection: duckdb.DuckDBPyConnection) -> None:

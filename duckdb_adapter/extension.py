@@ -93,7 +93,7 @@ class Registration:
         except BaseException as error:
             _log.exception("this database will not know Lance tables")
             if isinstance(error, KeyboardInterrupt):
-                raise_again()
+                raise_again(error)
 
     def _on_name(self, info: int, context: int, slot: int) -> None:
         try:
@@ -104,7 +104,7 @@ class Registration:
             retract()
             self._api.set_error(slot, _describe(error))
             if isinstance(error, KeyboardInterrupt):
-                raise_again()
+                raise_again(error)
 
     def _claim(self, name: str, info: int, context: int, caller: FrameType) -> None:
         if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):

@@ -1,28 +1,36 @@
 """Ctrl-C while DuckDB runs code of ours, and makes an error of its own of KeyboardInterrupt.
 
 Python raises it in whatever runs in the main thread. Where that was called by DuckDB, the exception
-ends as a text in an error of DuckDB; so the main thread gets it a second time.
+may end as a text in an error of DuckDB; then the main thread gets it a second time.
 """
 
 from __future__ import annotations
 
 import _thread
+import re
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
-# Seconds that DuckDB has to return to its caller before the interrupt is raised again.
-_AFTER = 0.05
+# Seconds between two looks at the main thread, and at most until the interrupt is raised again.
+_PAUSE, _LONGEST = 0.05, 5.0
+# Modules whose code runs between DuckDB and us, or between DuckDB and its caller.
+_INNER = re.compile(r"(_?duckdb|duckdb_adapter|pyarrow|contextlib|lancefs(?!\.cli))\b")
 
 
-def raise_again() -> None:
+def raise_again(error: KeyboardInterrupt) -> None:
     """Let the main thread see an interrupt that was caught in code that DuckDB called.
 
-    Not at once: that code would be the one to get it again.
+    Not while the main thread is in the same call of DuckDB, which would turn that one into an error
+    as well; and not where the caller of DuckDB got the interrupt as it is.
+
+    Args:
+        error: The interrupt, which is raised on.
     """
-    timer = threading.Timer(_AFTER, _thread.interrupt_main)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=_deliver, args=(error, _place_of_main()), daemon=True).start()
 
 
 @contextmanager
@@ -30,6 +38,34 @@ def passed_on() -> Iterator[None]:
     """Have an interrupt of what is in here, or of a function so decorated, raised again."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise_again()
+    except KeyboardInterrupt as error:
+        raise_again(error)
         raise
+
+
+def _deliver(error: KeyboardInterrupt, place: tuple[FrameType, int] | None) -> None:
+    give_up = time.monotonic() + _LONGEST
+    time.sleep(_PAUSE)
+    while not _has_come_out(error):
+        if _place_of_main() != place or time.monotonic() > give_up:
+            _thread.interrupt_main()
+            return
+        time.sleep(_PAUSE)
+
+
+def _has_come_out(error: KeyboardInterrupt) -> bool:
+    """Whether an interrupt has reached the code that called DuckDB."""
+    trace = error.__traceback__  # begins with the outermost frame that it has reached
+    return trace is not None and not _is_inner(trace.tb_frame)
+
+
+def _place_of_main() -> tuple[FrameType, int] | None:
+    """Return what the main thread runs above DuckDB and us: a frame and the instruction in it."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and _is_inner(frame):
+        frame = frame.f_back
+    return None if frame is None else (frame, frame.f_lasti)
+
+
+def _is_inner(frame: FrameType) -> bool:
+    return _INNER.match(str(frame.f_globals.get("__name__"))) is not None
