@@ -134,8 +134,9 @@ sanitize: $(SANITIZED) ## Run the tests of the kernels under the address and UB 
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
-fuzz: $(SANITIZED) ## Try the kernels on drawn inputs under the sanitizers, FUZZ_SECONDS long
+fuzz: $(SANITIZED) ## Try the kernels on drawn inputs under the sanitizers, twice FUZZ_SECONDS long
 	$(WATCHED) $(BIN)/python tests/fuzz_kernels.py $(FUZZ_SECONDS)
+	$(WATCHED) $(BIN)/python tests/fuzz_manifests.py $(FUZZ_SECONDS)
 
 MUTANTS ?= 100000
 ATTACK_ARGS ?=

@@ -71,6 +71,9 @@ def _write(home: Path, rows: int) -> Iterator[str]:
         yield save(f"vectors-{version}.lance", vectors(rows // 60), data_storage_version=version)
     yield save("documents-2.1.lance", documents(rows // 60))
     yield save("wide-2.1.lance", wide(rows // 24))
+    yield save("indexed.lance", people(rows), max_rows_per_file=1_000_000)
+    for column, kind in (("id", "BTREE"), ("name", "BTREE"), ("city", "BITMAP")):
+        lance.dataset(str(home / "indexed.lance")).create_scalar_index(column, kind)
     small = lines(500 * FRAGMENTS_OF_500_ROWS)
     yield save("small-fragments.lance", small, max_rows_per_file=500)
     for version in range(VERSIONS):
@@ -166,6 +169,20 @@ def documents(rows: int) -> pa.Table:
     starts = source.integers(0, len(letters) - 4_000, rows)
     texts = pa.array([letters[start : start + 4_000] for start in starts.tolist()])
     return pa.table({"id": np.arange(rows), "document": texts})
+
+
+def people(rows: int) -> pa.Table:
+    """Return rows with keys in random order, and a column of 40 values."""
+    source = np.random.default_rng(12)
+    cities = pa.array([f"c{number:02d}" for number in range(40)])
+    return pa.table(
+        {
+            "id": source.permutation(rows),
+            "name": pa.array([f"user-{number:08d}" for number in source.permutation(rows)]),
+            "city": cities.take(pa.array(source.integers(0, 40, rows))),
+            "score": source.random(rows),
+        }
+    )
 
 
 def wide(rows: int) -> pa.Table:

@@ -36,6 +36,9 @@ WHERE shipdate >= DATE '1994-01-01' AND shipdate < DATE '1995-01-01'
   AND discount BETWEEN 0.05 AND 0.07 AND quantity < 24
 """
 
+# Spread over the tables of all sizes that are measured.
+IN_100 = f"id in ({', '.join(str(7_919 * number % 400_000) for number in range(100))})"
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -45,8 +48,9 @@ class Workload:
         table: The table, as `tables.prepare` names it, without its suffix.
         columns: The columns to read; all where it is None.
         kind: `table`, `filter`, `take`, `count`, `stream`, `sql`, `head` or `import`; `few` and
-            `ten` are the first ten rows, and ten rows taken, in a process that runs already.
-        query: What DuckDB is asked where the kind is `sql`.
+            `ten` are the first ten rows, and ten rows taken, in a process that runs already; `find`
+            and `tally` read and count the rows that a filter keeps, of a dataset that is open.
+        query: What DuckDB is asked where the kind is `sql`; the filter of `find` and `tally`.
         target: The ratio to pylance that we want to reach, or None.
     """
 
@@ -90,6 +94,10 @@ WORKLOADS = {
     "1,000 fragments": Workload("fragments"),
     "filter, 1,000 fragments": Workload("fragments", kind="filter"),
     "take, 1,000 fragments": Workload("fragments", kind="take"),
+    "id = x, BTREE": Workload("indexed", kind="find", query="id = 4711", target=2),
+    "string =, BTREE": Workload("indexed", kind="find", query="name = 'user-00004711'", target=2),
+    "IN of 100, BTREE": Workload("indexed", kind="find", query=IN_100, target=2),
+    "count of one value, BITMAP": Workload("indexed", kind="tally", query="city = 'c07'", target=2),
     "open + count, 1,500 fragments": Workload("small-fragments", kind="count", target=1),
     "open + head(10), 1,500 fragments": Workload("small-fragments", kind="few", target=1),
     "open + take 10, 1,500 fragments": Workload("small-fragments", kind="ten", target=1),
@@ -152,6 +160,11 @@ def _dataset(
 ) -> Callable[[], Any]:
     """The readers of Lance and pyarrow's own have nearly the same interface."""
     columns = None if workload.columns is None else list(workload.columns)
+    if workload.kind in ("find", "tally"):  # indices are opened by the first look-up
+        kept = opened()
+        if workload.kind == "tally":
+            return lambda: kept.count_rows(filter=workload.query)
+        return lambda: kept.to_table(filter=workload.query, **options)
 
     def read() -> Any:
         dataset = opened()

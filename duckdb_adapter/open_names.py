@@ -14,8 +14,8 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, confine
-from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Ref, Resolved, make_ref, resolve
+from lancefs.table.open_version import open_version
+from lancefs.table.refs import Ref, Resolved, make_ref
 
 
 class Storage(Protocol):
@@ -107,8 +107,8 @@ def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
 
 def _open(url: str, ref: Ref, storage: Storage) -> NamedTable:
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
-    where = resolve(confine(Store(fs, path), storage.rules), ref)
-    return NamedTable(LanceDataset(OpenVersion(where, storage.rules)), where)
+    version = open_version(confine(Store(fs, path), storage.rules), ref, storage.rules)
+    return NamedTable(LanceDataset(version), version.resolved)
 
 
 def _find(candidate: TableName, storage: Storage) -> NamedTable | None:

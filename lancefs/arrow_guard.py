@@ -7,6 +7,8 @@ raises an error that says what to do.
 
 from __future__ import annotations
 
+import atexit
+import time
 from functools import cache
 from typing import Any, NoReturn
 
@@ -20,6 +22,20 @@ _ADVICE = (
     "this pyarrow function scans datasets in C++ and cannot read a Lance table; give it the "
     "result of dataset.to_table(...), dataset.to_reader(...) or dataset.scanner(...).to_reader()"
 )
+
+
+# Seconds that Arrow's threads have at the end to drop the errors that they raised.
+_SETTLE = 0.1
+
+
+@cache
+def _settle_at_the_end() -> None:
+    """Have the interpreter wait, once it ends, for the threads of Arrow that were refused.
+
+    Such a thread still drops the error, a Python object, when its caller has it already. If the
+    interpreter is taken down meanwhile, it ends the thread, at which C++ aborts the process.
+    """
+    atexit.register(time.sleep, _SETTLE)
 
 
 @cache
@@ -46,6 +62,7 @@ def refusing_child() -> pads.Dataset:
             return hash(RefusingHandler)
 
         def _refuse(self, *_: Any) -> NoReturn:
+            _settle_at_the_end()
             raise TypeError(_ADVICE)
 
         open_input_stream = open_input_file = open_output_stream = open_append_stream = _refuse

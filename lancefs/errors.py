@@ -55,6 +55,21 @@ class NoSuchPath(LanceError, FileNotFoundError):
 class MissingFile(LanceError, FileNotFoundError):
     """A file that the manifest names is gone, for instance because the version was cleaned up."""
 
+    @classmethod
+    def of(cls, url: str, version: str | None = None) -> MissingFile:
+        """Return the error for a file that does not exist.
+
+        Args:
+            url: The file.
+            version: The version that needs it, as a ref; None if no single version does.
+        """
+        if version is None:
+            return cls(f"{url}: the file is gone; another version of the table may be complete")
+        return cls(
+            f"{url}: the file is gone; version {version} of the table needs it and was probably "
+            "cleaned up: open the table again for a version that exists, and tag versions to keep"
+        )
+
 
 class ReadFailed(LanceError, OSError):
     """The store refused a request, or failed to answer it."""

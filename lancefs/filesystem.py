@@ -29,6 +29,7 @@ from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.file_node import FileNode
 from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
+from lancefs.views.listings import Listings
 from lancefs.views.locations import Location, known_info
 from lancefs.views.open_tables import OpenTables, TableSession
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
@@ -126,6 +127,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
                 "the store are given as target_options={…}"
             )
         super().__init__(**kwargs)
+        self.dircache = Listings(**kwargs)
         options = dict(target_options or {}) | ({} if mmap else {"mmap": False})
         fo = stringify_path(fo)
         if fs is not None:

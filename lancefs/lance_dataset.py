@@ -336,6 +336,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         dictionary_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
+        use_index: bool = True,
         batch_readahead: int | None = None,
         fragment_readahead: int | None = None,
         fragment_scan_options: Any = None,
@@ -366,6 +367,8 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             max_memory: Bytes of memory that a read may take: what it decodes at a time, and what
                 `to_table` and `take` return. By default that of `lancefs.open`; without any, only
                 what expands to many times its bytes in the file is limited.
+            use_index: Whether the filter may be looked up in the indices of the table; the rows
+                are the same. See `LanceScanner.explain`.
             batch_readahead: A hint of pyarrow's own scanner, without effect, as all that follow.
             fragment_readahead: As above.
             fragment_scan_options: As above.
@@ -393,6 +396,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             dictionary_columns=dictionary_columns,
             fragments=fragments,
             max_memory=max_memory,
+            use_index=use_index,
         )
 
     def take(
@@ -509,6 +513,9 @@ class LanceFragment(ReadingMethods):
         self._dataset = dataset
         self.metadata = metadata
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _fragment, (self._dataset, self.fragment_id)
+
     def __repr__(self) -> str:
         return f"<LanceFragment {self.fragment_id} of {self._dataset!r}>"
 
@@ -554,6 +561,12 @@ class LanceFragment(ReadingMethods):
     def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
         """Count the live rows of the fragment, or those that a filter keeps."""
         return self.scanner(columns=[], filter=filter, **options).count_rows()
+
+
+def _fragment(dataset: LanceDataset, number: int) -> LanceFragment:
+    """Return the fragment that was pickled."""
+    manifest = dataset.manifest
+    return LanceFragment(dataset, manifest.fragments[manifest.fragments.positions[number]])
 
 
 def _materialized(dataset: pads.Dataset) -> pads.Dataset:

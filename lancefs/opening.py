@@ -11,8 +11,8 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, confine
-from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Ref, make_ref, resolve
+from lancefs.table.open_version import OpenVersion, open_version
+from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, resolve
 
 
 def open(
@@ -66,7 +66,7 @@ def open(
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
     if fresh:
         return LanceDataset(_open_fresh(store, wanted, base_rules, max_memory))
-    return LanceDataset(OpenVersion(resolve(store, wanted), base_rules, max_memory=max_memory))
+    return LanceDataset(open_version(store, wanted, base_rules, max_memory))
 
 
 # As pylance calls it.
@@ -85,10 +85,14 @@ def _open_fresh(
 
     # Generations are read first: one that is merged and removed meanwhile is in the version then.
     generations = read_generations(resolve(store, wanted).store)
-    version = OpenVersion(resolve(store, wanted), rules)
-    indices = read_indices(version.resolved.manifest, version.manifest, version.files)
-    newer = unmerged(generations, indices)
-    return FreshVersion(version.resolved, newer, rules, version.manifest, max_memory)
+
+    def open_newest() -> OpenVersion:
+        version = OpenVersion(resolve(store, wanted), rules)
+        indices = read_indices(version.resolved.manifest, version.manifest, version.files)
+        newer = unmerged(generations, indices)
+        return FreshVersion(version.resolved, newer, rules, version.manifest, max_memory)
+
+    return again_if_cleaned_up(open_newest)
 
 
 def _store(url: str, storage_options: Mapping[str, Any]) -> Store:

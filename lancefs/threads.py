@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 # Imported here and not where it is needed: it cannot be imported while the interpreter ends.
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -54,10 +53,33 @@ def submit(pool: Threads, do: Callable[[_Item], _Result], item: _Item) -> Callab
     Returns:
         A function that waits for the result and returns it, or raises what the work raised.
     """
-    with suppress(RuntimeError):  # no thread starts while the interpreter ends
+    claim: Future[_Result] = Future()  # whoever has it running does the work
+    try:
         if pool.are_here:
-            return partial(_result, pool, pool.submit(do, item), do, item)
+            return partial(_result, pool, pool.submit(_work, claim, do, item), do, item)
+    except RuntimeError:
+        # No thread starts while the interpreter ends, or without memory for one. The work may be in
+        # the queue nevertheless, where a thread that started earlier finds it.
+        return partial(_take_over, claim, do, item)
     return partial(do, item)
+
+
+def _work(claim: Future[_Result], do: Callable[[_Item], _Result], item: _Item) -> _Result:
+    """Do the work in a thread, unless the caller does it."""
+    if not claim.set_running_or_notify_cancel():
+        raise CancelledError
+    try:
+        result = do(item)
+    except BaseException as error:
+        claim.set_exception(error)
+        raise
+    claim.set_result(result)
+    return result
+
+
+def _take_over(claim: Future[_Result], do: Callable[[_Item], _Result], item: _Item) -> _Result:
+    """Do the work, unless a thread is at it; return its result."""
+    return do(item) if claim.cancel() else claim.result()
 
 
 def _result(

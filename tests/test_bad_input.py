@@ -22,6 +22,7 @@ from lancefs.errors import (
     UnsupportedFeature,
 )
 from lancefs.proto import table_pb2
+from lancefs.table.verification import verify_fragment
 
 
 @pytest.fixture
@@ -177,6 +178,30 @@ def test_a_manifest_that_tells_of_more_rows_than_there_are_addresses_is_damaged(
     change_newest(path, forge)
     with pytest.raises(CorruptFile, match=rf"\.manifest: fragment 0: .*{rows}, is beyond 32 bits"):
         lancefs.open(path).count_rows()
+
+
+@pytest.mark.parametrize("forged", [1, 999, 1001, 5000])
+@pytest.mark.parametrize("data_format", ["0.1", "2.0", "2.1"])
+def test_another_number_of_rows_than_the_files_have_is_found_by_whoever_reads_them(
+    tmp_path: Path, data_format: str, forged: int
+) -> None:
+    table = tmp_path / "t.lance"
+    rows = pa.table({"a": range(1000), "b": [str(number) for number in range(1000)]})
+    lance.write_dataset(rows, str(table), data_storage_version=data_format)
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].physical_rows = forged
+
+    change_newest(table, forge)
+    dataset = lancefs.open(table)
+    with pytest.raises(CorruptFile, match=r"\.lance: .*rows"):
+        dataset.to_table()
+    with pytest.raises(CorruptFile, match=r"\.lance: .*rows"):
+        dataset.to_table(columns=["b"])
+    # Where no column of a file is read, the manifest is believed; `verify` compares the two.
+    assert dataset.count_rows() == dataset.to_table(columns=["_rowid"]).num_rows == forged
+    checked = verify_fragment(dataset.opened.files, dataset.fragments[0], dataset.manifest.fields)
+    assert any(f"the manifest says {forged}" in one.message for one in checked.problems)
 
 
 @pytest.mark.parametrize("files", [1, 3])

@@ -103,7 +103,7 @@ def test_comparisons_keep_what_arrow_keeps(batch: pa.RecordBatch, terms: list[An
     filter = terms[0]
     for term in terms[1:]:
         filter = filter & term
-    assert by_column(expressions.comparisons(filter), batch.schema) is not None
+    assert by_column(expressions.comparisons(expressions.as_tree(filter)), batch.schema) is not None
     expected = _expected(filter, batch)
     assert Condition(filter).passed(batch).tolist() == expected
     encoded = {name: batch[name].dictionary_encode() for name in batch.schema.names}
@@ -141,7 +141,7 @@ MONEY = pa.record_batch(
     ids=str,
 )
 def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) -> None:
-    assert by_column(expressions.comparisons(filter), MONEY.schema) is not None
+    assert by_column(expressions.comparisons(expressions.as_tree(filter)), MONEY.schema) is not None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
 
 
@@ -182,7 +182,7 @@ def test_what_arrow_refuses_of_decimals_says_how_to_write_it() -> None:
     ids=str,
 )
 def test_other_filters_are_left_to_arrow(filter: pc.Expression) -> None:
-    assert by_column(expressions.comparisons(filter), MONEY.schema) is None
+    assert by_column(expressions.comparisons(expressions.as_tree(filter)), MONEY.schema) is None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
 
 

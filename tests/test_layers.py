@@ -25,7 +25,7 @@ _FORMAT = {
     "table",
     "threads",
 }
-_READING = _FORMAT | {"arrow_dataset", "lance_dataset", "scan"}
+_READING = _FORMAT | {"arrow_dataset", "index", "lance_dataset", "scan"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -41,7 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "storage": {"masking", "errors", "forks", "printable"},
     "datafile": {"errors", "forks", "proto", "storage"},
     "table": _FORMAT - {"table"},
-    "scan": _FORMAT | {"arrow_dataset"},
+    "index": _FORMAT,
+    "scan": _FORMAT | {"arrow_dataset", "index"},
     "showing": _FORMAT,
     "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "scan", "showing"},
     "opening": _FORMAT | {"lance_dataset"},

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lancefs.errors import LanceError, ReadFailed
 from lancefs.storage import Store, open_files
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import MAPPED_FILES, READ_FILES, SMALL_FILE
+from lancefs.storage.retries import ATTEMPTS
 from lancefs.table.fragment_reader import READERS
 
 FEW_DESCRIPTORS = """
@@ -159,6 +161,38 @@ def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     whole = os.preadv
     monkeypatch.setattr(os, "preadv", lambda fd, to, at: whole(fd, [to[0][:999]], at))
     assert Store(None, str(tmp_path)).file("a").read_whole().tobytes() == data
+
+
+@pytest.mark.parametrize("times", [4, 5])
+@pytest.mark.parametrize("door", ["table", "take", "view"])
+def test_a_disk_that_fails_is_no_damage(
+    door: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = numbers(tmp_path / "t.lance", files=6, rows=200)
+    dataset, whole = lancefs.open(path), os.preadv
+    fs = lancefs.LanceFileSystem(fo=path, skip_instance_cache=True)
+    failures: Counter[int] = Counter()  # by file
+
+    def failing(descriptor: int, buffers: Any, offset: int) -> int:
+        file = os.fstat(descriptor).st_ino
+        failures[file] += 1
+        if failures[file] <= times:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return whole(descriptor, [buffers[0][:777]], offset)  # short, too
+
+    def read() -> pa.Table:
+        if door == "view":
+            return pa.ipc.open_file(fs.open("latest.arrow")).read_all()
+        return dataset.to_table() if door == "table" else dataset.take(range(1200))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "preadv", failing)
+        if times < ATTEMPTS:
+            assert read().num_rows == 1200
+        else:
+            with pytest.raises(ReadFailed, match=os.strerror(errno.EIO)):
+                read()
+    assert read().equals(lance.dataset(path).to_table())
 
 
 @pytest.mark.parametrize("mmap", [True, False])

@@ -43,6 +43,38 @@ def test_the_first_failure_is_raised_and_what_waits_is_left_out() -> None:
     assert len(done) < 1000
 
 
+def test_work_is_done_once_where_no_more_threads_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without memory for one: what waits for a thread is then done by one that is there."""
+    start, started = threading.Thread.start, []
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    done: list[int] = []
+
+    def work(number: int) -> int:
+        done.append(number)
+        time.sleep(0.001)
+        return -number
+
+    assert in_threads(work, range(50), 4, "test") == [-number for number in range(50)]
+    assert sorted(done) == list(range(50))
+
+
+def test_work_is_done_by_the_caller_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    done: list[threading.Thread] = []
+    in_threads(lambda _: done.append(threading.current_thread()), range(5), 3, "test")
+    assert done == [threading.current_thread()] * 5
+
+
 def test_views_are_read_also_while_the_interpreter_ends(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"x": np.arange(200_000)}), path, max_rows_per_file=70_000)

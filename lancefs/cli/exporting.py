@@ -42,6 +42,7 @@ class Export:
         store: The destination.
         form: `parquet`, `arrow` or `csv`.
         selection: What else decides about the contents, for the journal.
+        use_index: Whether the filter may be looked up in the indices of the table.
     """
 
     name: str
@@ -51,10 +52,13 @@ class Export:
     store: Store
     form: str
     selection: Mapping[str, Any] = field(default_factory=dict)
+    use_index: bool = True
 
     def scanner(self, fragments: Sequence[int] | None = None) -> LanceScanner:
         """Return what reads the rows, of all fragments or of those with some ids."""
-        return self.dataset.scanner(self.columns, self.filter, fragments=fragments)
+        return self.dataset.scanner(
+            self.columns, self.filter, fragments=fragments, use_index=self.use_index
+        )
 
 
 @dataclass(slots=True)

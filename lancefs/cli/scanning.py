@@ -19,6 +19,7 @@ def scanner(
     columns: list[str] | None,
     where: str | None,
     limit: int | None = None,
+    use_index: bool = True,
 ) -> LanceScanner:
     """Return what reads rows of a version.
 
@@ -27,13 +28,17 @@ def scanner(
         columns: Names in this order; all columns of known types by default.
         where: A condition in SQL text.
         limit: At most this many rows.
+        use_index: Whether the condition may be looked up in the indices of the table.
 
     Raises:
         Failure: The condition cannot be parsed, or does not fit the columns.
         ColumnNotFound: A column is not in the table.
     """
     return target.dataset.scanner(
-        selected_columns(target, columns), checked_filter(target, where), limit=limit
+        selected_columns(target, columns),
+        checked_filter(target, where),
+        limit=limit,
+        use_index=use_index,
     )
 
 

@@ -182,6 +182,19 @@ def where(function: _F) -> _F:
     return option(function)
 
 
+def no_index(function: _F) -> _F:
+    """Add `--no-index`; the function gets whether indices may be used, as `use_index`."""
+    option = click.option(
+        "--no-index",
+        "use_index",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Scan all rows for --where; the rows are the same, with the table's indices or not.",
+    )
+    return option(function)
+
+
 def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Parse `key=value` pairs; a value that is valid JSON is decoded."""
     options: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 
 from lancefs.cli.exits import MISSING, Failure, nearest
-from lancefs.errors import NotALanceTable
+from lancefs.errors import MissingFile, NotALanceTable
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
@@ -22,6 +22,7 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import (
     Ref,
     Resolved,
+    again_if_cleaned_up,
     list_branches,
     list_tags,
     make_ref,
@@ -73,7 +74,14 @@ class Target:
     @cached_property
     def opened(self) -> OpenVersion:
         """The version, open."""
-        return OpenVersion(self.resolved, self.rules)
+        return again_if_cleaned_up(self._open)
+
+    def _open(self) -> OpenVersion:
+        try:
+            return OpenVersion(self.resolved, self.rules)
+        except MissingFile:  # the version was cleaned up since it was found
+            del self.__dict__["resolved"]
+            raise
 
     @property
     def manifest(self) -> Manifest:

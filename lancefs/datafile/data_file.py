@@ -90,7 +90,7 @@ def open_data_file(
     if is_legacy:
         from lancefs.datafile.legacy.reader import LegacyReader
 
-        return LegacyReader(file)
+        return LegacyReader(file, rows)
     container = Container(file)
     version = container.footer.version
     with locating(file.url):

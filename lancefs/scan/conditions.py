@@ -57,12 +57,17 @@ class Condition:
     Args:
         expression: True for the rows that pass.
         text: The SQL text of the filter, for errors; None for a filter that is an expression.
+
+    Attributes:
+        expression: As the argument.
+        tree: The expression as a tree; None if it cannot be analysed.
     """
 
     def __init__(self, expression: pc.Expression, text: str | None = None) -> None:
         self.expression = expression
         self._text = text
-        self._comparisons = expressions.comparisons(expression)
+        self.tree = expressions.as_tree(expression)
+        self._comparisons = expressions.comparisons(self.tree)
         self._tests: dict[pa.Schema, list[Test] | None] = {}
 
     def takes_items(self, schema: pa.Schema) -> bool:
@@ -136,7 +141,7 @@ def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> li
         data_type = schema.field(comparison.column).type
         if pa.types.is_dictionary(data_type):
             data_type = data_type.value_type
-        interval = _interval(comparison, data_type)
+        interval = interval_of(comparison, data_type)
         if interval is not None:
             known = intervals.get(interval.column, interval)
             low, high = max(interval.low, known.low), min(interval.high, known.high)
@@ -152,8 +157,13 @@ def _has_type(value: pa.Scalar | None, data_type: pa.DataType) -> bool:
     return value is None or (value.type == data_type and value.is_valid)
 
 
-def _interval(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
-    """Return a comparison as a range of stored numbers; None if it is no such range."""
+def interval_of(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
+    """Return a comparison as a range of stored numbers; None if it is no such range.
+
+    Args:
+        comparison: The comparison.
+        data_type: Type of the column.
+    """
     bounds = _bounds(data_type)
     if bounds is None:
         return None

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.mapped_memory import Mapped
@@ -37,6 +38,7 @@ from lancefs.threads import THREADS, Threads, prefetch, submit
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.scan.conditions import Condition
+    from lancefs.scan.index_use import IndexUse
     from lancefs.table.row_index import RowIndex
 
 _Item = TypeVar("_Item")
@@ -56,6 +58,7 @@ class Scan:
         limit: At most this many rows in all; None for no limit.
         offset: Rows to pass over first, among those that the filter keeps.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
+        index_use: Asks the indices of the table for the rows of the filter; None to ask none.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
         encoded: Field ids of string columns that come dictionary-encoded.
@@ -71,6 +74,7 @@ class Scan:
     limit: int | None = None
     offset: int = 0
     index: RowIndex | None = None
+    index_use: IndexUse | None = None
     blobs: Blobs = "descriptors"
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
@@ -201,8 +205,20 @@ class Scan:
         """Yield morsels, from an offset in the first of the fragments on."""
         for fragment, candidates in self._sources(fragments):
             total = fragment.physical_rows
-            yield from pace.split(Morsel(fragment, min(first, total), total, candidates))
+            if candidates is None:
+                yield from pace.split(Morsel(fragment, min(first, total), total))
+            else:
+                yield from pace.split(self._morsel_of(fragment, candidates, total))
             first = 0
+
+    def _morsel_of(
+        self, fragment: FragmentReader | FragmentRun, candidates: Sequence[RowRange], total: int
+    ) -> Morsel:
+        """Return the rows of a fragment from its first candidate to its last one."""
+        start = min(candidates[0][0], total) if candidates else total
+        end = min(candidates[-1][1], total) if candidates else total
+        is_picked = count_rows(candidates) <= self.settings.few_candidates
+        return Morsel(fragment, start, end, candidates, is_picked=is_picked)
 
     def _sources(
         self, fragments: Sequence[FragmentReader]
@@ -228,12 +244,23 @@ class Scan:
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
 
-    def _candidates(self) -> Mapping[int, Sequence[RowRange]] | None:
+    def _candidates(self) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return ranges of rows that may pass, by fragment id; None where all rows may.
 
-        A filter that names row ids or addresses tells these ranges without reading a column.
+        A filter that names row ids or addresses tells these ranges without reading a column. If it
+        does not, the indices of the table are asked.
         """
-        if self.filter is None or self.index is None:
+        if self.filter is None:
+            return None
+        named = self._named_rows(self.filter)
+        if named is not None or self.index_use is None:
+            return named
+        answer = self.index_use.answer
+        return None if answer is None else answer.candidates
+
+    def _named_rows(self, condition: Condition) -> Mapping[int, Sequence[RowRange]] | None:
+        """Return the ranges of the rows whose ids or addresses a filter names; None for all."""
+        if self.index is None:
             return None
         from lancefs.scan import expressions
 
@@ -243,7 +270,7 @@ class Scan:
             (ROW_ADDRESS, self.index.ranges_of_addresses),
         ):
             if row_field.id in filter_ids:
-                values = expressions.values_of(self.filter.expression, row_field.name)
+                values = expressions.values_of(condition.expression, row_field.name)
                 if values is not None:
                     return find(values)
         return None

@@ -26,10 +26,10 @@ _MIRRORED = {
     "greater": "less",
     "greater_equal": "less_equal",
 }
-_AND, _OR = ("and_kleene", "and"), ("or_kleene", "or")
+AND, OR = ("and_kleene", "and"), ("or_kleene", "or")
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 # ANDs inside of ORs and the reverse: deeper expressions are not analysed.
-_DEEPEST = 50
+DEEPEST = 50
 # Arrow's errors where decimals meet other numbers.
 _DECIMAL_ERRORS = ("Precision is not great enough", "Rescaling Decimal value")
 
@@ -88,7 +88,7 @@ def values_of(expression: pc.Expression, name: str) -> Intervals | None:
         Intervals that hold all such values, and perhaps others; None if the filter sets no limit
         that can be derived.
     """
-    root = _tree(expression)
+    root = as_tree(expression)
     return None if root is None else _values(root, name)
 
 
@@ -107,20 +107,25 @@ class Comparison:
     value: pa.Scalar | None = None
 
 
-def comparisons(expression: pc.Expression) -> list[Comparison] | None:
+def bytes_of(expression: pc.Expression) -> bytes:
+    """Return bytes that tell an expression from others."""
+    _, (pickled,) = expression.__reduce__()
+    return bytes(pickled)
+
+
+def comparisons(root: ExpressionNode | None) -> list[Comparison] | None:
     """Split a filter into comparisons of columns with literals.
 
     Args:
-        expression: The filter.
+        root: The filter; None if it cannot be analysed.
 
     Returns:
         Comparisons: the filter is true exactly for rows for which all of them are. None if the
         filter has any other term.
     """
-    root = _tree(expression)
     if root is None:
         return None
-    parts = [_comparison(term) for term in _terms(root, _AND)]
+    parts = [as_comparison(term) for term in chain_terms(root, AND)]
     known = [part for part in parts if part is not None]
     return known if len(known) == len(parts) else None
 
@@ -179,7 +184,7 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class ExpressionNode:
     """A part of an expression: a call, a field, a literal, or anything else (no kind).
 
     Attributes:
@@ -191,7 +196,7 @@ class _Node:
 
     kind: str
     name: str = ""
-    arguments: tuple[_Node, ...] = ()
+    arguments: tuple[ExpressionNode, ...] = ()
     value: pa.Scalar | None = None
 
 
@@ -214,7 +219,7 @@ def _lines(pickled: pa.RecordBatchFileReader) -> list[tuple[str, str]] | None:
     return lines
 
 
-def _tree(expression: pc.Expression) -> _Node | None:
+def as_tree(expression: pc.Expression) -> ExpressionNode | None:
     """Return an expression as a tree; None if the pickled form cannot be analysed.
 
     The calls around a part are a list here, not frames of the stack: chains of thousands of
@@ -225,10 +230,10 @@ def _tree(expression: pc.Expression) -> _Node | None:
     if lines is None:
         return None
     values = pickled.get_batch(0)
-    open_calls: list[tuple[str, list[_Node], list[pa.Scalar]]] = []
+    open_calls: list[tuple[str, list[ExpressionNode], list[pa.Scalar]]] = []
     steps = iter(lines)
     for key, value in steps:
-        node = _Node("")
+        node = ExpressionNode("")
         match key:
             case "call":
                 open_calls.append((value, [], []))
@@ -238,11 +243,13 @@ def _tree(expression: pc.Expression) -> _Node | None:
                 continue
             case "end":
                 name, arguments, options = open_calls.pop()
-                node = _Node("call", name, tuple(arguments), options[0] if options else None)
+                node = ExpressionNode(
+                    "call", name, tuple(arguments), options[0] if options else None
+                )
             case "field_ref":
-                node = _Node("field", value)
+                node = ExpressionNode("field", value)
             case "literal":
-                node = _Node("literal", value=values.column(int(value))[0])
+                node = ExpressionNode("literal", value=values.column(int(value))[0])
             case "nested_field_ref":
                 for _ in range(int(value)):
                     next(steps)
@@ -252,7 +259,7 @@ def _tree(expression: pc.Expression) -> _Node | None:
     return None
 
 
-def _terms(node: _Node, functions: tuple[str, ...]) -> Iterator[_Node]:
+def chain_terms(node: ExpressionNode, functions: tuple[str, ...]) -> Iterator[ExpressionNode]:
     """Yield the terms of a chain of calls of the same function, in order."""
     left = [node]
     while left:
@@ -263,29 +270,30 @@ def _terms(node: _Node, functions: tuple[str, ...]) -> Iterator[_Node]:
             yield node
 
 
-def _values(node: _Node, name: str, depth: int = 0) -> Intervals | None:
-    if node.kind != "call" or depth > _DEEPEST:
+def _values(node: ExpressionNode, name: str, depth: int = 0) -> Intervals | None:
+    if node.kind != "call" or depth > DEEPEST:
         return None
-    for functions in (_AND, _OR):
+    for functions in (AND, OR):
         if node.name not in functions:
             continue
-        terms = [_values(term, name, depth + 1) for term in _terms(node, functions)]
+        terms = [_values(term, name, depth + 1) for term in chain_terms(node, functions)]
         known = [term for term in terms if term is not None]
-        if functions is _AND:
+        if functions is AND:
             return _intersect(known)
         union = [interval for term in known for interval in term]
         return union if len(known) == len(terms) else None
-    if node.name == "is_in" and node.arguments[0] == _Node("field", name) and node.value:
+    if node.name == "is_in" and node.arguments[0] == ExpressionNode("field", name) and node.value:
         values = node.value["value_set"].as_py()
         intervals = [(value, value) for value in values if value is not None]
         return intervals if _are_integers(values) else None
-    comparison = _comparison(node)
+    comparison = as_comparison(node)
     if comparison is None or comparison.column != name or comparison.value is None:
         return None
     return _allowed(comparison.operator, comparison.value)
 
 
-def _comparison(node: _Node) -> Comparison | None:
+def as_comparison(node: ExpressionNode) -> Comparison | None:
+    """Return a call as a comparison of a column with a literal; None for any other call."""
     kinds = [argument.kind for argument in node.arguments]
     if node.name == "is_valid" and kinds == ["field"]:
         return Comparison(node.arguments[0].name, node.name)

@@ -179,7 +179,8 @@ class MorselReader:
         if not ranges:
             assert mask is not None
             return {}, mask, 0
-        columns = self._read_columns(morsel.fragment, self.filter_fields, ranges, by_item)
+        fields = self._fields_of_candidates(morsel, count_rows(ranges))
+        columns = self._read_columns(morsel.fragment, fields, ranges, by_item)
         tested = columns if by_item else _with_values(columns, self.encoded)
         passed = condition.passed(self._filter_batch(tested, count_rows(ranges)))
         if mask is None:
@@ -190,6 +191,13 @@ class MorselReader:
             mask = passed = passed & mask
         size = decoded_bytes(columns) // 2
         return columns if passed.all() else _masked(columns, passed), mask, size
+
+    def _fields_of_candidates(self, morsel: Morsel, rows: int) -> Sequence[Field]:
+        """Return the columns to decode of rows that may pass: those of the filter, or all."""
+        is_few = rows <= self.settings.few_candidates
+        if not (morsel.is_picked and is_few) or self.blobs == "bytes":
+            return self.filter_fields
+        return list({field.id: field for field in (*self.filter_fields, *self.fields)}.values())
 
     def _returned_columns(
         self, columns: Mapping[int, pa.Array], by_item: frozenset[int]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.logical_types import is_list
+from lancefs.datafile.row_ranges import between, bounds_of, rows_of
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
@@ -28,6 +29,7 @@ class Morsel(NamedTuple):
             nothing is known.
         estimated_bytes: Decoded bytes of its rows, as the page descriptions let estimate; 0 where
             there is no estimate.
+        is_picked: Whether its candidates are so few that no other rows of it count.
     """
 
     fragment: FragmentReader | FragmentRun
@@ -36,6 +38,7 @@ class Morsel(NamedTuple):
     candidates: Sequence[RowRange] | None = None
     max_rows: int | None = None
     estimated_bytes: float = 0
+    is_picked: bool = False
 
     @property
     def rows(self) -> int:
@@ -74,8 +77,8 @@ class Morsel(NamedTuple):
         if self.candidates is not None:
             low = bisect_right(self.candidates, self.start, key=lambda each: each[1])
             high = bisect_left(self.candidates, self.end, key=lambda each: each[0])
-            for start, end in self.candidates[low:high]:
-                mask[max(0, start - self.start) : end - self.start] = True
+            bounds = bounds_of(self.candidates[low:high]).clip(self.start, self.end)
+            mask[rows_of(between(bounds[:, 0], bounds[:, 1])) - self.start] = True
         mask[deleted[first:last] - self.start] = False
         return mask
 

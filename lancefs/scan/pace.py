@@ -56,6 +56,10 @@ class Pace:
 
     def split(self, morsel: Morsel) -> Iterator[Morsel]:
         """Yield the parts of a morsel that are decoded one by one and hold candidates."""
+        if morsel.is_picked:
+            if morsel.rows:
+                yield morsel
+            return
         while morsel.rows:
             part = morsel._replace(
                 end=min(morsel.start + self._even_length(morsel.rows), morsel.end)
@@ -84,6 +88,8 @@ class Pace:
             fields: The columns that are read of its rows.
             share: Share of the rows that are read.
         """
+        if morsel.is_picked:
+            return morsel
         if morsel.rows > self.rows + self.rows // 8:  # a few rows are no morsel of their own
             morsel = morsel._replace(end=morsel.start + self.rows)
         sizes = morsel.fragment.row_sizes(fields) if share else None

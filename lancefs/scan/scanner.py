@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
 
@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
 from lancefs.scan.execution import Scan
+from lancefs.scan.index_use import IndexUse
 from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
 # Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
 Filter: TypeAlias = pc.Expression | str
+# Characters of a filter that `explain` shows.
+_SHOWN = 200
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
@@ -53,6 +57,7 @@ class ScanOptions(TypedDict, total=False):
     dictionary_columns: Collection[str]
     fragments: Iterable[Any] | None
     max_memory: int | None
+    use_index: bool
     batch_readahead: int
     fragment_readahead: int
     fragment_scan_options: Any
@@ -79,6 +84,7 @@ class LanceScanner:
         dictionary_columns: Columns of strings that come dictionary-encoded.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
+        use_index: Whether the filters may be looked up in the indices of the table.
 
     Raises:
         ColumnNotFound: A column is not in the table.
@@ -103,16 +109,23 @@ class LanceScanner:
         dictionary_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
+        use_index: bool = True,
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("limit", limit), ("offset", offset)):
-            if value is not None and value < (name == "batch_size"):
-                raise ValueError(f"{name} is {value}; a positive number was expected")
-        if blobs not in get_args(Blobs):
-            raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
-        if isinstance(columns, str):
-            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
+        _check(numbers, blobs, columns)
         self._version = version
         self._shown = tuple(shown)
+        chosen = None if fragments is None else self._chosen(fragments)
+        self._arguments = (version, self._shown, columns, tuple(filters))
+        self._options: dict[str, Any] = {
+            **numbers,
+            "with_row_id": with_row_id,
+            "with_row_address": with_row_address,
+            "blobs": blobs,
+            "dictionary_columns": dictionary_columns,
+            "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
+            "max_memory": max_memory,
+        }
         extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
         if extra:
             columns = self._with(columns, extra)
@@ -122,8 +135,11 @@ class LanceScanner:
             version.max_memory if max_memory is None else max_memory
         )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
+        index_use = None
+        if use_index and condition is not None:
+            index_use = IndexUse(version, condition, is_part=fragments is not None)
         self._scan = Scan(
-            fragments=version.readers if fragments is None else self._chosen(fragments),
+            fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
             filter=condition,
             filter_fields=self._fields_of([] if condition is None else [condition.expression]),
@@ -131,10 +147,14 @@ class LanceScanner:
             limit=limit,
             offset=offset or 0,
             index=version.row_index,
+            index_use=index_use,
             blobs=blobs,
             encoded=self._encoded(dictionary_columns),
             settings=settings,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(LanceScanner, **self._options), self._arguments
 
     @property
     def dataset_schema(self) -> pa.Schema:
@@ -153,6 +173,31 @@ class LanceScanner:
     def stats(self) -> ScanStats:
         """What this scanner has read so far, summed over all of its calls."""
         return self._scan.stats
+
+    def explain(self) -> str:
+        """Tell how the filter is answered: which indices are used, and which rows are scanned.
+
+        Indices are read for it, and the rows that they name are kept for the read that follows.
+        """
+        condition = self._scan.filter
+        total = len(self._scan.fragments)
+        if condition is None:
+            return f"scan of {total} fragments; there is no filter"
+        text = " ".join(str(condition.expression).split())
+        lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
+        if self._scan.index_use is None:
+            return "\n".join([*lines, f"scan of {total} fragments; use_index is False"])
+        answer = self._scan.index_use.answer
+        lines += [] if answer is None else answer.notes
+        if answer is None or answer.candidates is None:
+            return "\n".join([*lines, f"scan of {total} fragments; no index limits the rows"])
+        known = [ranges for ranges in answer.candidates.values() if ranges is not None]
+        whole = len(answer.candidates) - len(known)
+        lines.append(
+            f"scan of {sum(map(count_rows, known))} rows in {len(known)} fragments"
+            + (f", and of {whole} fragments that no index covers" if whole else "")
+        )
+        return "\n".join(lines)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in the order of the table."""
@@ -190,7 +235,15 @@ class LanceScanner:
             rows = max(0, self._total - scan.offset)
             return rows if scan.limit is None else min(rows, scan.limit)
         counted = replace(scan, fields=(), is_kept=True)
-        return sum(batch.num_rows for batch in counted.batches())
+        rows, is_whole = 0, scan.limit is None and not scan.offset
+        known = scan.index_use.count() if scan.index_use is not None and is_whole else None
+        if known is not None:
+            rows = known.rows
+            left = [one for one in scan.fragments if one.fragment.id not in known.counted]
+            counted = replace(counted, fragments=left, index_use=None)
+        for batch in counted.batches():
+            rows += batch.num_rows
+        return rows
 
     def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their positions among those that come out.
@@ -311,6 +364,17 @@ class LanceScanner:
         assert self._computed is not None
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
+
+
+def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | None) -> None:
+    """Refuse arguments that make no sense."""
+    for name, value in numbers.items():
+        if value is not None and value < (name == "batch_size"):
+            raise ValueError(f"{name} is {value}; a positive number was expected")
+    if blobs not in get_args(Blobs):
+        raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
+    if isinstance(columns, str):
+        raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
 
 
 def as_expression(filter: Filter, version: OpenVersion) -> pc.Expression:

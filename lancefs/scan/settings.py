@@ -47,6 +47,8 @@ class ScanSettings:
         sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
             the other columns, unless they are scattered.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
+        few_candidates: Rows of a fragment that a filter may keep, where they are so few, are one
+            morsel, and all of their columns are decoded in one round: most of them pass.
         dictionary_rows: Morsels with fewer rows look up all values of dictionary pages: that is
             quicker than finding out where it is needless.
         reusing_columns: A stream of so few flat columns allocates few sizes of blocks, which
@@ -79,6 +81,7 @@ class ScanSettings:
     filtered_columns: int = 8
     sparse_share: float = 1 / 16
     rows_per_range: int = 32
+    few_candidates: int = 4096
     dictionary_rows: int = 32 * 1024
     reusing_columns: int = 2
     uneven_ratio: int = 2

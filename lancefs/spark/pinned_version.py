@@ -17,8 +17,8 @@ from lancefs.spark.stores import reaching
 from lancefs.spark.table_options import TableOptions
 from lancefs.storage import Store
 from lancefs.table.base_paths import confine
-from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Ref, resolve
+from lancefs.table.open_version import OpenVersion, open_version
+from lancefs.table.refs import Ref
 
 # Versions that a Python process keeps open: a worker runs many tasks on few tables.
 _OPEN = 8
@@ -98,7 +98,7 @@ def open_table(table: TableOptions, ref: Ref) -> OpenVersion:
     with reaching(table.url):
         fs, path = fsspec.core.url_to_fs(table.url, **table.storage)
         store = confine(Store(fs, path), table.base_rules)
-        return OpenVersion(resolve(store, ref), table.base_rules)
+        return open_version(store, ref, table.base_rules)
 
 
 def pin(table: TableOptions, version: OpenVersion) -> Pinned:

@@ -96,10 +96,22 @@ class LocalFile:
         last_use: See `SharedBudget`.
     """
 
-    __slots__ = ("__weakref__", "_confines", "_held", "_maps", "_path", "last_use", "touched")
+    __slots__ = (
+        "__weakref__",
+        "_confines",
+        "_held",
+        "_maps",
+        "_path",
+        "_version",
+        "last_use",
+        "touched",
+    )
 
-    def __init__(self, path: str, maps: bool, confines: Confines | None = None) -> None:
+    def __init__(
+        self, path: str, maps: bool, confines: Confines | None = None, version: str | None = None
+    ) -> None:
         self._path = path
+        self._version = version
         self._maps = maps
         self._confines = confines
         self._held: _Held | None = None
@@ -208,9 +220,7 @@ class LocalFile:
             try:
                 return self._access_once(ranges)
             except FileNotFoundError as error:
-                raise MissingFile(
-                    f"{self._path}: the file is gone; another version of the table may be complete"
-                ) from error
+                raise MissingFile.of(self._path, self._version) from error
             except ReadFailed:  # it is being rewritten
                 if is_last:
                     raise
@@ -239,7 +249,13 @@ class LocalFile:
                 return identity, self._read(descriptor, [(0, identity.size)], identity), None
             if not self._maps:
                 return identity, self._read(descriptor, ranges, identity), None
-            held = _Held(map_descriptor(descriptor, identity.size), identity, True)
+            try:
+                held = _Held(map_descriptor(descriptor, identity.size), identity, True)
+            except OSError as error:
+                if error.errno != errno.ENOMEM:
+                    raise
+                MAPPED_FILES.let_go_half()  # no room for a mapping: read what is wanted
+                return identity, self._read(descriptor, ranges, identity), None
         finally:
             os.close(descriptor)
         self._held = held

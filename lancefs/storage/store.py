@@ -7,6 +7,7 @@ into memory, see `open_files`. Remote ranges are coalesced and fetched concurren
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +66,8 @@ class Store:
         is_web: Whether the files are behind a web server, so that names are quoted.
         maps: Whether local files may be mapped into memory; the option `mmap` of a local
             filesystem says so.
+        version: The version whose files are read, as a ref, for errors about missing ones; None
+            if it is not known.
     """
 
     def __init__(
@@ -81,17 +84,26 @@ class Store:
         if self.is_web:
             guard_redirects(fs)
         self.maps = fs is None or bool(fs.storage_options.get("mmap", True))
+        self.version: str | None = None
 
     def __repr__(self) -> str:
         return f"Store({mask_secrets(self.url())!r})"
 
     def below(self, path: str) -> Store:
         """Return a directory below this one, with the same confines."""
-        return Store(self._fs, self.full(path), self.confines)
+        return Store(self._fs, self.full(path), self.confines).of_version(self.version)
 
     def confined(self, confines: Confines | None) -> Store:
         """Return the same directory with other confines."""
-        return Store(self._fs, self.root, confines)
+        return Store(self._fs, self.root, confines).of_version(self.version)
+
+    def of_version(self, version: str | None) -> Store:
+        """Return the same directory for the files of a version; see the attribute `version`."""
+        if version == self.version:
+            return self
+        store = copy(self)
+        store.version = version
+        return store
 
     @cached_property
     def fs(self) -> fsspec.AbstractFileSystem:
@@ -271,9 +283,7 @@ class Store:
         """Check that the answer to a request is the bytes of the range; return the error if not."""
         url, (start, end) = self.url(path), part
         if isinstance(answer, FileNotFoundError):
-            return MissingFile(
-                f"{url}: the file is gone; another version of the table may be complete"
-            )
+            return MissingFile.of(url, self.version)
         if isinstance(answer, BaseException):
             return ReadFailed(f"{url}: bytes {start}–{end}: {message_of(answer)}")
         if len(answer) > end - start:
@@ -366,7 +376,7 @@ class File:
         try:
             return _array(retry(self._cat, self.url))
         except FileNotFoundError as error:
-            raise MissingFile(f"{self.url}: the file is gone") from cause(error)
+            raise MissingFile.of(self.url, self.store.version) from cause(error)
 
     def _cat(self) -> bytes:
         """Fetch a file of unknown size, a small file with one request.
@@ -418,7 +428,7 @@ class File:
         try:
             size = retry(lambda: fs.size(path), self.url)
         except FileNotFoundError as error:
-            raise MissingFile(f"{self.url}: the file is gone") from cause(error)
+            raise MissingFile.of(self.url, self.store.version) from cause(error)
         if size is None:
             raise ReadFailed(f"{self.url}: the store does not say how large the file is")
         return int(size)
@@ -428,7 +438,10 @@ class File:
         """The bytes of a file of the local filesystem."""
         if self._local is None:
             self._local = LocalFile(
-                self.store.full(self.path), self.store.maps, self.store.confines
+                self.store.full(self.path),
+                self.store.maps,
+                self.store.confines,
+                self.store.version,
             )
         return self._local
 

@@ -189,7 +189,7 @@ class TableFiles:
             return self.store.file(_join(directory, path), size, _UNIQUE)
         base = self._base(base_id)
         if base_id not in self._stores:
-            self._stores[base_id] = self._open_base(base)
+            self._stores[base_id] = self._open_base(base).of_version(self.store.version)
         # A plain directory holds files of all kinds directly.
         below = _join(directory, path) if base.is_dataset_root else path
         return self._stores[base_id].file(below, size, _UNIQUE)

@@ -8,14 +8,42 @@ Format: https://github.com/RoaringBitmap/RoaringFormatSpec (standard, portable, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, reserve
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
 # Bytes that a value takes while it is expanded: 32 bits, then 64.
 _VALUE_BYTES = 12
+
+
+def parse_bitmap(data: bytes | Bytes) -> BitMap:
+    """Return a serialized 32-bit Roaring bitmap, whose values are not expanded.
+
+    Args:
+        data: All bytes of the bitmap.
+
+    Raises:
+        CorruptFile: The bytes are not one bitmap.
+    """
+    from pyroaring import BitMap  # takes 7 ms to import, which most reads can do without
+
+    if len(data) == 0:  # pyroaring would raise IndexError
+        raise CorruptFile("not a Roaring bitmap: it is empty")
+    try:
+        bitmap = BitMap.deserialize(bytes(data))
+    except ValueError as error:
+        raise CorruptFile(f"not a Roaring bitmap: {error}") from error
+    size = len(bitmap.serialize())
+    if size != len(data):  # pyroaring ignores bytes behind the last container
+        raise CorruptFile(f"the bitmap takes {size} bytes, {len(data)} were found")
+    return bitmap
 
 
 def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -> Ints:
@@ -30,17 +58,7 @@ def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -
         CorruptFile: The bytes are not one bitmap, or its values exceed one of the bounds.
         MemoryLimitExceeded: So many values take too much memory.
     """
-    from pyroaring import BitMap  # takes 7 ms to import, which most reads can do without
-
-    if len(data) == 0:  # pyroaring would raise IndexError
-        raise CorruptFile("not a Roaring bitmap: it is empty")
-    try:
-        bitmap = BitMap.deserialize(bytes(data))
-    except ValueError as error:
-        raise CorruptFile(f"not a Roaring bitmap: {error}") from error
-    size = len(bitmap.serialize())
-    if size != len(data):  # pyroaring ignores bytes behind the last container
-        raise CorruptFile(f"the bitmap takes {size} bytes, {len(data)} were found")
+    bitmap = parse_bitmap(data)
     # Ten bytes can hold 65536 values: check the bounds before the values are expanded.
     if bitmap and bitmap.max() >= limit:
         raise CorruptFile(f"the bitmap holds {bitmap.max()}, expected values below {limit}")

@@ -15,7 +15,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -53,6 +53,8 @@ INDEX_TABLE = pa.schema(
         ("details", pa.string()),
     ]
 )
+
+ReuseContent: TypeAlias = table_pb2.FragmentReuseIndexDetails.InlineContent
 
 _SUFFIXES = ("IndexDetails", "Details")
 _DETAILS: Mapping[str, type[Message]] = {
@@ -109,6 +111,8 @@ class Index:
         base_id: Id of the base path that the files lie below; None for the table's own directory.
         details: Further facts that the writer recorded, by the names of the format.
         metadata: Free metadata of the index.
+        reuse: What a fragment reuse index says of compactions, with the rows that they moved; None
+            for other kinds.
     """
 
     name: str
@@ -125,6 +129,7 @@ class Index:
     base_id: int | None
     details: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    reuse: ReuseContent | None = field(default=None, repr=False)
 
     @property
     def is_system(self) -> bool:
@@ -227,7 +232,7 @@ def _index(
     files: TableFiles,
     coverage: _Coverage,
 ) -> Index:
-    kind, details = _details(message.index_details, files)
+    kind, details, reuse = _details(message.index_details, files)
     covering = set(message.covering_fields)
     index = Index(
         name=message.name,
@@ -244,6 +249,7 @@ def _index(
         base_id=message.base_id if message.HasField("base_id") else None,
         details=details,
         metadata=dict(message.metadata),
+        reuse=reuse,
     )
     return index if index.files or index.is_system else _with_listed_files(index, files)
 
@@ -274,19 +280,22 @@ class _Coverage:
         return frozenset(ids.tolist())
 
 
-def _details(message: AnyMessage, files: TableFiles) -> tuple[str | None, dict[str, Any]]:
-    """Return the kind of an index, and the details that its writer recorded."""
+def _details(
+    message: AnyMessage, files: TableFiles
+) -> tuple[str | None, dict[str, Any], ReuseContent | None]:
+    """Return the kind of an index, the details that its writer recorded, and `Index.reuse`."""
     name = message.type_url.rpartition("/")[2].rpartition(".")[2]
     kind = next((name.removesuffix(end) for end in _SUFFIXES if name.endswith(end)), name) or None
     message_class = _DETAILS.get(name.lower())
     if message_class is None:
-        return kind, {}
+        return kind, {}, None
     details = parse_message(message_class(), message.value)
     if isinstance(details, index_pb2.VectorIndexDetails):
-        return _vector_kind(details), plain(details)
+        return _vector_kind(details), plain(details), None
     if isinstance(details, table_pb2.FragmentReuseIndexDetails):
-        return kind, plain(_reuse_content(details, files))
-    return kind, plain(details)
+        content = _reuse_content(details, files)
+        return kind, plain(content), content
+    return kind, plain(details), None
 
 
 def _vector_kind(details: index_pb2.VectorIndexDetails) -> str:
@@ -297,9 +306,7 @@ def _vector_kind(details: index_pb2.VectorIndexDetails) -> str:
     return f"IVF{graph}_{compression.upper()}"
 
 
-def _reuse_content(
-    details: table_pb2.FragmentReuseIndexDetails, files: TableFiles
-) -> table_pb2.FragmentReuseIndexDetails.InlineContent:
+def _reuse_content(details: table_pb2.FragmentReuseIndexDetails, files: TableFiles) -> ReuseContent:
     """Return the content of a fragment reuse index; a large index has it in a file."""
     if details.WhichOneof("content") != "external":
         return details.inline
@@ -307,7 +314,7 @@ def _reuse_content(
     file = files.file("", where.path)
     with locating(file.url):
         data = file.read([(where.offset, where.offset + where.size)])[0].tobytes()
-        return parse_message(table_pb2.FragmentReuseIndexDetails.InlineContent(), data)
+        return parse_message(ReuseContent(), data)
 
 
 def _moves(index: Index) -> Iterator[tuple[set[int], set[int]]]:

@@ -19,7 +19,7 @@ from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.manifest import Manifest, read_manifest
-from lancefs.table.refs import Ref, Resolved, parse_ref, resolve
+from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, resolve
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
 
@@ -72,7 +72,7 @@ class OpenVersion:
     @property
     def ref(self) -> Ref:
         """The version number, with its branch."""
-        return Ref(version=self.manifest.version, branch=self.resolved.branch)
+        return self.resolved.ref
 
     @property
     def name(self) -> str:
@@ -157,7 +157,9 @@ class OpenVersion:
             manifest: The manifest of that version.
         """
         where = self.resolved
-        return TableFiles(where.store, manifest.base_paths, self.rules, where.root, self.max_memory)
+        ref = Ref(version=manifest.version, branch=where.branch)
+        store = where.store.of_version(str(ref))
+        return TableFiles(store, manifest.base_paths, self.rules, where.root, self.max_memory)
 
     def at(self, ref: Ref | str | int) -> OpenVersion:
         """Open another version of the table.
@@ -174,8 +176,7 @@ class OpenVersion:
                 ref = ref.version
         if isinstance(ref, int):
             ref = Ref(version=ref, branch=self.resolved.branch)
-        resolved = resolve(self.resolved.root, ref)
-        return OpenVersion(resolved, self.rules, max_memory=self.max_memory)
+        return open_version(self.resolved.root, ref, self.rules, self.max_memory)
 
     def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> OpenVersion:
         """Return consecutive fragments as a version of their own, whose `_rowoffset` starts at 0.
@@ -192,6 +193,28 @@ class OpenVersion:
         return OpenVersion(self.resolved, self.rules, manifest, self.max_memory)
 
 
+def open_version(
+    store: Store,
+    ref: Ref | None = None,
+    rules: BaseRules | None = None,
+    max_memory: int | None = None,
+) -> OpenVersion:
+    """Find the version that a ref names, and open it.
+
+    Args:
+        store: The directory of the table.
+        ref: The ref; the newest version of the main branch by default.
+        rules: As for `OpenVersion`.
+        max_memory: As for `OpenVersion`.
+
+    Raises:
+        LanceError: As `refs.resolve` and `OpenVersion` do.
+    """
+    return again_if_cleaned_up(
+        lambda: OpenVersion(resolve(store, ref), rules, max_memory=max_memory)
+    )
+
+
 def _reopen(
     fs: fsspec.AbstractFileSystem,
     path: str,
@@ -200,8 +223,7 @@ def _reopen(
     max_memory: int | None,
 ) -> OpenVersion:
     """Open the version that was pickled."""
-    where = resolve(confine(Store(fs, path), rules), ref)
-    return OpenVersion(where, rules, max_memory=max_memory)
+    return open_version(confine(Store(fs, path), rules), ref, rules, max_memory)
 
 
 def _read_manifest(resolved: Resolved) -> Manifest:

@@ -16,9 +16,9 @@ Format page: branches and tags (`docs/src/format/table/branch_tag.md`).
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from lancefs.errors import (
@@ -33,6 +33,8 @@ from lancefs.storage import Bytes, File, Store, read_all
 from lancefs.table.manifest import read_timestamp
 from lancefs.table.versions import VersionFile, describe, list_versions, pick, unlisted
 
+_Found = TypeVar("_Found")
+
 MAIN = "main"
 LATEST = "latest"
 
@@ -42,6 +44,7 @@ _VERSION = re.compile(r"v?([0-9]{1,19})")
 _TAG = re.compile(r"[A-Za-z0-9._-]+")
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _TAG_PREFIX = "tags/"
+_ATTEMPTS = 5  # to find a version and to read its manifest before it is cleaned up
 _LAST_SECOND = int(datetime.max.replace(tzinfo=UTC).timestamp())
 _GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
 
@@ -128,7 +131,13 @@ class Resolved(NamedTuple):
     @property
     def manifest(self) -> File:
         """Manifest file, for `read_manifest`."""
-        return self.store.file(self.file.path, self.file.size, self.file.stamp)
+        store = self.store.of_version(str(self.ref))
+        return store.file(self.file.path, self.file.size, self.file.stamp)
+
+    @property
+    def ref(self) -> Ref:
+        """Version number, with its branch."""
+        return Ref(version=self.file.version, branch=self.branch)
 
 
 def parse_ref(text: str) -> Ref:
@@ -238,6 +247,25 @@ def resolve(store: Store, ref: Ref | None = None) -> Resolved:
         raise RefNotFound(gone) from error
 
 
+def again_if_cleaned_up(find: Callable[[], _Found]) -> _Found:
+    """Return a version that is found and read, and look again if it goes away in between.
+
+    A writer may clean up a version after it was listed and before its manifest is read.
+
+    Args:
+        find: Resolves a ref anew at each call, and reads the manifest.
+
+    Raises:
+        MissingFile: A file is listed and yet gone, time after time.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return find()
+        except MissingFile:
+            continue
+    return find()
+
+
 def _resolve(store: Store, ref: Ref) -> Resolved:
     branch = None if ref.branch == MAIN else ref.branch
     where = store
@@ -264,7 +292,8 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
 def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> VersionFile:
     """Return the newest version committed at or before a time.
 
-    The times of commit ascend with the versions, so a binary search finds it.
+    The times of commit ascend with the versions, unless a writer's clock was set back, so a binary
+    search finds it.
     """
 
     def committed(file: VersionFile) -> datetime:

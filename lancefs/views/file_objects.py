@@ -10,6 +10,7 @@ import fsspec
 import pyarrow as pa
 from fsspec.spec import AbstractBufferedFile
 
+from lancefs.errors import ReadFailed
 from lancefs.views.view import View
 
 
@@ -160,6 +161,9 @@ class ForwardFile(io.RawIOBase):
                 chunk = next(self._chunks, None)
             except Exception as error:
                 self._error = error
+                raise
+            except BaseException:  # such as Ctrl-C
+                self._error = ReadFailed(f"{self.path}: the read was interrupted; open it again")
                 raise
             if chunk is None:
                 return None

@@ -19,7 +19,16 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Branch, Ref, Resolved, Tag, list_branches, list_tags, resolve
+from lancefs.table.refs import (
+    Branch,
+    Ref,
+    Resolved,
+    Tag,
+    again_if_cleaned_up,
+    list_branches,
+    list_tags,
+    resolve,
+)
 from lancefs.table.versions import VersionFile, list_versions, pick, unlisted
 from lancefs.views.arrow import lazy_file, measures
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -301,7 +310,14 @@ class TableSession:
             except (MissingFile, CorruptFile):
                 # The version was cleaned up or rewritten since it was listed.
                 self._forget(known)
-        return self._read(self._find(ref))
+        return again_if_cleaned_up(lambda: self._found_and_read(ref))
+
+    def _found_and_read(self, ref: Ref) -> ViewedVersion:
+        try:
+            return self._read(self._find(ref))
+        except MissingFile:  # the version was cleaned up since it was listed
+            self._listed.clear()
+            raise
 
     def _known(self, ref: Ref) -> Resolved | None:
         if ref.version is None or ref.as_of is not None:
@@ -335,7 +351,7 @@ class TableSession:
         try:
             return str(store.fs.ukey(store.full(path)))
         except FileNotFoundError as error:
-            raise MissingFile(f"{store.url(path)}: the file is gone") from cause(error)
+            raise MissingFile.of(store.url(path), str(resolved.ref)) from cause(error)
         except OSError as error:
             raise ReadFailed(f"{store.url(path)}: {error}") from cause(error)
 

@@ -189,3 +189,14 @@ def test_completion_knows_commands_options_and_refs() -> None:
     assert "head" in complete("lancefs he")
     assert "--format" in complete("lancefs head --fo")
     assert f"{ORDERS}@prod" in complete(f"lancefs head {ORDERS}@p")
+
+
+def test_a_long_predicate_is_read_or_refused_in_one_line(here: Here) -> None:
+    done = here("head", ORDERS, "-n", "1", "-f", "csv", "-w", " AND ".join(["price > 3"] * 3000))
+    assert done.code == 0
+    assert done.out.count("\n") == 2
+    done = here("head", ORDERS, "-w", f"price > {'9' * 100_000}")
+    assert (done.code, done.out) == (2, "")
+    assert "a number of 100,000 digits; at most 400 are read" in done.err
+    assert done.err.count("\n") == 1
+    assert len(done.err) < 400

@@ -114,6 +114,17 @@ def test_head_takes_any_ref_and_its_formats_agree(shop: Path, here: Here, ref: s
     assert [row["tea"] or None for row in read] == rows["tea"].to_pylist()
 
 
+def test_head_explains_which_index_it_uses(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")
+    explained = here("head", str(path), "-w", "id = 7", "--explain").out
+    assert "index id_idx (BTree): 1 rows" in explained
+    scanned = here("head", str(path), "-w", "id = 7", "--explain", "--no-index").out
+    assert "use_index is False" in scanned
+    for option in ((), ("--no-index",)):
+        assert here("head", str(path), "-w", "id = 7", *option).out.split() == ["id", "7"]
+
+
 def test_a_time_names_a_version(shop: Path, here: Here) -> None:
     path = f"{shop}/teas.lance"
     first = lancefs.open(path, version=1).manifest.timestamp.isoformat()

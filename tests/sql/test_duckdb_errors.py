@@ -50,6 +50,13 @@ def test_rows_of_a_table_without_columns_are_counted(con: Any, tmp_path: Path) -
     lance.write_dataset(pa.table({"a": range(7)}), str(table))
     _drop_all_columns(table)
     assert con.execute(f"SELECT count(*) FROM '{table}'").fetchall() == [(7,)]
+    assert con.execute(f"SELECT 1 FROM '{table}'").fetchall() == [(1,)] * 7
+    assert len(con.execute(f"FROM '{table}'").fetchall()) == 7
+    assert len(con.execute(f"FROM lance_scan('{table}')").fetchall()) == 7
+    pairs = f"SELECT count(*) FROM '{table}' a, '{table}' b"
+    assert con.execute(pairs).fetchall() == [(49,)]
+    ids = f"SELECT _rowid FROM lance_scan('{table}', with_row_id := true)"
+    assert con.execute(ids).fetchall() == [(number,) for number in range(7)]
 
 
 _US = 2**63 - 2  # microseconds from 1970 to the end of DuckDB's time

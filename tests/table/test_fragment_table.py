@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from manifest_messages import check_as_protobuf_reads_it, messages_of, mutant, real_messages
 from support import CorpusCase, corpus_cases, frame, local_store, needs_corpus
 from wire_messages import manifests, varint
 
@@ -22,34 +21,6 @@ from lancefs.table import fragment_table
 from lancefs.table.fragment_table import Fragments, parse_manifest
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import read_manifest
-from lancefs.table.refs import Ref, list_branches, resolve
-from lancefs.table.versions import list_versions
-
-
-def check_as_protobuf_reads_it(data: bytes) -> None:
-    """Check that a manifest is parsed, or refused, as protobuf alone parses or refuses it."""
-    try:
-        expected = table_pb2.Manifest.FromString(data)
-    except DecodeError as error:
-        with pytest.raises(CorruptFile, match=re.escape(f"the message does not decode: {error}")):
-            parse_manifest(data)
-        return
-    parsed = parse_manifest(data)
-    columns = parsed.columns
-    messages = [
-        table_pb2.DataFragment.FromString(parsed.data[start:end])
-        for start, end in zip(columns.starts, columns.ends, strict=True)
-    ]
-    assert messages == list(expected.fragments)
-    assert columns.ids.view(np.uint64).tolist() == [one.id for one in messages]
-    assert columns.rows.tolist() == [min(one.physical_rows, 2**62) for one in messages]
-    counts = [min(one.deletion_file.num_deleted_rows, 2**62) or -1 for one in messages]
-    has_file = [one.HasField("deletion_file") for one in messages]
-    assert columns.deleted.tolist() == [n * has for n, has in zip(counts, has_file, strict=True)]
-    assert table_pb2.Manifest.FromString(parsed.schema).fields == expected.fields
-    expected.ClearField("fields")
-    expected.ClearField("fragments")
-    assert parsed.message == expected
 
 
 @settings(max_examples=1000)
@@ -65,13 +36,14 @@ def test_a_manifest_is_read_as_protobuf_reads_it(data: bytes) -> None:
 @needs_corpus
 @pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
 def test_real_manifests_are_read_as_protobuf_reads_them(case: CorpusCase) -> None:
-    store = case.store()
-    branches = [resolve(store, Ref(branch=name)).store for name in list_branches(store)]
-    for where in (store, *branches):
-        for version in list_versions(where):
-            data = where.file(version.path).read_whole().tobytes()
-            start = int.from_bytes(data[-16:-8], "little")
-            check_as_protobuf_reads_it(data[start + 4 : -16])
+    for data in messages_of(case.store()):
+        check_as_protobuf_reads_it(data)
+
+
+def test_damaged_manifests_are_read_as_protobuf_reads_them() -> None:
+    sound = real_messages(10)
+    for number in range(500):
+        check_as_protobuf_reads_it(mutant(sound, np.random.default_rng(number)))
 
 
 def of(*fragments: tuple[int, int, int]) -> Fragments:

@@ -37,6 +37,7 @@ _FORMATS = ("parquet", "arrow", "csv")
 )
 @shared_options.columns
 @shared_options.where
+@shared_options.no_index
 @click.option("--overwrite", is_flag=True, help="Replace what another export left in DEST.")
 @click.option(
     "--to-storage-option",
@@ -52,6 +53,7 @@ def export(
     form: str | None,
     columns: list[str] | None,
     where: str | None,
+    use_index: bool,
     overwrite: bool,
     to_options: dict[str, Any],
 ) -> None:
@@ -73,6 +75,7 @@ def export(
         store=open_store(dest, to_options),
         form=form or (ending if is_file else "parquet"),
         selection={"columns": columns, "where": where},
+        use_index=use_index,
     )
     with progress("exporting", target.dataset.count_rows()) as shown:
         written = (

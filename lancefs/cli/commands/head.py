@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
+from lancefs.printable import printable
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -26,15 +27,28 @@ if TYPE_CHECKING:
 )
 @shared_options.columns
 @shared_options.where
+@shared_options.no_index
+@click.option(
+    "--explain", is_flag=True, help="Show no rows, but which indices are used and what is scanned."
+)
 @shared_options.output
 def head(
-    target: Target, rows: int, columns: list[str] | None, where: str | None, form: str
+    target: Target,
+    rows: int,
+    columns: list[str] | None,
+    where: str | None,
+    use_index: bool,
+    explain: bool,
+    form: str,
 ) -> None:
     """Show the first rows of a version, and read no others."""
     from lancefs.cli.render.rows import print_rows
     from lancefs.cli.scanning import scanner
 
-    scan = scanner(target, columns, where, limit=rows)
+    scan = scanner(target, columns, where, limit=rows, use_index=use_index)
+    if explain:
+        click.echo("\n".join(map(printable, scan.explain().split("\n"))))
+        return
     dataset = target.dataset
 
     def caption(count: int) -> str:

@@ -61,12 +61,14 @@ class LegacyFooter:
         page_table: Position of the page table in the file.
         page_table_end: Position after the page table; None if the file does not tell.
         fields: Fields of the file, by id.
+        schema: The schema that the file holds.
     """
 
     batch_offsets: Ints
     page_table: int
     page_table_end: int | None
     fields: Mapping[int, StoredField]
+    schema: table_pb2.Manifest
 
     @property
     def num_batches(self) -> int:
@@ -128,9 +130,8 @@ def read_footer(tail: Tail) -> LegacyFooter:
         _parse(schema, tail, metadata.manifest_position, end)
         fields = _stored_fields(schema)
         table_end = _page_table_end(metadata, fields, position)
-        return LegacyFooter(
-            _batch_offsets(metadata), int(metadata.page_table_position), table_end, fields
-        )
+        page_table = int(metadata.page_table_position)
+        return LegacyFooter(_batch_offsets(metadata), page_table, table_end, fields, schema)
 
 
 def _parse(

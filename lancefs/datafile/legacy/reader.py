@@ -29,19 +29,24 @@ class LegacyReader:
 
     Args:
         file: The file.
+        rows: Number of rows that the file should have; None if it is not known.
 
     Raises:
         MissingFile: The file is gone.
-        CorruptFile: The file is not a data file, or damaged.
+        CorruptFile: The file is not a data file, or damaged, or has another number of rows.
         UnsupportedFeature: The file has another format.
     """
 
     decodes_dictionaries = False
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, rows: int | None = None) -> None:
         self.file = file
         tail = Tail(file)
         self.footer = read_footer(tail)
+        stored = int(self.footer.batch_offsets[-1])
+        if rows is not None and rows != stored:
+            with locating(file.url):
+                raise CorruptFile(f"{stored} rows, the manifest says {rows}")
         self._table = PageTable(tail, self.footer)
         self._dictionaries = {
             field_id: DictionaryValues(field.dictionary)

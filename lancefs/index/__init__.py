@@ -1,0 +1,1 @@
+"""Answering filters from the indices of a table: which rows may pass."""

@@ -1,0 +1,102 @@
+"""BITMAP indices: for each distinct value of a column, the rows that have it.
+
+The values are tested by the filter itself, so that any condition on the column is answered.
+
+Format page: bitmap index (`docs/src/format/index/scalar/bitmap.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Ints
+from lancefs.datafile.row_ranges import RowRanges, as_ranges
+from lancefs.errors import locating
+from lancefs.index.address_maps import AddressMap
+from lancefs.index.files import IndexReader
+from lancefs.index.predicates import ColumnTest
+from lancefs.index.row_sets import Addresses
+
+FILES = ("bitmap_page_lookup.lance",)
+
+# Bitmaps that are read together.
+_BITMAPS_AT_ONCE = 256
+# Memory of the open file, about.
+_READER_BYTES = 8 * 1024
+
+
+class Bitmap:
+    """One segment of a BITMAP index, open: its distinct values are in memory.
+
+    Args:
+        file: The file of the values and their rows.
+        rows: Rows of the table, by which the rows of a value are estimated.
+
+    Raises:
+        CorruptFile: The file is damaged.
+    """
+
+    def __init__(self, file: IndexReader, rows: int) -> None:
+        self._file = file
+        self._rows = rows
+        self.data_type = file.column_type("keys")
+        (self._keys,) = file.read(["keys"])
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return int(self._keys.nbytes) + _READER_BYTES
+
+    def pages_for(self, test: ColumnTest) -> Ints:
+        """Return the positions of the values that pass a test."""
+        wanted: Ints = np.flatnonzero(test.passes(self._keys))
+        return wanted
+
+    def rows_in(self, pages: Ints) -> int:
+        """Return how many rows have some values, if all values are equally frequent."""
+        return self._rows * len(pages) // max(len(self._keys), 1)
+
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+        """Return the numbers of the rows that pass a test; None for more than `most`.
+
+        Args:
+            pages: The positions of the values that pass.
+            test: The test.
+            most: Number of rows.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        maps, rows = [], 0
+        for one in self.maps_of(pages):
+            maps.append(one)
+            rows += one.num_rows
+            if rows > most:
+                return None
+        return np.concatenate([np.empty(0, np.uint64), *(one.addresses() for one in maps)])
+
+    def maps_of(self, pages: Ints) -> Iterator[AddressMap]:
+        """Yield the rows that have some values, value by value.
+
+        Args:
+            pages: The positions of the values.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        for start in range(0, len(pages), _BITMAPS_AT_ONCE):
+            group = as_ranges(pages[start : start + _BITMAPS_AT_ONCE])
+            with locating(self._file.url):
+                yield from (AddressMap(data) for data in self._bitmaps(group))
+
+    def _bitmaps(self, rows: RowRanges) -> list[bytes]:
+        """Return the serialized maps of some values."""
+        (array,) = self._file.read(["bitmaps"], rows)
+        is_binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
+        if not is_binary or array.null_count:
+            raise self._file.damage("a bitmap for each value was expected")
+        bitmaps: list[bytes] = array.to_pylist()
+        return bitmaps

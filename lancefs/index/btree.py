@@ -1,0 +1,262 @@
+"""BTREE indices: all values of a column in order, cut into pages.
+
+`page_data.lance` holds the values, missing ones first, NaN last, with the number of each row;
+`page_lookup.lance` the bounds of each page. Pages whose bounds exclude the wanted values are not
+read; of the others, the values themselves are tested.
+
+Format page: BTree index (`docs/src/format/index/scalar/btree.md`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
+from lancefs.datafile.page_ranges import join_arrays
+from lancefs.datafile.row_ranges import RowRange, as_ranges
+from lancefs.index.files import IndexReader
+from lancefs.index.predicates import ColumnTest
+from lancefs.index.row_sets import Addresses
+from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, is_boxed, sort_keys
+
+FILES = ("page_lookup.lance", "page_data.lance")
+
+_PAGE_ROWS = 4096  # where the file does not say
+# Bytes of the file that are read together, and pages: enough to make the calls cheap.
+_BYTES_AT_ONCE = 8 * 1024 * 1024
+_MOST_PAGES_AT_ONCE = 256
+# Pages that lie so far apart in a local file are read as one span: a read of its own takes as long
+# as reading so many pages.
+_GAP = 16
+# Memory of the two open files, about.
+_READER_BYTES = 16 * 1024
+
+
+class BTree:
+    """One segment of a BTREE index, open: the bounds of its pages are in memory.
+
+    Args:
+        lookup: The file of the bounds.
+        data: The file of the values.
+
+    Raises:
+        CorruptFile: The files are damaged, or do not fit to each other.
+        UnsupportedFeature: The index is laid out in a way that this release does not read.
+    """
+
+    def __init__(self, lookup: IndexReader, data: IndexReader) -> None:
+        if lookup.metadata.get("range_partitioned", b"false") != b"false":
+            raise lookup.unsupported("a BTREE index whose values are in several files")
+        self._lookup, self._data = lookup, data
+        self.data_type = data.column_type("values")
+        self._ids = "row_ids" if "row_ids" in data.names else "ids"  # the former until 0.20
+        if not has_keys(self.data_type):
+            raise lookup.unsupported(f"a BTREE index over values of type {self.data_type}")
+        self._page_rows = lookup.number("batch_size", _PAGE_ROWS)
+        minima, maxima, null_counts, numbers = lookup.read(["min", "max", "null_count", "page_idx"])
+        self._num_pages = len(numbers)
+        self._null_counts = np.asarray(null_counts.fill_null(0))
+        self._check_pages(numbers)
+        if minima.type != self.data_type or maxima.type != self.data_type:
+            raise lookup.damage(f"bounds of type {minima.type}, values of {self.data_type}")
+        self._low_keys = self._keys_of(minima)
+        self._high_keys = self._keys_of(maxima)
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        keys = sum(map(_memory, (self._low_keys, self._high_keys)))
+        return int(self._null_counts.nbytes + keys + _READER_BYTES)
+
+    def pages_for(self, test: ColumnTest) -> Ints | None:
+        """Return the pages that may hold values that pass a test; None where it cannot be told."""
+        if test.intervals is None:
+            return None
+        lows, highs = [low for low, _ in test.intervals], [high for _, high in test.intervals]
+        # The first pages may have no maximum, or no minimum: they begin with missing values.
+        before_high = self._num_pages - len(self._high_keys)
+        before_low = self._num_pages - len(self._low_keys)
+        firsts = _places(self._high_keys, lows, -before_high, "left") + before_high
+        stops = _places(self._low_keys, highs, len(self._low_keys), "right") + before_low
+        wanted = _covered(firsts, stops, self._num_pages)
+        if test.keeps_null:
+            wanted |= self._null_counts > 0
+        pages: Ints = np.flatnonzero(wanted)
+        return pages
+
+    def rows_in(self, pages: Ints) -> int:
+        """Return how many rows pages have."""
+        return len(pages) * self._page_rows
+
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+        """Return the numbers of the rows that pass a test; None for more than `most`.
+
+        Args:
+            pages: The pages of the test.
+            test: The test.
+            most: Number of rows.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        found, rows = [np.empty(0, np.uint64)], 0
+        for spans in self._batches(pages):
+            found.append(self._find_in(spans, test))
+            rows += len(found[-1])
+            if rows > most:
+                return None
+        return np.concatenate(found)
+
+    def _batches(self, pages: Ints) -> Iterator[list[Ints]]:
+        """Yield the pages that are read together: pages of several spans, each read as a whole."""
+        most = _BYTES_AT_ONCE * self._num_pages // max(self._data.file.size, 1)
+        most = min(max(most, 1), _MOST_PAGES_AT_ONCE)
+        gap = _GAP if self._data.file.store.is_local else 1
+        spans = np.split(pages, np.flatnonzero(np.diff(pages) > gap) + 1) if len(pages) else []
+        batch: list[Ints] = []
+        size = 0
+        for span in spans:
+            while len(span):
+                part = span[span < span[0] + most]
+                span = span[len(part) :]
+                length = int(part[-1] - part[0]) + 1
+                if batch and size + length > most:
+                    yield batch
+                    batch, size = [], 0
+                batch.append(part)
+                size += length
+        if batch:
+            yield batch
+
+    def _find_in(self, spans: list[Ints], test: ColumnTest) -> Addresses:
+        """Return the numbers of the rows that pass in some pages."""
+        rows = [self._rows_of(int(span[0]), int(span[-1]) + 1) for span in spans]
+        read = self._data.read_parts(["values", self._ids], [[part] for part in rows])
+        values, ids = [], []
+        for span, (start, _), (span_values, span_ids) in zip(spans, rows, read, strict=True):
+            for first, last in as_ranges(span):
+                begin, end = self._rows_of(first, last)
+                values.append(span_values.slice(begin - start, end - begin))
+                ids.append(span_ids.slice(begin - start, end - begin))
+        all_values, all_ids = join_arrays(values, self.data_type), pa.concat_arrays(ids)
+        if all_ids.null_count or not pa.types.is_uint64(all_ids.type):
+            raise self._data.damage("row numbers without nulls, of type uint64, were expected")
+        self._check_order(np.concatenate(spans), all_values)
+        likely = self._within_intervals(all_values, test)
+        if likely is None:
+            numbers: Addresses = np.asarray(all_ids)[test.passes(all_values)]
+            return numbers
+        passed = test.passes(all_values.take(to_arrow_numbers(likely)))
+        found: Addresses = np.asarray(all_ids)[likely[passed]]
+        return found
+
+    def _within_intervals(self, values: pa.Array, test: ColumnTest) -> Ints | None:
+        """Return the positions of those ordered values that are in the intervals of a test.
+
+        None where Arrow tests all values quicker than their keys are made.
+        """
+        if test.intervals is None or is_boxed(values.type):
+            return None
+        missing, keys = values.null_count, sort_keys(values.slice(values.null_count))
+        starts = _places(keys, [low for low, _ in test.intervals], 0, "left")
+        stops = _places(keys, [high for _, high in test.intervals], len(keys), "right")
+        within: Ints = np.flatnonzero(_covered(starts, stops, len(keys))) + missing
+        return np.concatenate([np.arange(missing), within]) if test.keeps_null else within
+
+    def _rows_of(self, first: int, last: int) -> RowRange:
+        """Return the rows of pages."""
+        return first * self._page_rows, min(last * self._page_rows, self._data.num_rows)
+
+    # What damage would leave rows out
+
+    def _check_pages(self, numbers: pa.Array) -> None:
+        """Check that the pages are all of the data, each once and in order."""
+        if not self._page_rows:
+            raise self._lookup.damage("pages of 0 rows")
+        pages = -(-self._data.num_rows // self._page_rows)
+        if not np.array_equal(np.asarray(numbers.fill_null(0)), np.arange(pages)):
+            raise self._lookup.damage(
+                f"the pages do not cover the {self._data.num_rows} rows of {self._data.url}"
+            )
+
+    def _keys_of(self, bounds: pa.Array) -> SortKeys:
+        """Return the sort keys of bounds, whose missing ones come first."""
+        known = bounds.slice(bounds.null_count)
+        if known.null_count or not _is_ascending(known):
+            raise self._lookup.damage("the bounds of the pages are not in order")
+        return sort_keys(known)
+
+    def _check_order(self, pages: Ints, values: pa.Array) -> None:
+        """Check that the values of pages are in order, and within the bounds of the pages."""
+        nulls = int(self._null_counts[pages].sum())
+        known = values.slice(values.null_count)
+        if nulls != values.null_count or known.null_count:
+            raise self._data.damage(f"{values.null_count} missing values, expected {nulls} first")
+        if not _is_ascending(known):
+            raise self._data.damage("the values are not in order")
+        starts = np.arange(len(pages)) * self._page_rows
+        ends = np.minimum(starts + self._page_rows, len(values)) - 1
+        for bounds, at in ((self._low_keys, starts), (self._high_keys, ends)):
+            without = self._num_pages - len(bounds)  # the first pages have no such bound
+            is_known = pages >= without
+            if not _have_keys(values, at[is_known], bounds[pages[is_known] - without]):
+                raise self._data.damage("a page begins or ends with other values than its bounds")
+
+
+def _places(
+    keys: SortKeys, bounds: Sequence[object], open_place: int, side: Literal["left", "right"]
+) -> Ints:
+    """Return where bounds would be put among ordered keys; open bounds have a place of their own.
+
+    Args:
+        keys: The keys.
+        bounds: Keys; None for an open bound.
+        open_place: The place of open bounds.
+        side: Whether a bound is put before or after keys that are equal to it.
+    """
+    is_open = np.array([bound is None for bound in bounds], np.bool_)
+    places = np.full(len(bounds), open_place, np.int64)
+    known = as_keys([bound for bound in bounds if bound is not None], keys.dtype)
+    places[~is_open] = np.searchsorted(keys, known, side)
+    return places
+
+
+def _covered(starts: Ints, stops: Ints, length: int) -> Mask:
+    """Return which of so many positions lie in some of the ranges."""
+    steps = np.zeros(length + 1, np.int64)
+    filled = starts < stops
+    np.add.at(steps, starts[filled], 1)
+    np.add.at(steps, stops[filled], -1)
+    covered: Mask = np.cumsum(steps[:-1]) > 0
+    return covered
+
+
+def _memory(keys: SortKeys) -> int:
+    """Return the bytes that sort keys take, about."""
+    boxed = sum(map(sys.getsizeof, keys.tolist())) if keys.dtype == object else 0
+    return keys.nbytes + boxed
+
+
+def _is_ascending(values: pa.Array) -> bool:
+    """Tell whether values are in order, NaN last."""
+    if is_boxed(values.type):
+        return not pc.any(pc.greater(values[:-1], values[1:])).as_py()
+    keys = sort_keys(values)
+    return not (keys[:-1] > keys[1:]).any()
+
+
+def _have_keys(values: pa.Array, positions: Ints, keys: SortKeys) -> bool:
+    """Tell whether values at some positions have these sort keys."""
+    if values.null_count and (positions < values.null_count).any():
+        return False
+    if is_boxed(values.type):
+        stored = sort_keys(values.take(to_arrow_numbers(positions)))
+    else:
+        stored = sort_keys(values)[positions]
+    return bool(np.array_equal(stored, keys, equal_nan=keys.dtype.kind == "f"))

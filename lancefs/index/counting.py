@@ -1,0 +1,113 @@
+"""Counting the rows that pass a condition from the bitmaps of an index, without reading a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.row_ranges import rows_of
+from lancefs.errors import CorruptFile, LanceError
+from lancefs.index.bitmap import Bitmap
+from lancefs.index.lookup import MOST_ROWS, TableIndices
+from lancefs.index.predicates import ColumnTest
+from lancefs.index.row_sets import RowSet, join
+from lancefs.index.segments import IndexSegment, ScalarIndex
+from lancefs.table.fragment_reader import FragmentReader
+
+# Returns the reader of a fragment.
+ReaderOf = Callable[[int], FragmentReader]
+
+
+class Count(NamedTuple):
+    """Rows that pass a condition.
+
+    Attributes:
+        rows: Number of live rows, in the fragments that were counted.
+        counted: Ids of these fragments.
+    """
+
+    rows: int
+    counted: frozenset[int]
+
+
+def count_rows(indices: TableIndices, test: ColumnTest, reader_of: ReaderOf) -> Count | None:
+    """Count the rows that pass a condition in the fragments that a BITMAP index covers.
+
+    Args:
+        indices: The indices of the version.
+        test: The condition.
+        reader_of: Returns the reader of a fragment.
+
+    Returns:
+        None if no index tells.
+    """
+    for index in indices.over(test.field_id):
+        if index.kind == "Bitmap":
+            counted = _count_with(indices, index, test, reader_of)
+            if counted is not None:
+                return counted
+    return None
+
+
+def _count_with(
+    indices: TableIndices, index: ScalarIndex, test: ColumnTest, reader_of: ReaderOf
+) -> Count | None:
+    rows, counted, sets = 0, set[int](), list[RowSet]()
+    for segment in index.segments:
+        opened = indices.open(index, segment)
+        if opened is None:
+            continue
+        if not isinstance(opened, Bitmap) or opened.data_type != test.data_type:
+            return None
+        try:
+            if indices.coverage.has_addresses(segment):
+                rows += _count_in_bitmaps(opened, segment, test, reader_of)
+            else:
+                numbers = opened.find(opened.pages_for(test), test, MOST_ROWS)
+                if numbers is None:
+                    return None
+                sets.append(indices.coverage.rows_of(segment, numbers))
+            counted.update(segment.covered.tolist())
+        except pa.ArrowException:  # the filter does not fit the values: the scan says so
+            return None
+        except LanceError as error:
+            indices.give_up(segment, error)
+    if sets:
+        rows += _count_in_set(join(sets), reader_of)
+    return Count(rows, frozenset(counted)) if counted else None
+
+
+def _count_in_bitmaps(
+    opened: Bitmap, segment: IndexSegment, test: ColumnTest, reader_of: ReaderOf
+) -> int:
+    """Return how many live rows of covered fragments the bitmaps of the values that pass name."""
+    from pyroaring import BitMap
+
+    covered, count = set(segment.covered.tolist()), 0
+    deleted: dict[int, BitMap] = {}
+    for one in opened.maps_of(opened.pages_for(test)):
+        for fragment_id, bitmap in one.bitmaps:
+            if fragment_id not in covered or not bitmap:
+                continue
+            reader = reader_of(fragment_id)
+            if bitmap.max() >= reader.physical_rows:
+                raise CorruptFile(
+                    f"the index {segment.index.name} names row {bitmap.max()} of fragment "
+                    f"{fragment_id}, which has {reader.physical_rows}"
+                )
+            if fragment_id not in deleted:
+                deleted[fragment_id] = BitMap(reader.deleted)
+            count += len(bitmap) - bitmap.intersection_cardinality(deleted[fragment_id])
+    return count
+
+
+def _count_in_set(rows: RowSet, reader_of: ReaderOf) -> int:
+    """Return how many live rows a set has in the fragments that it covers."""
+    count = 0
+    for number in rows.fragments.tolist():
+        offsets = rows_of(rows.ranges_of(number))
+        count += len(np.setdiff1d(offsets, reader_of(number).deleted, assume_unique=True))
+    return count

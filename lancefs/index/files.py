@@ -1,0 +1,176 @@
+"""Files of an index: data files of Lance, whose schema is their own.
+
+Format page: indices (`docs/src/format/index/index.md`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import expanding
+from lancefs.datafile.container import MAGIC, Container
+from lancefs.datafile.data_file import FieldReader, open_data_file
+from lancefs.datafile.fields import Field, fields_from_proto
+from lancefs.datafile.legacy.footer import VERSIONS as LEGACY_VERSIONS
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.proto import schema_pb2
+from lancefs.storage import TAIL, ByteRange, File, run
+
+# The end of a data file: two version numbers, and the magic.
+_VERSIONS = struct.Struct("<HH4s")
+
+
+class IndexReader:
+    """A file of an index, open.
+
+    Args:
+        file: The file.
+        max_memory: Bytes that a read may expand to; None for the default limit.
+
+    Raises:
+        MissingFile: The file is gone.
+        CorruptFile: The file is not a data file, or damaged.
+        UnsupportedFeature: The format of the file is not one that this release reads.
+    """
+
+    def __init__(self, file: File, max_memory: int | None = None) -> None:
+        self.file = file
+        self._max_memory = max_memory
+        self._buffers: Sequence[ByteRange] = ()
+        if _is_legacy(file):
+            from lancefs.datafile.legacy.reader import LegacyReader
+
+            legacy = LegacyReader(file)
+            self.num_rows = legacy.num_rows
+            self._read_schema(legacy.footer.schema.fields, legacy.footer.schema.schema_metadata)
+            self._reader: FieldReader = legacy
+            return
+        container = Container(file)
+        descriptor = container.descriptor()
+        self._buffers = container.footer.global_buffers
+        self.num_rows = int(descriptor.length)
+        self._read_schema(descriptor.schema.fields, descriptor.schema.metadata)
+        columns = _columns(self._fields.values(), every_node=container.footer.version == (2, 0))
+        self._reader = open_data_file(file, columns, False, self.num_rows)
+
+    def _read_schema(
+        self, fields: Iterable[schema_pb2.Field], metadata: Mapping[str, bytes]
+    ) -> None:
+        with locating(self.file.url, "schema"):
+            self._fields = {field.name: field for field in fields_from_proto(fields)}
+        self.metadata: Mapping[str, bytes] = dict(metadata)
+
+    @property
+    def url(self) -> str:
+        """URL of the file, for errors."""
+        return self.file.url
+
+    @property
+    def names(self) -> Collection[str]:
+        """Names of the columns."""
+        return self._fields.keys()
+
+    def column_type(self, name: str) -> pa.DataType:
+        """Return the type of a column.
+
+        Raises:
+            CorruptFile: The file has no such column.
+            UnsupportedFeature: The type is not known.
+        """
+        return self._field(name).storage_type
+
+    def read(
+        self, names: Sequence[str], ranges: Sequence[RowRange] | None = None
+    ) -> list[pa.Array]:
+        """Read rows of columns.
+
+        Args:
+            names: Names of the columns.
+            ranges: Ranges of rows, ascending and disjoint; None for all rows.
+
+        Raises:
+            CorruptFile: The file is damaged, or has no such column.
+            MemoryLimitExceeded: The rows take too much memory.
+        """
+        return self.read_parts(names, [[(0, self.num_rows)] if ranges is None else ranges])[0]
+
+    def read_parts(
+        self, names: Sequence[str], parts: Sequence[Sequence[RowRange]]
+    ) -> list[list[pa.Array]]:
+        """Read parts of columns in the same rounds of requests; see `read`.
+
+        Args:
+            names: Names of the columns.
+            parts: The ranges of rows of each part.
+
+        Returns:
+            For each part, an array for each column.
+        """
+        fields = [self._field(name) for name in names]
+        with expanding(self._max_memory, len(fields)):
+            return run([(self.file, self._reader.read_all(fields, part)) for part in parts])
+
+    def number(self, key: str, default: int) -> int:
+        """Return a number from the metadata of the schema.
+
+        Raises:
+            CorruptFile: The value is no number.
+        """
+        text = self.metadata.get(key)
+        if text is None:
+            return default
+        if not text.isdigit() or len(text) > 18:
+            raise self.damage(f"{key} is {text[:40]!r}, a number was expected")
+        return int(text)
+
+    def buffer(self, number: int) -> bytes:
+        """Return a global buffer; 0 is the schema.
+
+        Raises:
+            CorruptFile: There is no such buffer.
+        """
+        if not 0 <= number < len(self._buffers):
+            raise self.damage(f"buffer {number} is wanted, the file has {len(self._buffers)}")
+        return self.file.read([self._buffers[number]])[0].tobytes()
+
+    def damage(self, what: str) -> CorruptFile:
+        """Return an error about the content of the file."""
+        error = CorruptFile(what)
+        error.path = self.file.url
+        return error
+
+    def unsupported(self, what: str) -> UnsupportedFeature:
+        """Return an error about content that this release does not read."""
+        error = UnsupportedFeature(what)
+        error.path = self.file.url
+        return error
+
+    def _field(self, name: str) -> Field:
+        field = self._fields.get(name)
+        if field is None:
+            raise self.damage(f"no column {name!r}; the file has {', '.join(self._fields)}")
+        return field
+
+
+def _is_legacy(file: File) -> bool:
+    """Tell whether a file has format 0.1, which releases up to 0.21 wrote for some indices."""
+    _, tail = file.read_tail(TAIL)  # as `Container` reads it
+    if len(tail) < _VERSIONS.size:
+        return False
+    ending = _VERSIONS.unpack(tail[-_VERSIONS.size :].tobytes())
+    return ending in [(*version, MAGIC) for version in LEGACY_VERSIONS]
+
+
+def _columns(fields: Iterable[Field], every_node: bool) -> dict[int, int]:
+    """Return the index of each field's column, by field id.
+
+    Args:
+        fields: The fields of the file.
+        every_node: Whether lists and structs have columns too, as in format 2.0.
+    """
+    nodes = [node for field in fields for node in field.walk() if every_node or node.is_leaf]
+    return {node.id: index for index, node in enumerate(nodes)}

@@ -1,0 +1,193 @@
+"""Fragment reuse: how compactions moved rows that indices know by their old addresses.
+
+A compaction may leave the indices as they are and record which rows of the old fragments survived.
+These rows, fragment after fragment in the order of the record, are the rows of the new fragments.
+
+Format page: fragment reuse index (`docs/src/format/index/system/frag_reuse.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints, reserve
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.index.row_sets import Addresses, fragments_of, is_among
+from lancefs.proto import table_pb2
+from lancefs.table.indices import Index
+from lancefs.table.row_metadata import OFFSET_BITS
+
+_ADDRESS_BYTES = 8
+
+
+class _Digest(NamedTuple):
+    """A fragment before or after a compaction, and its rows, deleted ones included."""
+
+    fragment_id: int
+    rows: int
+
+
+class _Group:
+    """Fragments that a compaction made into others.
+
+    Args:
+        version: The version of the table that the compaction read.
+        survivors: The addresses of the rows that survived, as a Roaring treemap.
+        old: The fragments before, in the order in which their rows were written.
+        new: The fragments after, in the order of their rows.
+    """
+
+    def __init__(
+        self, version: int, survivors: bytes, old: Sequence[_Digest], new: Sequence[_Digest]
+    ) -> None:
+        self.version = version
+        self._survivors = survivors
+        self._old, self._new = old, new
+        self.old_ids = np.unique(np.array([one.fragment_id for one in old], np.int64))
+        self.new_ids = np.unique(np.array([one.fragment_id for one in new], np.int64))
+
+    def translate(self, addresses: Addresses) -> Addresses:
+        """Return the new addresses of rows; those of other fragments stay, dead rows are left out.
+
+        Raises:
+            CorruptFile: The treemap is damaged, or does not fit to the fragments.
+        """
+        moved = is_among(fragments_of(addresses), self.old_ids)
+        if not moved.any():
+            return addresses
+        survivors, wanted = self._read_survivors(), addresses[moved]
+        at = np.searchsorted(survivors, wanted)
+        alive = np.append(survivors, np.uint64(0))[at] == wanted
+        alive &= at < len(survivors)
+        rows = self._positions(survivors, wanted[alive], at[alive])
+        return np.concatenate([addresses[~moved], self._addresses_at(rows)])
+
+    def _read_survivors(self) -> Addresses:
+        """Return the addresses of the rows that survived, ascending."""
+        from pyroaring import BitMap64
+
+        try:
+            bitmap = BitMap64.deserialize(self._survivors)
+        except (ValueError, IndexError) as error:
+            raise CorruptFile(f"not a Roaring treemap: {error}") from error
+        rows = sum(one.rows for one in self._new)
+        if len(bitmap) != rows:
+            raise CorruptFile(f"{len(bitmap)} rows survived a compaction that left {rows}")
+        reserve(2 * _ADDRESS_BYTES * rows, len(self._survivors))
+        return np.frombuffer(bitmap.to_array(), np.uint64)
+
+    def _positions(self, survivors: Addresses, wanted: Addresses, at: Ints) -> Ints:
+        """Return the position of each wanted row among the survivors in the order of writing."""
+        bounds = [one.fragment_id << OFFSET_BITS for one in self._old]
+        firsts = np.searchsorted(survivors, np.array(bounds, np.uint64))
+        limits = np.array([bound + (1 << OFFSET_BITS) - 1 for bound in bounds], np.uint64)
+        counts = np.searchsorted(survivors, limits, side="right") - firsts
+        shifts = (np.cumsum(counts) - counts) - firsts
+        order = np.argsort([one.fragment_id for one in self._old])
+        which = order[
+            np.searchsorted(
+                np.array([one.fragment_id for one in self._old])[order], fragments_of(wanted)
+            )
+        ]
+        positions: Ints = at + shifts[which]
+        return positions
+
+    def _addresses_at(self, rows: Ints) -> Addresses:
+        """Return the addresses of the rows at some positions in the new fragments."""
+        ends = np.array(list(accumulate(one.rows for one in self._new)), np.int64)
+        which = np.searchsorted(ends, rows, side="right")
+        ids = np.array([one.fragment_id for one in self._new], np.uint64)
+        starts = ends - np.array([one.rows for one in self._new], np.int64)
+        return (ids[which] << np.uint64(OFFSET_BITS)) + (rows - starts[which]).astype(np.uint64)
+
+
+class FragmentReuse:
+    """The compactions of a table whose rows indices know by their old addresses.
+
+    Args:
+        indices: All indices of the version.
+
+    Raises:
+        UnsupportedFeature: A compaction is recorded in a way that this release does not read.
+        CorruptFile: A record is damaged.
+    """
+
+    def __init__(self, indices: Iterable[Index]) -> None:
+        self._groups = [
+            _group(version.dataset_version, group)
+            for index in indices
+            if index.reuse is not None
+            for version in _versions(index)
+            for group in version.groups
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def translate(self, addresses: Addresses) -> Addresses:
+        """Return the addresses that rows have now, in any order; dead rows are left out.
+
+        Raises:
+            CorruptFile: A record is damaged.
+        """
+        for group in self._groups:
+            addresses = group.translate(addresses)
+        return addresses
+
+    def knows_all_moves(self, version: int, fragments: Ints) -> bool:
+        """Tell whether the rows of an index can be followed to the fragments of this version.
+
+        A compaction that rewrites the indices does not look into this record: it takes the
+        addresses in their files for new ones. Where such a compaction followed one of the record,
+        Lance 14 loses the rows of the indices that are older than the record.
+
+        Args:
+            version: The version of the table that the index was built from.
+            fragments: Ids of the fragments of this version.
+        """
+        left = [group for group in self._groups if group.version >= version]
+        known = np.concatenate([fragments, *(group.old_ids for group in left)])
+        return all(bool(np.isin(group.new_ids, known).all()) for group in left)
+
+    def covered(self, fragments: Ints) -> tuple[Ints, Ints]:
+        """Return which fragments hold the rows of some fragments now.
+
+        Args:
+            fragments: Ids of the fragments that an index covers.
+
+        Returns:
+            The ids of these fragments and of those that they became, ascending; and the latter.
+        """
+        became = np.empty(0, np.int64)
+        for group in self._groups:
+            if len(group.old_ids) and np.isin(group.old_ids, fragments).all():
+                fragments = np.union1d(fragments, group.new_ids)
+                became = np.union1d(became, group.new_ids)
+        return fragments, became
+
+
+def _versions(index: Index) -> Sequence[table_pb2.FragmentReuseIndexDetails.Version]:
+    assert index.reuse is not None
+    if index.index_version not in (None, 0) or len(index.reuse.transitions):
+        raise UnsupportedFeature(
+            f"the fragment reuse index has version {index.index_version}; this release of lancefs "
+            "reads version 0"
+        )
+    return index.reuse.legacy_versions
+
+
+def _group(version: int, message: table_pb2.FragmentReuseIndexDetails.Group) -> _Group:
+    old, new = (
+        [_Digest(one.id, one.physical_rows) for one in digests]
+        for digests in (message.old_fragments, message.new_fragments)
+    )
+    for digest in (*old, *new):
+        if digest.fragment_id >> OFFSET_BITS or digest.rows >> OFFSET_BITS:
+            raise CorruptFile(
+                f"a compaction names fragment {digest.fragment_id}, {digest.rows} rows"
+            )
+    return _Group(version, message.changed_row_addrs, old, new)

@@ -1,0 +1,326 @@
+"""Looking a filter up in the indices of a version: which rows may pass, or that a scan must tell.
+
+Indices only ever narrow a scan. What cannot be answered (an unknown kind or version, a missing or
+damaged file, a condition that no index knows, fragments that no segment covers) is scanned.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import Ints
+from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.forks import Lock, cached_property
+from lancefs.index.opened import OpenSegment, open_segment
+from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
+from lancefs.index.row_sets import RowSet, intersection, join, union
+from lancefs.index.segments import Coverage, IndexSegment, ScalarIndex
+from lancefs.printable import get_logger
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.fragment_table import Fragments
+from lancefs.table.indices import read_indices
+from lancefs.table.open_version import OpenVersion
+
+logger = get_logger(__name__)
+
+# The share of the rows of a table that is read of an index at most, and the share that may pass.
+# The rows of an index are read much quicker than those of a table; more of the latter, or rows that
+# are so scattered that there are more ranges, a scan reads quicker.
+_READ_SHARE = 1 / 3
+_PASSED_SHARE = 1 / 10
+_RANGES_SHARE = 1 / 128
+# What is looked up however small the table is.
+_SMALL_ROWS = 16 * 1024
+_SMALL_RANGES = 256
+# Rows that are looked up at most: their numbers, and their ranges, are held in memory.
+MOST_ROWS = 2 * 1024 * 1024
+# Rows that are so few that no other condition needs to be looked up.
+_FEW_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the indices of a version say of a filter.
+
+    Attributes:
+        candidates: By the id of the fragment, ranges of the rows that may pass; None for all rows.
+            Fragments without such rows are left out. None in place of the mapping: a scan of all
+            rows must tell.
+        notes: What was looked up, and why something was not, a line each.
+    """
+
+    candidates: Mapping[int, Sequence[RowRange] | None] | None
+    notes: tuple[str, ...]
+
+
+class TableIndices:
+    """The scalar indices of one version, as far as a filter can be looked up in them.
+
+    Args:
+        files: Finds the files of the version.
+        fragments: The fragments of the version.
+        coverage: Says where the rows are that segments name.
+        indices: The indices that can be asked.
+    """
+
+    def __init__(
+        self,
+        files: TableFiles,
+        fragments: Fragments,
+        coverage: Coverage,
+        indices: Sequence[ScalarIndex],
+    ) -> None:
+        self.fragments = fragments
+        self.coverage = coverage
+        self._files = files
+        self._by_field: dict[int, list[ScalarIndex]] = {}
+        for index in indices:
+            self._by_field.setdefault(index.field_id, []).append(index)
+        self._broken: set[str] = set()  # ids of segments that cannot be read
+        self._latest: tuple[bytes, Answer] | None = None  # see `look_up_once`
+
+    def look_up_once(self, predicate: Predicate, key: bytes) -> Answer:
+        """Return which rows may pass a predicate; it is remembered until another one is asked for.
+
+        Readers that read fragment by fragment ask for the same each time.
+
+        Args:
+            predicate: The predicate.
+            key: Tells the predicate from others.
+        """
+        latest = self._latest
+        if latest is None or latest[0] != key:
+            latest = self._latest = key, self.look_up(predicate)
+        return latest[1]
+
+    def look_up(self, predicate: Predicate) -> Answer:
+        """Return which rows may pass a predicate.
+
+        Args:
+            predicate: The predicate.
+        """
+        query = _Query(self)
+        rows = query.rows_of(predicate)
+        if rows is not None and len(rows.starts) > self.most(_RANGES_SHARE, _SMALL_RANGES):
+            query.notes.append(f"{rows.num_rows} scattered rows are scanned quicker")
+            rows = None
+        if rows is None:
+            return Answer(None, tuple(query.notes))
+        covered = set(rows.covered.tolist())
+        candidates: dict[int, Sequence[RowRange] | None] = {
+            number: None for number in self.fragments.ids.tolist() if number not in covered
+        }
+        candidates.update((number, rows.ranges_of(number)) for number in rows.fragments.tolist())
+        return Answer(candidates, tuple(query.notes))
+
+    def over(self, field_id: int) -> Sequence[ScalarIndex]:
+        """Return the indices over a column."""
+        return self._by_field.get(field_id, ())
+
+    def open(self, index: ScalarIndex, segment: IndexSegment) -> OpenSegment | None:
+        """Return a segment, open; None if it cannot be read, or covers nothing."""
+        if segment.index.uuid in self._broken or not len(segment.covered):
+            return None
+        try:
+            return open_segment(index.kind, segment, self._files, self._rows)
+        except LanceError as error:
+            self.give_up(segment, error)
+            return None
+
+    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
+        """Use a segment no more, and say so once."""
+        if segment.index.uuid not in self._broken:
+            self._broken.add(segment.index.uuid)
+            _say_unused(segment.index.name, error)
+
+    def most(self, share: float, least: int) -> int:
+        """Return a share of the rows of the table, within the limits of a look-up.
+
+        Args:
+            share: The share.
+            least: Number of rows, or ranges, that are always allowed.
+        """
+        return min(max(int(share * self._rows), least), MOST_ROWS)
+
+    @cached_property
+    def _rows(self) -> int:
+        """Number of rows of the table, about."""
+        rows = self.fragments.physical_rows()
+        return MOST_ROWS if rows is None else rows
+
+
+class _Plan(NamedTuple):
+    """How an index answers a test.
+
+    Attributes:
+        source: The index.
+        segments: The segments that are read, open, with the pages that are read of each.
+        rows: Rows of these pages, about.
+    """
+
+    source: ScalarIndex
+    segments: Sequence[tuple[IndexSegment, OpenSegment, Ints]]
+    rows: int
+
+
+class _Query:
+    """One look-up.
+
+    Args:
+        indices: The indices of the version.
+    """
+
+    def __init__(self, indices: TableIndices) -> None:
+        self.notes: list[str] = []
+        self._indices = indices
+        self._plans: dict[int, _Plan | None] = {}  # by the id of the test's object
+
+    def rows_of(self, predicate: Predicate) -> RowSet | None:
+        """Return the rows that may pass a predicate; None where no index tells."""
+        if isinstance(predicate, ColumnTest):
+            return self._rows_of_test(predicate)
+        if isinstance(predicate, AnyOf):
+            return self._rows_of_any(predicate)
+        return self._rows_of_all(predicate)
+
+    def _rows_of_any(self, predicate: AnyOf) -> RowSet | None:
+        if self._rows_to_read(predicate) is None:
+            return None
+        sets = []
+        for part in predicate.parts:
+            rows = self.rows_of(part)
+            if rows is None:
+                return None
+            sets.append(rows)
+        return union(sets)
+
+    def _rows_of_all(self, predicate: AllOf) -> RowSet | None:
+        """Return the rows that pass all conditions that indices know, the rarest one first."""
+        sizes = [(self._rows_to_read(part), part) for part in predicate.parts]
+        known = [(size, part) for size, part in sizes if size is not None]
+        found: RowSet | None = None
+        for _, part in sorted(known, key=lambda one: one[0]):
+            if found is not None and self._is_enough(found):
+                break
+            rows = self.rows_of(part)
+            if rows is not None:
+                found = rows if found is None else intersection(found, rows)
+        return found
+
+    def _is_enough(self, rows: RowSet) -> bool:
+        is_complete = len(rows.covered) == len(self._indices.fragments)
+        return is_complete and rows.num_rows <= _FEW_ROWS
+
+    def _rows_to_read(self, predicate: Predicate) -> int | None:
+        """Return how many rows of indices are read for a predicate; None where none helps."""
+        if isinstance(predicate, ColumnTest):
+            plan = self._plan(predicate)
+            return None if plan is None else plan.rows
+        sizes = [self._rows_to_read(part) for part in predicate.parts]
+        known = [size for size in sizes if size is not None]
+        if isinstance(predicate, AllOf):
+            return min(known, default=None)
+        return sum(known) if len(known) == len(sizes) else None
+
+    def _rows_of_test(self, test: ColumnTest) -> RowSet | None:
+        plan = self._plan(test)
+        if plan is None:
+            return None
+        name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
+        if plan.rows > self._indices.most(_READ_SHARE, _SMALL_ROWS):
+            self.notes.append(f"index {name}: not read, about {plan.rows} rows are scanned quicker")
+            return None
+        sets: list[RowSet] = []
+        for segment, opened, pages in plan.segments:
+            try:
+                numbers = opened.find(pages, test, most)
+                if numbers is None:
+                    self.notes.append(f"index {name}: more than {most} rows are scanned quicker")
+                    return None
+                sets.append(self._indices.coverage.rows_of(segment, numbers))
+                most -= sets[-1].num_rows
+            except pa.ArrowException:  # the filter does not fit the values: the scan says so
+                return None
+            except LanceError as error:
+                self._indices.give_up(segment, error)
+        if not sets:
+            return None
+        found = join(sets)
+        read = sum(len(pages) for _, _, pages in plan.segments)
+        self.notes.append(
+            f"index {name} ({plan.source.kind}): {found.num_rows} rows, {read} pages read, "
+            f"{len(sets)} of {len(plan.source.segments)} segments used"
+        )
+        return found
+
+    def _plan(self, test: ColumnTest) -> _Plan | None:
+        """Return the plan that reads the fewest rows for a test; None where no index helps."""
+        if id(test) not in self._plans:
+            plans = [self._plan_with(index, test) for index in self._indices.over(test.field_id)]
+            known = [plan for plan in plans if plan is not None]
+            self._plans[id(test)] = min(known, key=lambda plan: plan.rows, default=None)
+        return self._plans[id(test)]
+
+    def _plan_with(self, index: ScalarIndex, test: ColumnTest) -> _Plan | None:
+        segments, rows = [], 0
+        for segment in index.segments:
+            opened = self._indices.open(index, segment)
+            if opened is None:
+                continue
+            if opened.data_type != test.data_type:
+                return None
+            try:
+                pages = opened.pages_for(test)
+            except pa.ArrowException:  # the filter does not fit the values: the scan says so
+                return None
+            if pages is None:
+                return None
+            segments.append((segment, opened, pages))
+            rows += opened.rows_in(pages)
+        return _Plan(index, segments, rows) if segments else None
+
+
+_known: weakref.WeakKeyDictionary[OpenVersion, TableIndices | None] = weakref.WeakKeyDictionary()
+_lock = Lock()
+
+
+def indices_of(version: OpenVersion) -> TableIndices | None:
+    """Return the indices of a version in which filters can be looked up; None if there are none.
+
+    The index section of the manifest is read once for each open version.
+
+    Args:
+        version: The version.
+    """
+    if version.manifest.index_section is None or version.is_fresh:
+        return None
+    with _lock:
+        if version in _known:
+            return _known[version]
+    found = _read(version)
+    with _lock:
+        return _known.setdefault(version, found)
+
+
+def _read(version: OpenVersion) -> TableIndices | None:
+    try:
+        listed = read_indices(version.resolved.manifest, version.manifest, version.files)
+        coverage = Coverage(version, listed)
+        indices = list(coverage.scalar_indices(listed))
+    except LanceError as error:
+        _say_unused("section", error)
+        return None
+    if not indices:
+        return None
+    return TableIndices(version.files, version.manifest.fragments, coverage, indices)
+
+
+def _say_unused(name: str, error: LanceError) -> None:
+    log = logger.info if isinstance(error, UnsupportedFeature) else logger.warning
+    log("index %s is not used, rows are scanned: %s", name, error)

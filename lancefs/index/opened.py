@@ -1,0 +1,103 @@
+"""Open segments of indices: a process opens each once, and keeps it within a budget of memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Ints
+from lancefs.index import bitmap, btree
+from lancefs.index.files import IndexReader
+from lancefs.index.predicates import ColumnTest
+from lancefs.index.row_sets import Addresses
+from lancefs.index.segments import IndexSegment
+from lancefs.storage import File
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.indices import INDICES
+
+# Bytes of bounds of pages and of distinct values that a process keeps.
+_BUDGET = 64 * 1024 * 1024
+
+
+class OpenSegment(Protocol):
+    """A segment that answers tests of its column."""
+
+    @property
+    def data_type(self) -> pa.DataType:
+        """Type of the values."""
+        ...
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        ...
+
+    def pages_for(self, test: ColumnTest) -> Ints | None:
+        """Return the pages, or bitmaps, to read for a test; None where it cannot be answered."""
+        ...
+
+    def rows_in(self, pages: Ints) -> int:
+        """Return how many rows pages or bitmaps have, about."""
+        ...
+
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+        """Return the numbers of the rows that pass a test; None for more than `most`."""
+        ...
+
+
+# The open segment with its files, whose filesystem no other one can be mistaken for while it lives.
+_OPENED: BudgetCache[tuple[object, ...], tuple[OpenSegment, list[File]]] = BudgetCache(_BUDGET)
+
+
+def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int) -> OpenSegment:
+    """Open a segment, or return it as it was opened before.
+
+    Args:
+        kind: Kind of the index.
+        segment: The segment.
+        files: Finds the files of the version.
+        rows: Rows that the index has at most.
+
+    Raises:
+        MissingFile: A file is gone.
+        CorruptFile: A file is damaged.
+        UnsupportedFeature: The index is laid out in a way that this release does not read.
+    """
+    names, make = _KINDS[kind]
+    found = [_file(segment, name, files) for name in names]
+    key = (kind, *(part for file in found for part in _identity(file)))
+
+    def opened() -> tuple[OpenSegment, list[File]]:
+        return make([IndexReader(file, files.max_memory) for file in found], rows), found
+
+    return _OPENED.get(key, opened, lambda entry: entry[0].cost)[0]
+
+
+def _file(segment: IndexSegment, name: str, files: TableFiles) -> File:
+    index = segment.index
+    return files.file(INDICES, f"{index.uuid}/{name}", index.base_id, segment.file(name).size)
+
+
+def _identity(file: File) -> tuple[object, ...]:
+    """Return what tells a file from any other one: no path is used again for other bytes.
+
+    Of a local file, the time of its last change is added: files are damaged and restored by hand.
+    """
+    if file.store.is_local:
+        path = file.store.full(file.path)
+        try:
+            status = os.stat(path)
+        except OSError:
+            return (path, None)
+        return (path, status.st_mtime_ns, status.st_size, status.st_ino)
+    return (id(file.store.fs), file.store.full(file.path), file.stamp)
+
+
+_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[list[IndexReader], int], OpenSegment]]] = {
+    "BTree": (btree.FILES, lambda files, rows: btree.BTree(files[0], files[1])),
+    "Bitmap": (bitmap.FILES, lambda files, rows: bitmap.Bitmap(files[0], rows)),
+}

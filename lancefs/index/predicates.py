@@ -1,0 +1,149 @@
+"""What an index is asked: tests of single columns, joined by AND and OR.
+
+A predicate never has to be the whole filter: the rows that it names are a superset of those that
+pass, and the scan evaluates the filter itself on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Mask
+
+# The lowest and the highest sort key (see `sort_keys`) of an interval, both included; None for an
+# open end.
+KeyInterval: TypeAlias = tuple[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTest:
+    """A condition that reads one column.
+
+    Attributes:
+        field_id: The column.
+        data_type: Type of its values.
+        intervals: Intervals that hold all values that may pass, and perhaps others; None where
+            nothing is known of these values.
+        keeps_null: Whether a missing value may pass.
+        passes: Tells which values of an array of the column pass, exactly as the scan does.
+        is_exact: Whether the rows that pass are those of the filter, and not a superset.
+    """
+
+    field_id: int
+    data_type: pa.DataType
+    intervals: Sequence[KeyInterval] | None
+    keeps_null: bool
+    passes: Callable[[pa.Array], Mask]
+    is_exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Predicates that are all true for rows that pass."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Predicates of which one is true for rows that pass."""
+
+    parts: tuple[Predicate, ...]
+
+
+Predicate: TypeAlias = ColumnTest | AllOf | AnyOf
+
+# True for no row. `all_of` and `any_of` keep it out of what they return, unless it is all of it.
+NEVER = AnyOf(())
+
+
+def all_of(parts: Iterable[Predicate | None]) -> Predicate | None:
+    """Join predicates by AND, tests of the same column as one; None stands for an unknown part."""
+    given = list(parts)
+    known = [part for part in given if part is not None]
+    if NEVER in known:
+        return NEVER
+    merged = _by_column(known, _test_all)
+    if len(merged) != 1:
+        return AllOf(merged) if merged else None
+    (only,) = merged
+    if len(known) < len(given) and isinstance(only, ColumnTest):
+        return replace(only, is_exact=False)
+    return only
+
+
+def any_of(parts: Iterable[Predicate | None]) -> Predicate | None:
+    """Join predicates by OR, tests of the same column as one; None if one of them is unknown."""
+    known = []
+    for part in parts:
+        if part is None:
+            return None
+        if part != NEVER:
+            known.append(part)
+    merged = _by_column(known, _test_any)
+    return merged[0] if len(merged) == 1 else AnyOf(merged)
+
+
+def _by_column(
+    parts: Iterable[Predicate], merge: Callable[[list[ColumnTest]], ColumnTest]
+) -> tuple[Predicate, ...]:
+    """Replace the tests of each column by one test."""
+    tests: dict[int, list[ColumnTest]] = {}
+    others: list[Predicate] = []
+    for part in parts:
+        if isinstance(part, ColumnTest):
+            tests.setdefault(part.field_id, []).append(part)
+        else:
+            others.append(part)
+    merged = (group[0] if len(group) == 1 else merge(group) for group in tests.values())
+    return (*merged, *others)
+
+
+def _test_all(tests: list[ColumnTest]) -> ColumnTest:
+    known = [test.intervals for test in tests if test.intervals is not None]
+    return ColumnTest(
+        tests[0].field_id,
+        tests[0].data_type,
+        reduce(_common, known) if known else None,
+        all(test.keeps_null for test in tests),
+        lambda array: np.logical_and.reduce([test.passes(array) for test in tests]),
+        all(test.is_exact for test in tests),
+    )
+
+
+def _test_any(tests: list[ColumnTest]) -> ColumnTest:
+    known = [test.intervals for test in tests if test.intervals is not None]
+    return ColumnTest(
+        tests[0].field_id,
+        tests[0].data_type,
+        [interval for part in known for interval in part] if len(known) == len(tests) else None,
+        any(test.keeps_null for test in tests),
+        lambda array: np.logical_or.reduce([test.passes(array) for test in tests]),
+        all(test.is_exact for test in tests),
+    )
+
+
+def _common(left: Sequence[KeyInterval], right: Sequence[KeyInterval]) -> Sequence[KeyInterval]:
+    """Return intervals that hold all keys of both sides, and perhaps others.
+
+    Exact where one side is a single interval; otherwise the shorter side is the answer.
+    """
+    if len(left) > len(right):
+        left, right = right, left
+    if len(left) != 1:
+        return left
+    ((low, high),) = left
+    clipped = [
+        (
+            other_low if low is None or (other_low is not None and other_low > low) else low,
+            other_high if high is None or (other_high is not None and other_high < high) else high,
+        )
+        for other_low, other_high in right
+    ]
+    return [one for one in clipped if None in one or one[0] <= one[1]]

@@ -1,0 +1,143 @@
+"""Sets of rows that an index names, and the fragments about which it says so.
+
+Rows are ranges of addresses; an address is the id of a fragment in the upper half and the offset of
+a row in the lower one. In a fragment that a set does not cover, every row counts as a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lancefs.datafile.buffers import Ints
+from lancefs.datafile.row_ranges import RowRanges, between
+from lancefs.table.row_metadata import OFFSET_BITS
+
+Addresses: TypeAlias = npt.NDArray[np.uint64]
+
+_BITS = np.uint64(OFFSET_BITS)
+_OFFSETS = np.uint64((1 << OFFSET_BITS) - 1)
+_ONE = np.uint64(1)
+
+
+def fragments_of(addresses: Addresses) -> Ints:
+    """Return the id of the fragment of each address."""
+    return (addresses >> _BITS).astype(np.int64)
+
+
+class RowSet:
+    """Rows that may pass a predicate.
+
+    Args:
+        covered: Ids of the fragments whose rows are known, ascending.
+        starts: First address of each range, ascending; all in covered fragments.
+        ends: Address after the last one of each range; ranges are disjoint.
+    """
+
+    def __init__(self, covered: Ints, starts: Addresses, ends: Addresses) -> None:
+        self.covered = covered
+        self.starts = starts
+        self.ends = ends
+
+    @cached_property
+    def num_rows(self) -> int:
+        """Number of rows in covered fragments."""
+        return int((self.ends - self.starts).sum())
+
+    def ranges_of(self, fragment_id: int) -> RowRanges:
+        """Return the rows of a covered fragment, as ranges of offsets."""
+        base = np.uint64(fragment_id << OFFSET_BITS)
+        first, last = np.searchsorted(self.starts, np.array([base, base | _OFFSETS], np.uint64))
+        starts, ends = self.starts[first:last] - base, self.ends[first:last] - base
+        return between(starts.astype(np.int64), ends.astype(np.int64))
+
+    @cached_property
+    def fragments(self) -> Ints:
+        """Ids of covered fragments with rows in the set, ascending."""
+        return np.unique(fragments_of(self.starts))
+
+    def within(self, fragments: Ints) -> RowSet:
+        """Return the set with fewer covered fragments.
+
+        Args:
+            fragments: Ids of the fragments that stay, ascending.
+        """
+        keep = is_among(fragments_of(self.starts), fragments)
+        return RowSet(
+            np.intersect1d(self.covered, fragments, assume_unique=True),
+            self.starts[keep],
+            self.ends[keep],
+        )
+
+    def without(self, fragments: Ints) -> RowSet:
+        """Return the set without some fragments, ascending, which it covers no more."""
+        return self.within(np.setdiff1d(self.covered, fragments, assume_unique=True))
+
+
+def is_among(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
+    """Tell which values are among ascending ones."""
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: npt.NDArray[np.bool_] = ascending[at] == values
+    return found
+
+
+def of_addresses(addresses: Addresses, covered: Ints) -> RowSet:
+    """Return the set of rows with some addresses.
+
+    Args:
+        addresses: Addresses, ascending, each once; those outside of the fragments are left out.
+        covered: Ids of the fragments that are covered, ascending.
+    """
+    known = is_among(fragments_of(addresses), covered) & (addresses & _OFFSETS != _OFFSETS)
+    rows = addresses[known]
+    breaks = np.flatnonzero(np.diff(rows) != _ONE)
+    if not len(rows):
+        return RowSet(covered, rows, rows)
+    starts = rows[np.append(0, breaks + 1)]
+    ends = rows[np.append(breaks, len(rows) - 1)] + _ONE
+    return RowSet(covered, starts, ends)
+
+
+def union(sets: Sequence[RowSet]) -> RowSet:
+    """Return the rows of any of some sets, in the fragments that all of them cover."""
+    if len(sets) == 1:
+        return sets[0]
+    covered = sets[0].covered
+    for one in sets[1:]:
+        covered = np.intersect1d(covered, one.covered, assume_unique=True)
+    return _overlaps([one.within(covered) for one in sets], covered, 1)
+
+
+def join(sets: Sequence[RowSet]) -> RowSet:
+    """Return the rows of any of some sets, each of which covers a part of the rows."""
+    if len(sets) == 1:
+        return sets[0]
+    covered = np.unique(np.concatenate([one.covered for one in sets]))
+    return _overlaps(sets, covered, 1)
+
+
+def intersection(left: RowSet, right: RowSet) -> RowSet:
+    """Return the rows of both sets; in a fragment that one set covers, the rows of that one."""
+    both = np.intersect1d(left.covered, right.covered, assume_unique=True)
+    common = _overlaps([left.within(both), right.within(both)], both, 2)
+    return join([common, left.without(both), right.without(both)])
+
+
+def _overlaps(sets: Sequence[RowSet], covered: Ints, depth: int) -> RowSet:
+    """Return the rows that are in so many of some sets, at least."""
+    starts = np.concatenate([one.starts for one in sets])
+    ends = np.concatenate([one.ends for one in sets])
+    edges = np.concatenate([starts, ends])
+    steps = np.repeat(np.array([1, -1], np.int64), [len(starts), len(ends)])
+    order = np.lexsort((-steps, edges))  # of equal edges, starts come first: ranges that touch join
+    edges, deep = edges[order], np.cumsum(steps[order]) >= depth
+    changes = np.flatnonzero(np.diff(deep, prepend=False))
+    firsts, lasts = edges[changes[::2]], edges[changes[1::2]]
+    filled = firsts < lasts
+    return RowSet(covered, firsts[filled], lasts[filled])

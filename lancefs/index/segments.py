@@ -1,0 +1,186 @@
+"""Segments of scalar indices: which fragments each of them covers, and where its rows are.
+
+A segment names rows by addresses or by row ids, which its kind and version decide. Its files may
+still hold rows that were deleted, moved or rewritten since: a row counts only in a fragment that
+the segment's own list of fragments names.
+
+Format page: indices (`docs/src/format/index/index.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints
+from lancefs.errors import CorruptFile
+from lancefs.index.fragment_reuse import FragmentReuse
+from lancefs.index.row_sets import Addresses, RowSet, of_addresses
+from lancefs.printable import get_logger
+from lancefs.table.fragments import Fragment
+from lancefs.table.indices import Index, IndexFile
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import OFFSET_BITS
+
+logger = get_logger(__name__)
+
+# Kind -> by version of the index, whether its row numbers are row ids in tables with stable row
+# ids; otherwise they are addresses. Other kinds and versions are not used.
+HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
+    "BTree": {0: True, 1: False},
+    "Bitmap": {0: True, 1: False},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSegment:
+    """A segment that can be asked.
+
+    Attributes:
+        index: What the manifest says of it.
+        covered: Ids of the fragments of this version that it covers, ascending.
+        holds_row_ids: Whether its row numbers are stable row ids.
+    """
+
+    index: Index
+    covered: Ints
+    holds_row_ids: bool
+
+    def file(self, name: str) -> IndexFile:
+        """Return what the manifest says of a file; where it says nothing, the size is unknown."""
+        known = [file for file in self.index.files if file.path == name]
+        return known[0] if known else IndexFile(name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarIndex:
+    """An index over one column, with the segments of this version that can be asked."""
+
+    name: str
+    kind: str
+    field_id: int
+    segments: tuple[IndexSegment, ...]
+
+
+class Coverage:
+    """Tells which fragments segments cover, and finds the rows that they name.
+
+    Args:
+        version: The version.
+        indices: All its indices.
+
+    Raises:
+        UnsupportedFeature: Compactions are recorded in a way that this release does not read.
+        CorruptFile: What the manifest says of compactions is damaged.
+    """
+
+    def __init__(self, version: OpenVersion, indices: Sequence[Index]) -> None:
+        self._row_index = version.row_index
+        self._is_stable = version.row_metadata.is_stable
+        self._fragments = version.manifest.fragments
+        self._ids = np.sort(self._fragments.ids)
+        self._reuse = FragmentReuse(indices)
+        self._overlaid = list(_overlaid(version))
+
+    def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ScalarIndex]:
+        """Yield the indices that can be asked."""
+        for name in dict.fromkeys(index.name for index in indices):
+            own = [index for index in indices if index.name == name]
+            first = own[0]
+            fields = {index.field_ids for index in own}
+            known = HOLDS_ROW_IDS.get(first.type or "")
+            if known is None or len(fields) != 1 or len(first.field_ids) != 1:
+                continue
+            segments = tuple(
+                IndexSegment(index, self._covered(index), self._is_stable and known[version])
+                for index in own
+                if index.type == first.type and (version := index.index_version or 0) in known
+            )
+            if self._may_overlap(name, segments):
+                yield ScalarIndex(name, first.type or "", first.field_ids[0], segments)
+
+    def rows_of(self, segment: IndexSegment, numbers: Addresses) -> RowSet:
+        """Return the rows of this version that a segment names.
+
+        Args:
+            segment: The segment.
+            numbers: The row numbers that it holds, in any order.
+
+        Raises:
+            CorruptFile: The segment names a row twice.
+        """
+        ordered = _ascending(numbers)
+        if (ordered[1:] == ordered[:-1]).any():
+            raise CorruptFile(f"the index {segment.index.name} names a row twice")
+        if segment.holds_row_ids:
+            addresses = self._addresses_of_ids(ordered)
+        else:
+            addresses = _ascending(self._reuse.translate(ordered))
+        return of_addresses(addresses, segment.covered)
+
+    def has_addresses(self, segment: IndexSegment) -> bool:
+        """Tell whether a segment names rows by the addresses that they have in this version."""
+        return not segment.holds_row_ids and not self._reuse
+
+    def _addresses_of_ids(self, row_ids: Addresses) -> Addresses:
+        parts = [np.empty(0, np.uint64)]
+        for found in self._row_index.find_ids(row_ids):
+            base = np.uint64(found.reader.fragment.id << OFFSET_BITS)
+            parts.append(found.offsets.astype(np.uint64) + base)
+        return _ascending(np.concatenate(parts))
+
+    def _covered(self, index: Index) -> Ints:
+        """Return the fragments of this version that a segment covers."""
+        if index.fragment_ids is None or not self._reuse.knows_all_moves(
+            index.dataset_version, self._ids
+        ):
+            return np.empty(0, np.int64)
+        own = np.sort(np.fromiter(index.fragment_ids, np.int64, len(index.fragment_ids)))
+        fragments, became = self._reuse.covered(own)
+        rewritten = [number for number in became.tolist() if self._may_be_rewritten(number)]
+        covered = np.setdiff1d(np.intersect1d(fragments, self._ids), rewritten)
+        overlaid = [fragment.id for fragment in self._overlaid if _overlays_newer(fragment, index)]
+        return np.setdiff1d(covered, overlaid)
+
+    def _may_be_rewritten(self, fragment_id: int) -> bool:
+        """Tell whether a column of a fragment may have been rewritten since a compaction.
+
+        The lists of fragments of indices name the fragments before the compaction, so that they
+        cannot say that a column was rewritten in place after it: it then has a file of its own.
+        """
+        position = self._fragments.positions.get(fragment_id)
+        return position is not None and len(self._fragments[position].files) > 1
+
+    def _may_overlap(self, name: str, segments: Sequence[IndexSegment]) -> bool:
+        """Tell whether segments may cover the fragments that they say they cover.
+
+        Of an index without stable row ids no two segments cover the same fragment; releases before
+        0.22 wrote lists of fragments that are wrong, and that overlap.
+        """
+        if self._is_stable:
+            return True
+        ids = [segment.index.fragment_ids or frozenset() for segment in segments]
+        if sum(map(len, ids)) == len(frozenset().union(*ids)):
+            return True
+        logger.warning("index %s: its segments overlap, so that it is not used", name)
+        return False
+
+
+def _ascending(numbers: Addresses) -> Addresses:
+    """Return numbers in order, without work where they are."""
+    return numbers if (numbers[1:] >= numbers[:-1]).all() else np.sort(numbers)
+
+
+def _overlaid(version: OpenVersion) -> Iterator[Fragment]:
+    """Yield the fragments with overlays."""
+    from lancefs.table.flags import ReaderFlags
+
+    if ReaderFlags.DATA_OVERLAYS in version.manifest.reader_flags:
+        yield from (one for one in version.manifest.fragments if one.overlays)
+
+
+def _overlays_newer(fragment: Fragment, index: Index) -> bool:
+    """Tell whether a fragment has values of indexed columns that a segment does not know yet."""
+    return any(overlay.committed_version > index.dataset_version for overlay in fragment.overlays)

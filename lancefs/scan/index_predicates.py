@@ -1,0 +1,279 @@
+"""A filter as what an index can be asked: tests of single columns, joined by AND and OR.
+
+NOT is pushed down to the tests, which is right for three-valued logic: NOT (a AND b) is true where
+NOT a or NOT b is true. A part that cannot be analysed limits nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.buffers import Mask
+from lancefs.datafile.fields import Field
+from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
+from lancefs.index.sort_keys import has_keys, is_stored_number, is_text, sort_keys
+from lancefs.scan.conditions import Condition, interval_of
+from lancefs.scan.expressions import (
+    AND,
+    DEEPEST,
+    OR,
+    Comparison,
+    ExpressionNode,
+    as_comparison,
+    chain_terms,
+)
+
+# The comparison that is true where another one is false, for values that are all ordered.
+_OPPOSITE = {
+    "less": "greater_equal",
+    "less_equal": "greater",
+    "greater": "less_equal",
+    "greater_equal": "less",
+}
+# Types whose values an IN may give in another width.
+_ALIKE = (pa.types.is_integer, is_text)
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating)
+_WILDCARDS = frozenset("%_\\")
+
+
+def index_predicate(condition: Condition, fields: Mapping[str, Field]) -> Predicate | None:
+    """Return what indices can be asked for a filter; None where they cannot limit its rows.
+
+    Args:
+        condition: The filter.
+        fields: The columns of the table, by name.
+    """
+    root = condition.tree
+    found = None if root is None else _predicate(root, fields, False, 0)
+    return None if found == NEVER else found
+
+
+def _predicate(
+    node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool, depth: int
+) -> Predicate | None:
+    if depth > DEEPEST:
+        return None
+    if node.kind == "call" and node.name == "invert":
+        return _predicate(node.arguments[0], fields, not is_negated, depth + 1)
+    for functions in (AND, OR):
+        if node.kind == "call" and node.name in functions:
+            join = all_of if (functions is AND) != is_negated else any_of
+            return join(
+                _predicate(term, fields, is_negated, depth + 1)
+                for term in chain_terms(node, functions)
+            )
+    if node.kind == "call" and node.name == "if_else":  # DuckDB writes IN so
+        condition, yes, no = node.arguments
+        sides = (
+            (
+                _predicate(condition, fields, is_otherwise, depth + 1),
+                _predicate(side, fields, is_negated, depth + 1),
+            )
+            for is_otherwise, side in ((False, yes), (True, no))
+        )
+        return any_of(map(all_of, sides))
+    if node.kind == "literal":
+        is_true = node.value is not None and node.value.as_py() not in (None, is_negated)
+        return None if is_true else NEVER
+    return _test(node, fields, is_negated)
+
+
+def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -> ColumnTest | None:
+    """Return a part of a filter as a test of a column; None for any other part."""
+    column = (
+        node
+        if node.kind == "field"
+        else next((argument for argument in node.arguments if argument.kind == "field"), None)
+    )
+    field = None if column is None else fields.get(column.name)
+    if field is None or field.children or field.id < 0 or field.shown_type is None:
+        return None
+    data_type = field.to_arrow().type
+    read = _READ_FIELD if node.kind == "field" else _READ.get(node.name)
+    found = None if read is None else read(node, data_type, is_negated)
+    if found is None:
+        return None
+    expression, intervals, keeps_null = found
+    condition = Condition(~expression if is_negated else expression)
+    name = field.name
+
+    def passes(array: pa.Array) -> Mask:
+        return condition.passed(pa.RecordBatch.from_arrays([array], names=[name]))
+
+    return ColumnTest(field.id, data_type, intervals, keeps_null, passes)
+
+
+# A test: the expression, intervals of the values that pass (None for any), whether null passes.
+_Read = tuple[pc.Expression, Sequence[KeyInterval] | None, bool]
+
+
+def _read_field(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    if not pa.types.is_boolean(data_type):
+        return None
+    return pc.field(node.name), [(not is_negated, not is_negated)], False
+
+
+def _read_comparison(
+    node: ExpressionNode, data_type: pa.DataType, is_negated: bool
+) -> _Read | None:
+    comparison = as_comparison(node)
+    if comparison is None or comparison.value is None:
+        return None
+    expression = _expression(comparison)
+    if is_negated:
+        # NaN is neither below nor above a number: the opposite comparison would leave it out.
+        opposite = _OPPOSITE.get(comparison.operator)
+        if opposite is None or pa.types.is_floating(data_type):
+            return expression, None, False
+        comparison = Comparison(comparison.column, opposite, comparison.value)
+    return expression, _intervals(comparison, data_type), False
+
+
+def _read_not_equal(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    comparison = as_comparison(ExpressionNode("call", "equal", node.arguments))
+    if comparison is None:
+        return None
+    expression = pc.field(comparison.column) != comparison.value
+    return expression, _intervals(comparison, data_type) if is_negated else None, False
+
+
+def _read_missing(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    nan_is_null = node.value is not None and node.value["nan_is_null"].as_py()
+    if node.arguments[0].kind != "field" or nan_is_null:
+        return None
+    is_null = node.name == "is_null"
+    keeps_null = is_null != is_negated
+    field = pc.field(node.arguments[0].name)
+    return field.is_null() if is_null else field.is_valid(), [] if keeps_null else None, keeps_null
+
+
+def _read_nan(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    if node.arguments[0].kind != "field" or not pa.types.is_floating(data_type):
+        return None
+    intervals = None if is_negated else [(math.nan, None)]
+    return pc.is_nan(pc.field(node.arguments[0].name)), intervals, False
+
+
+def _read_is_in(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    if node.arguments[0].kind != "field" or node.value is None or not has_keys(data_type):
+        return None
+    values = pa.array(node.value["value_set"].values)
+    match node.value["null_matching_behavior"].as_py():
+        case 0:  # a missing value is found among the values
+            pass
+        case 1:
+            values = values.drop_null()
+        case _:
+            return None
+    expression = pc.field(node.arguments[0].name).isin(values)
+    keeps_null = (values.null_count > 0) != is_negated
+    intervals = None if is_negated else _points(values.drop_null(), data_type)
+    return expression, intervals, keeps_null
+
+
+def _read_prefix(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    options = node.value
+    if node.arguments[0].kind != "field" or options is None or not is_text(data_type):
+        return None
+    if options["ignore_case"].as_py():
+        return None
+    pattern, field = options["pattern"].as_py(), pc.field(node.arguments[0].name)
+    if node.name == "starts_with":
+        expression, prefix = pc.starts_with(field, pattern), pattern
+    else:
+        expression = pc.match_like(field, pattern)
+        prefix = _literal_start(pattern)
+    return expression, None if is_negated else _with_prefix(prefix), False
+
+
+_READ_FIELD = _read_field
+_READ: Mapping[str, Callable[[ExpressionNode, pa.DataType, bool], _Read | None]] = {
+    **dict.fromkeys(("equal", *_OPPOSITE), _read_comparison),
+    "not_equal": _read_not_equal,
+    "is_null": _read_missing,
+    "is_valid": _read_missing,
+    "is_nan": _read_nan,
+    "is_in": _read_is_in,
+    "starts_with": _read_prefix,
+    "match_like": _read_prefix,
+}
+
+
+def _expression(comparison: Comparison) -> pc.Expression:
+    column, value = pc.field(comparison.column), comparison.value
+    match comparison.operator:
+        case "equal":
+            return column == value
+        case "less":
+            return column < value
+        case "less_equal":
+            return column <= value
+        case "greater":
+            return column > value
+        case _:
+            return column >= value
+
+
+def _intervals(comparison: Comparison, data_type: pa.DataType) -> list[KeyInterval] | None:
+    """Return the sort keys of the values for which a comparison may be true; None if unknown."""
+    value = comparison.value
+    if value is None or not value.is_valid:
+        return []
+    if is_stored_number(data_type):
+        interval = interval_of(comparison, data_type)
+        if interval is None:
+            return None
+        return [(interval.low, interval.high)] if interval.low <= interval.high else []
+    key = _key(value, data_type)
+    if key is None:
+        return None
+    match comparison.operator:
+        case "equal":
+            return [(key, key)]
+        case "less" | "less_equal":
+            return [(None, key)]
+        case _:
+            return [(key, None)]
+
+
+def _key(value: pa.Scalar, data_type: pa.DataType) -> object:
+    """Return the sort key of a literal that is compared with a column; None if it has none."""
+    if pa.types.is_boolean(data_type) and pa.types.is_boolean(value.type):
+        return value.as_py()
+    if pa.types.is_floating(data_type) and any(is_kind(value.type) for is_kind in _NUMBERS):
+        number = float(value.as_py())
+        return None if math.isnan(number) else number
+    if is_text(data_type) and is_text(value.type):
+        return value.cast(pa.binary()).as_py()
+    return None
+
+
+def _points(values: pa.Array, data_type: pa.DataType) -> list[KeyInterval] | None:
+    """Return the sort keys of the values of an IN; None if they are not such as the column has."""
+    if values.type != data_type:
+        is_alike = any(is_kind(values.type) and is_kind(data_type) for is_kind in _ALIKE)
+        if not is_alike:
+            return None
+        try:
+            values = values.cast(data_type)
+        except pa.ArrowInvalid:  # a value that the column cannot have
+            return None
+    keys = sorted(set(sort_keys(values).tolist()))
+    return None if any(key != key for key in keys) else [(key, key) for key in keys]
+
+
+def _literal_start(pattern: str) -> str:
+    """Return the characters of a LIKE pattern before its first wildcard."""
+    ends = [at for at, letter in enumerate(pattern) if letter in _WILDCARDS]
+    return pattern[: ends[0]] if ends else pattern
+
+
+def _with_prefix(prefix: str) -> list[KeyInterval] | None:
+    """Return the interval of the texts that begin with a prefix; None for all texts."""
+    low = prefix.encode()
+    # The bytes of a text are never 0xFF.
+    return [(low, low + b"\xff")] if low else None

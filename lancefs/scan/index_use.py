@@ -1,0 +1,72 @@
+"""What the indices of a version say of the filter of one scan, asked at most once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lancefs.forks import cached_property
+from lancefs.table.open_version import OpenVersion
+
+if TYPE_CHECKING:
+    from lancefs.index.counting import Count
+    from lancefs.index.lookup import Answer, TableIndices
+    from lancefs.index.predicates import Predicate
+    from lancefs.scan.conditions import Condition
+
+
+class IndexUse:
+    """Asks the indices of a version for the rows of a filter.
+
+    Args:
+        version: The version.
+        condition: The filter.
+        is_part: Whether only some fragments are read, so that others may ask for the same filter.
+    """
+
+    def __init__(self, version: OpenVersion, condition: Condition, is_part: bool) -> None:
+        self._version = version
+        self._condition = condition
+        self._is_part = is_part
+
+    @cached_property
+    def answer(self) -> Answer | None:
+        """What the indices say of the filter; None if they cannot be asked."""
+        indices, predicate = self._asked
+        if indices is None or predicate is None:
+            return None
+        if not self._is_part:
+            return indices.look_up(predicate)
+        from lancefs.scan.expressions import bytes_of
+
+        return indices.look_up_once(predicate, bytes_of(self._condition.expression))
+
+    def count(self) -> Count | None:
+        """Count the rows of the filter in the fragments that an index covers; None if none tells.
+
+        Raises:
+            MissingFile: A deletion file is gone.
+            CorruptFile: A deletion file is damaged.
+        """
+        indices, predicate = self._asked
+        if indices is None or predicate is None or self._is_part:
+            return None
+        from lancefs.index.counting import count_rows
+        from lancefs.index.predicates import ColumnTest
+
+        if not isinstance(predicate, ColumnTest) or not predicate.is_exact:
+            return None
+        readers, positions = self._version.readers, self._version.positions
+        return count_rows(indices, predicate, lambda number: readers[positions[number]])
+
+    @cached_property
+    def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
+        """The indices of the version, and what they can be asked; None where there is nothing."""
+        if self._version.manifest.index_section is None:
+            return None, None
+        from lancefs.index.lookup import indices_of
+        from lancefs.scan.index_predicates import index_predicate
+
+        indices = indices_of(self._version)
+        if indices is None:
+            return None, None
+        return indices, index_predicate(self._condition, self._version.named_fields)

@@ -1,0 +1,177 @@
+"""Tables with indices and random histories, and random filters over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("small", pa.uint8()),
+        ("real", pa.float64()),
+        ("cat", pa.string()),
+        ("name", pa.string()),
+        ("day", pa.date32()),
+        ("price", pa.decimal128(9, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("flag", pa.bool_()),
+        ("plain", pa.int32()),  # has no index
+    ]
+)
+KINDS = {
+    "id": "BTREE",
+    "small": "BITMAP",
+    "real": "BTREE",
+    "cat": "BITMAP",
+    "name": "BTREE",
+    "day": "BTREE",
+    "price": "BTREE",
+    "at": "BTREE",
+    "flag": "BITMAP",
+}
+FIRST_ROWS = 300
+
+
+def rows(first: int, count: int, seed: int) -> pa.Table:
+    """Rows with ids from `first` on, in random order; other values repeat, and some are missing."""
+    draw = np.random.default_rng(seed)
+    ids = draw.permutation(np.arange(first, first + count))
+    values = [
+        {
+            "id": int(number),
+            "small": int(number) % 5,
+            "real": float("nan") if number % 11 == 0 else float(draw.integers(-40, 40)) / 2,
+            "cat": f"c{number % 4}",
+            "name": f"n{draw.integers(0, 100):03d}é",
+            "day": date(2020, 1, 1) + timedelta(days=int(draw.integers(0, 60))),
+            "price": Decimal(int(draw.integers(-500, 500))) / 100,
+            "at": datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=int(draw.integers(0, 90))),
+            "flag": bool(draw.integers(0, 2)),
+            "plain": int(draw.integers(0, 50)),
+        }
+        for number in ids
+    ]
+    for row in values:
+        for name in SCHEMA.names[1:]:
+            if draw.random() < 0.05:
+                row[name] = None
+    return pa.Table.from_pylist(values, schema=SCHEMA)
+
+
+def create(path: Path, is_stable: bool, version: str) -> None:
+    """Write a table of three fragments, with an index over each column but one."""
+    lance.write_dataset(
+        rows(0, FIRST_ROWS, 1),
+        path,
+        max_rows_per_file=100,
+        data_storage_version=version,
+        enable_stable_row_ids=is_stable,
+    )
+    for column, kind in KINDS.items():
+        lance.dataset(path).create_scalar_index(column, kind)
+
+
+def _append(path: Path, number: int) -> None:
+    lance.write_dataset(rows(1000 * (number + 1), 60, number), path, mode="append")
+
+
+def _delete(path: Path, number: int) -> None:
+    lance.dataset(path).delete(f"id % 7 = {number % 7}")
+
+
+def _update(path: Path, number: int) -> None:
+    lance.dataset(path).update(
+        {"cat": f"'c{number % 4}'", "price": f"cast({number}.25 as decimal(9, 2))"},
+        where=f"plain < {number % 20}",
+    )
+
+
+def _update_key(path: Path, number: int) -> None:
+    lance.dataset(path).update({"id": f"id + {number % 3}"}, where=f"small = {number % 5}")
+
+
+def _merge(path: Path, number: int) -> None:
+    merge = lance.dataset(path).merge_insert("id")
+    merge.when_matched_update_all().when_not_matched_insert_all()
+    merge.execute(rows(50 * (number % 7), 80, number + 50))
+
+
+def _compact(path: Path, number: int) -> None:
+    lance.dataset(path).optimize.compact_files(target_rows_per_fragment=250)
+
+
+def _compact_deferred(path: Path, number: int) -> None:
+    dataset = lance.dataset(path)
+    if not dataset.has_stable_row_ids:
+        dataset.optimize.compact_files(target_rows_per_fragment=250, defer_index_remap=True)
+
+
+def _optimize(path: Path, number: int) -> None:
+    lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=number % 3)
+
+
+def _clean_up(path: Path, number: int) -> None:
+    lance.dataset(path).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+
+
+OPERATIONS: dict[str, Callable[[Path, int], None]] = {
+    "append": _append,
+    "delete": _delete,
+    "update": _update,
+    "update key": _update_key,
+    "merge": _merge,
+    "compact": _compact,
+    "compact deferred": _compact_deferred,
+    "optimize": _optimize,
+    "clean up": _clean_up,
+}
+steps = st.lists(
+    st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 20)), min_size=1, max_size=6
+)
+
+_LITERALS: dict[str, st.SearchStrategy[Any]] = {
+    "id": st.integers(-2, FIRST_ROWS + 2) | st.integers(990, 4100),
+    "small": st.integers(0, 6),
+    "real": st.integers(-50, 50).map(lambda half: half / 2),
+    "cat": st.integers(0, 5).map(lambda number: f"'c{number}'"),
+    "name": st.integers(0, 105).map(lambda number: f"'n{number:03d}é'"),
+    "day": st.integers(1, 31).map(lambda day: f"date '2020-01-{day:02d}'"),
+    "price": st.integers(-510, 510).map(lambda cents: f"{Decimal(cents) / 100}"),
+    "at": st.integers(0, 23).map(lambda hour: f"timestamp '2024-01-02T{hour:02d}:00:00Z'"),
+    "plain": st.integers(0, 50),
+}
+
+
+@st.composite
+def _terms(draw: st.DrawFn) -> str:
+    """A condition on one column."""
+    column = draw(st.sampled_from([*_LITERALS, "flag"]))
+    if column == "flag":
+        return draw(st.sampled_from(["flag", "NOT flag", "flag IS NULL", "flag = true"]))
+    literal = _LITERALS[column]
+    forms = ["{c} = {a}", "{c} IN ({a}, {b})", "{c} BETWEEN {a} AND {b}", "{c} < {a}"]
+    forms += ["{c} >= {a}", "{c} != {a}", "{c} IS NULL", "{c} IS NOT NULL", "{c} NOT IN ({a}, {b})"]
+    if column == "name":
+        forms += ["name LIKE 'n0{d}%'", "starts_with(name, 'n1')", "name LIKE '%5é'"]
+    form = draw(st.sampled_from(forms))
+    return form.format(c=column, a=draw(literal), b=draw(literal), d=draw(st.integers(0, 9)))
+
+
+filters = st.recursive(
+    _terms(),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda two: f"({two[0]} AND {two[1]})"),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]} OR {two[1]})"),
+        inner.map(lambda one: f"NOT ({one})"),
+    ),
+    max_leaves=4,
+)

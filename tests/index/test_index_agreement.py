@@ -1,0 +1,216 @@
+"""With and without the indices of a table, and in pylance: the same rows in the same order."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from histories import OPERATIONS, SCHEMA, create, filters, steps
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import lancefs
+from lancefs.index import lookup
+
+# Columns whose values tell which rows came out, NaN left out.
+COLUMNS = [name for name in SCHEMA.names if name != "real"]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["addresses", "stable ids"])
+def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with indices, to be copied."""
+    path = tmp_path_factory.mktemp("template") / "t.lance"
+    create(path, request.param, "2.1")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tables whose every page is looked up, and no warning that an index is broken."""
+    monkeypatch.setattr(lookup, "_SMALL_ROWS", 2**20)
+    monkeypatch.setattr(lookup, "_SMALL_RANGES", 2**20)
+
+
+def check(dataset: lancefs.LanceDataset, filter: str) -> str:
+    """Compare the rows that pass with and without indices; return what was done."""
+    scanner = dataset.scanner(columns=COLUMNS, filter=filter, with_row_id=True)
+    found = scanner.to_table()
+    scanned = dataset.to_table(columns=COLUMNS, filter=filter, with_row_id=True, use_index=False)
+    assert found.equals(scanned), f"{filter}\n{scanner.explain()}"
+    assert dataset.count_rows(filter) == len(scanned), filter
+    return scanner.explain()
+
+
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.generate],  # a failing history takes long to shorten
+)
+@given(steps=steps, asked=st.lists(filters, min_size=8, max_size=8))
+def test_an_index_changes_no_row_whatever_happened_to_the_table(
+    template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
+    steps: list[tuple[str, int]],
+    asked: list[str],
+) -> None:
+    path = tmp_path_factory.mktemp("history") / "t.lance"
+    shutil.copytree(template, path)
+    for name, number in steps:
+        OPERATIONS[name](path, number)
+    with caplog.at_level(logging.WARNING, "lancefs"):
+        dataset = lancefs.open(path)
+        for filter in asked:
+            check(dataset, filter)
+    assert not caplog.records
+    for filter in asked[:2]:
+        check_with_pylance(path, dataset, filter)
+    shutil.rmtree(path)
+
+
+def check_with_pylance(path: Path, dataset: lancefs.LanceDataset, filter: str) -> None:
+    # pylance takes NaN for the largest number, and has other literals of decimals and times.
+    if any(name in filter for name in ("real", "price", "at ")):
+        return
+    oracle = lance.dataset(path).to_table(columns=["id"], filter=filter, use_scalar_index=False)
+    ours = dataset.to_table(columns=["id"], filter=filter)
+    assert sorted(ours["id"].to_pylist()) == sorted(oracle["id"].to_pylist()), filter
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "id = 17",
+        "id IN (1, 17, 299, 5000)",
+        "id >= 10 AND id < 20",
+        "NOT (id < 290)",
+        "real > 19",
+        "real = 0",
+        "real IS NULL",
+        "name = 'n007é'",
+        "name LIKE 'n01%'",
+        "starts_with(name, 'n02')",
+        "day = date '2020-01-15'",
+        "price BETWEEN 1 AND 1.5",
+        "at < timestamp '2024-01-01T03:00:00Z'",
+        "small = 3",
+        "cat != 'c1'",
+        "cat IN ('c0', 'c9')",
+        "cat IS NULL",
+        "NOT flag",
+        "id = 17 OR name = 'n007é'",
+        "plain = 3 AND id < 100",
+        "NOT (id != 17)",
+    ],
+)
+def test_these_filters_are_answered_by_an_index(template: Path, filter: str) -> None:
+    dataset = lancefs.open(template)
+    explained = check(dataset, filter)
+    assert "index " in explained
+    assert "no index" not in explained
+
+
+@pytest.mark.parametrize(
+    "filter",
+    ["plain = 3", "id = 17 OR plain = 3", "id + 1 = 18", "NOT (real > 19)", "id = plain"],
+)
+def test_these_filters_are_scanned(template: Path, filter: str) -> None:
+    assert "no index limits the rows" in check(lancefs.open(template), filter)
+
+
+def test_a_look_up_reads_the_row_and_no_other(template: Path) -> None:
+    scanner = lancefs.open(template).scanner(columns=["name"], filter="id = 17")
+    assert scanner.to_table().num_rows == 1
+    assert scanner.stats.fragments == 1
+
+
+def test_a_count_of_one_value_reads_no_column(template: Path, decoded: list[str]) -> None:
+    dataset = lancefs.open(template)
+    assert dataset.count_rows("cat = 'c2'") > 0
+    assert dataset.count_rows("cat != 'c2' OR cat IS NULL") > 0
+    assert decoded == []
+
+
+def test_a_count_reads_deletions_and_rows_that_no_index_covers(
+    template: Path, tmp_path: Path, decoded: list[str]
+) -> None:
+    path = copied(template, tmp_path)
+    OPERATIONS["append"](path, 3)
+    OPERATIONS["delete"](path, 2)
+    dataset = lancefs.open(path)
+    for filter in ("cat = 'c2'", "cat IS NULL", "cat = 'c2' AND plain < 30", "cat = 'c2' AND NULL"):
+        assert dataset.count_rows(filter) == dataset.count_rows(filter, use_index=False)
+
+
+def test_appended_rows_are_found_without_being_indexed(template: Path, tmp_path: Path) -> None:
+    path = copied(template, tmp_path)
+    OPERATIONS["append"](path, 3)
+    dataset = lancefs.open(path)
+    explained = check(dataset, "id = 4001 OR id = 17")
+    assert "1 fragments that no index covers" in explained
+    assert dataset.count_rows("id = 4001 OR id = 17") == 2
+
+
+def test_a_delta_segment_is_used(template: Path, tmp_path: Path) -> None:
+    path = copied(template, tmp_path)
+    OPERATIONS["append"](path, 3)
+    lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+    explained = check(lancefs.open(path), "id = 4001 OR id = 17")
+    assert "2 of 2 segments used" in explained
+    assert "no index covers" not in explained
+
+
+def test_rows_that_a_deferred_compaction_moved_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    create(path, False, "2.1")
+    lance.dataset(path).delete("id % 5 = 1")
+    OPERATIONS["compact deferred"](path, 0)
+    dataset = lancefs.open(path)
+    assert any(index.reuse is not None for index in dataset.indices())
+    explained = check(dataset, "id < 40")
+    assert "no index covers" not in explained
+    check(dataset, "cat = 'c2'")
+
+
+def test_rows_that_lance_loses_in_a_second_compaction_are_scanned(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    create(path, False, "2.1")
+    OPERATIONS["compact deferred"](path, 0)
+    lance.dataset(path).delete("id % 7 = 0")
+    OPERATIONS["compact"](path, 0)
+    assert "no index limits the rows" in check(lancefs.open(path), "id < 40")
+
+
+def test_pyarrow_expressions_are_looked_up_too(template: Path) -> None:
+    import pyarrow.compute as pc
+
+    dataset = lancefs.open(template)
+    for expression in (
+        pc.field("id") == 17,
+        pc.field("id").isin([3, 4]),
+        pc.field("id").isin(pa.array([3, 4], pa.int16())),
+        ~(pc.field("id") > 5),
+        (pc.field("real") > 18) | pc.is_nan(pc.field("real")),
+        pc.field("cat").isin(["c1", None]),
+        pc.field("cat").is_null(),
+        pc.field("flag"),
+        pc.starts_with(pc.field("name"), "n00"),
+        pc.if_else(
+            pc.field("id").is_valid(), pc.field("id").isin([3, 4]), pa.scalar(None, pa.bool_())
+        ),
+    ):
+        scanner = dataset.scanner(columns=COLUMNS, filter=expression)
+        assert "index " in scanner.explain()
+        without: Any = dataset.to_table(columns=COLUMNS, filter=expression, use_index=False)
+        assert scanner.to_table().equals(without)
+
+
+def copied(template: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "t.lance"
+    shutil.copytree(template, path)
+    return path

@@ -1,0 +1,47 @@
+"""Ctrl-C while DuckDB reads, in every read of a file: it comes out, and the connection goes on."""
+
+from __future__ import annotations
+
+from roads import run_python
+
+QUERY = """
+import time
+from lancefs.storage import open_files
+opened, left = open_files.open_regular, None
+def counted(*args, **kwargs):
+    global left
+    if left is not None:
+        left -= 1
+        if left < 0:
+            left = None
+            raise KeyboardInterrupt
+    return opened(*args, **kwargs)
+open_files.open_regular = counted
+def wait_for_it():
+    for _ in range(3000):  # an interrupt in a thread of DuckDB comes a little later
+        time.sleep(0.01)
+    raise SystemExit("no interrupt came")
+query = f"SELECT count(*), sum(quantity), max(city) FROM '{ORDERS}'"
+con = duckdb_adapter.connect()
+expected = con.execute(query).fetchall()
+for number in range(1000):
+    con, left = duckdb_adapter.connect(), number
+    try:
+        con.execute(query).fetchall()
+        if left is not None:
+            break
+        wait_for_it()
+    except (duckdb.Error, RuntimeError):
+        try:
+            wait_for_it()
+        except KeyboardInterrupt:
+            pass
+    except KeyboardInterrupt:
+        pass
+    assert con.execute(query).fetchall() == expected
+print(number)
+"""
+
+
+def test_a_connection_whose_query_was_interrupted_gives_the_same_rows() -> None:
+    assert int(run_python(QUERY)) > 3
