@@ -6,6 +6,7 @@ about it, so that the first leaf decides.
 """
 
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -22,6 +23,7 @@ from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.packed_structs import without_dropped
 from lancefs.datafile.page_ranges import join_arrays, join_columns
 from lancefs.datafile.v2_1.leaf_columns import (
+    FetchedLeaf,
     FetchedRows,
     LeafField,
     PageGroup,
@@ -67,12 +69,14 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
     """
     if not _have_same_fields(files):
         return _assemble_singly(fields, files)
+    refusal = next((file.refusal for file in files if file.refusal is not None), None)
     try:
-        return _assemble_files(fields, files, are_joined=True)
+        columns = _assemble_files(fields, files, are_joined=True)
     except CorruptFile as error:
         refusal = error
-    columns = _assemble_singly(fields, files)
-    _report_disagreement(refusal.path or files[0].url, refusal)
+        columns = _assemble_singly(fields, files)
+    if refusal is not None:
+        _report_disagreement(refusal.path or files[0].url, refusal)
     return columns
 
 
@@ -121,8 +125,8 @@ def _assemble_files(
     if are_joined:
         decode_together(chain(*groups))
     by_id = {}
-    for leaf, field, data_type, of_leaf in zip(leaves, stored, types, groups, strict=True):
-        joined = _join(leaf, of_leaf, data_type)
+    for number, (leaf, field, data_type) in enumerate(zip(leaves, stored, types, strict=True)):
+        joined = _join_files(columns[number], groups[number], data_type)
         if field is not leaf.field:
             values = without_dropped(joined.values, field, leaf.field)
             joined = _LeafRows(values, joined.layers)
@@ -132,6 +136,24 @@ def _assemble_files(
         with locating(files[0].url, field.name):
             arrays.append(_assemble(field, by_id, rows))
     return arrays
+
+
+def _join_files(
+    files: Sequence[FetchedLeaf], groups: Sequence[PageGroup], data_type: pa.DataType
+) -> _LeafRows:
+    """Join the rows of a leaf, of which some files may have been decoded already."""
+    if all(file.values is None for file in files):
+        return _join(files[0].leaf, groups, data_type)
+    parts, remaining = [], deque(groups)
+    for file in files:
+        if file.values is not None:
+            parts.append(file.values)
+            continue
+        own = []
+        while remaining and remaining[0].leaf is file:
+            own.append(remaining.popleft())
+        parts.append(_join(file.leaf, own, data_type).values)
+    return _LeafRows(join_arrays(parts, data_type), {})
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table
