@@ -5,14 +5,14 @@
 
 /* The columns of the table of pages, and of the table of leaves, as in points.py. */
 enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
-enum { PAGE_COLUMNS = WIDTH + 1 };
+enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 enum { FIRST_PAGE, PAGES, OUT, VALIDITY, LEAF_COLUMNS };
 /* How values and levels are stored. */
-enum { NONE, FLAT, PACKED, PACKED_APART, RUNS };
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP };
 
 #define LEVEL 2 /* bytes of a level */
 
-/* A buffer of a chunk, and the block that holds the value at a position. */
+/* A buffer of a page or chunk. */
 typedef struct {
     const uint8_t *data;
     int64_t size;
@@ -35,6 +35,82 @@ static int64_t inline_width(Buffer buffer, int64_t bits, int64_t count) {
 
 static void set_bit(uint8_t *bits, int64_t position) {
     bits[position / 8] |= (uint8_t)(1u << (position % 8));
+}
+
+/* Where a string is in the data. */
+typedef struct {
+    int64_t start, end;
+} Span;
+
+/* The strings of a dictionary: their offsets, each of `width` bytes, and their bytes. */
+typedef struct {
+    const uint8_t *offsets, *text;
+    int64_t width, count, size;
+} Items;
+
+/* Read the header of a dictionary of strings; see `block_header` in strings.py. */
+static int open_items(Buffer buffer, int64_t count, Items *items) {
+    const uint8_t *head = buffer.data;
+    if (buffer.size < 9)
+        return DAMAGED;
+    const int old = head[1] || head[2] || head[3];
+    const uint64_t bits = old ? head[0] : load(head, 4);
+    if (bits != 32 && bits != 64)
+        return DAMAGED;
+    const int64_t width = (int64_t)bits / 8, at = old ? 1 + width : width, begin = at + width;
+    if (begin > buffer.size)
+        return DAMAGED;
+    const uint64_t end = load(head + at, width);
+    if (end > (uint64_t)buffer.size || (int64_t)end < begin ||
+        count >= ((int64_t)end - begin) / width)
+        return DAMAGED;
+    *items = (Items){head + begin, head + end, width, count, buffer.size - (int64_t)end};
+    return 0;
+}
+
+/* Write where the strings of the wanted rows of a chunk are in the data. */
+static int write_strings(const uint8_t *data, int64_t width, Buffer buffer, int64_t count,
+                         int64_t first, const int64_t *rows, int64_t start, int64_t stop,
+                         uint8_t *out) {
+    if (count >= buffer.size / width)
+        return DAMAGED;
+    for (int64_t i = start; i < stop; i++) {
+        const uint8_t *at = buffer.data + (rows[i] - first) * width;
+        const uint64_t low = load(at, width), high = load(at + width, width);
+        if (low < (uint64_t)((count + 1) * width) || high < low || high > (uint64_t)buffer.size)
+            return DAMAGED;
+        const int64_t base = buffer.data - data;
+        const Span span = {base + (int64_t)low, base + (int64_t)high};
+        memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
+    }
+    return 0;
+}
+
+/* Write where the items that indices point at are in the data. */
+static int write_items(const uint8_t *data, int64_t size, const int64_t *page, Buffer buffer,
+                       int64_t count, int64_t first, const int64_t *rows, int64_t start,
+                       int64_t stop, uint8_t *out) {
+    const int64_t bits = page[BITS], width = inline_width(buffer, bits, count);
+    if (width < 0 || page[ITEMS] < 0 || page[ITEMS] > page[ITEMS_END] || page[ITEMS_END] > size)
+        return DAMAGED;
+    const Buffer stored = {data + page[ITEMS], page[ITEMS_END] - page[ITEMS]};
+    Items items;
+    if (open_items(stored, page[ITEM_COUNT], &items))
+        return DAMAGED;
+    for (int64_t i = start; i < stop; i++) {
+        const uint64_t index =
+            value_at(buffer.data + bits / 8, (int)width, (int)bits, (int)(rows[i] - first));
+        if (index >= (uint64_t)items.count)
+            return DAMAGED;
+        const uint8_t *at = items.offsets + (int64_t)index * items.width;
+        const uint64_t low = load(at, items.width), high = load(at + items.width, items.width);
+        if (high < low || high > (uint64_t)items.size)
+            return DAMAGED;
+        const int64_t base = items.text - data;
+        const Span span = {base + (int64_t)low, base + (int64_t)high};
+        memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
+    }
+    return 0;
 }
 
 /* Write the values of the wanted rows of a chunk, whose first row is `first`. */
@@ -145,9 +221,10 @@ static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count,
 }
 
 /* Write the wanted rows of a chunk of `length` bytes; return how many are null. */
-static int64_t read_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
-                          int64_t first, const int64_t *rows, int64_t start, int64_t stop,
-                          uint8_t *out, uint8_t *validity) {
+static int64_t read_chunk(const uint8_t *data, int64_t size, const int64_t *page,
+                          const uint8_t *chunk, int64_t length, int64_t count, int64_t first,
+                          const int64_t *rows, int64_t start, int64_t stop, uint8_t *out,
+                          uint8_t *validity) {
     const int has_levels = page[LEVELS] != NONE;
     const int64_t header = 2 + LEVEL * has_levels + page[ENTRY];
     if (length < header)
@@ -165,9 +242,15 @@ static int64_t read_chunk(const int64_t *page, const uint8_t *chunk, int64_t len
     const Buffer values = {chunk + at, (int64_t)load(chunk + header - page[ENTRY], page[ENTRY])};
     if (at + values.size > length)
         return DAMAGED;
-    if (write_values(page, values, count, first, rows, start, stop, out))
-        return DAMAGED;
-    return nulls;
+    int refused;
+    if (page[VALUES] == STRINGS)
+        refused =
+            write_strings(data, page[BITS] / 8, values, count, first, rows, start, stop, out);
+    else if (page[VALUES] == LOOKED_UP)
+        refused = write_items(data, size, page, values, count, first, rows, start, stop, out);
+    else
+        refused = write_values(page, values, count, first, rows, start, stop, out);
+    return refused ? DAMAGED : nulls;
 }
 
 /* Write the wanted rows of a page, `rows[start:stop]`; return how many are null. `seen` counts the
@@ -195,8 +278,8 @@ static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
         while (end < stop && rows[end] - first < count)
             end++;
         if (end > start) {
-            const int64_t found = read_chunk(page, data + at, length, count, first, rows, start,
-                                             end, out, validity);
+            const int64_t found = read_chunk(data, size, page, data + at, length, count, first,
+                                             rows, start, end, out, validity);
             if (found < 0)
                 return DAMAGED;
             nulls += found;
@@ -255,4 +338,18 @@ KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, con
         }
     }
     return 0;
+}
+
+/* Join spans of the data, in any order, of `room` bytes in all. */
+KERNEL(join_spans, const uint8_t *data, int64_t size, const int64_t *spans, int64_t count,
+       uint8_t *out, int64_t room) {
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t start = spans[2 * i], end = spans[2 * i + 1];
+        if (start < 0 || start > end || end > size || end - start > room)
+            return DAMAGED;
+        memcpy(out, data + start, (size_t)(end - start));
+        out += end - start;
+        room -= end - start;
+    }
+    return room == 0 ? 0 : DAMAGED;
 }

@@ -10,12 +10,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.buffers import Array, Ints, Mask, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
+from lancefs.datafile.kernels.strings import block_header, find_strings
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -25,8 +26,9 @@ class PageColumn(IntEnum):
 
     The first row of the page in its leaf, and its number of rows; start and end, in the data, of
     the chunk table and of the chunks; bytes of an entry of the chunk table; how values are stored,
-    and the bits of a value; how definition levels are stored, and the bits of one that is packed
-    apart from its width.
+    and the bits of a value, an index or an offset; how definition levels are stored, and the bits
+    of one that is packed apart from its width; start and end of a dictionary of strings, and its
+    number of items.
     """
 
     FIRST_ROW = 0
@@ -40,6 +42,9 @@ class PageColumn(IntEnum):
     BITS = 8
     LEVELS = 9
     WIDTH = 10
+    ITEMS = 11
+    ITEMS_END = 12
+    ITEM_COUNT = 13
 
 
 class LeafColumn(IntEnum):
@@ -63,6 +68,8 @@ class Stored(IntEnum):
     PACKED = 2  # inline bit-packing
     PACKED_APART = 3  # out-of-line bit-packing
     RUNS = 4  # of levels of two bytes, and lengths of one
+    STRINGS = 5  # offsets and bytes
+    LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
 
 
 _LEVEL_BITS = 16
@@ -81,8 +88,8 @@ def take_points(
         size: Bytes of the output.
 
     Returns:
-        The output: for each leaf its values, where a boolean takes one bit, and a bit for each
-        value that tells whether it is valid. Then the number of nulls of each leaf, and after them
+        The output: for each leaf its values, where a boolean takes one bit, and a string is its
+        X
         how many bytes were looked at, in how many places.
 
     Raises:
@@ -155,21 +162,47 @@ def _take_page(data: Bytes, page: Ints, rows: Ints) -> tuple[Array, Mask, tuple[
     return values, invalid, (end - begin + int(sizes.sum()), 1 + len(chunks))
 
 
-def _values(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints
-) -> Array:
+def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:
     """Return the wanted values of chunks, in bytes; a boolean takes a byte."""
     bits = int(page[PageColumn.BITS])
-    if page[PageColumn.VALUES] == Stored.PACKED:
-        widths = read_widths(data, starts, ends, bits)
-        return unpack_at(data, starts + bits // 8, widths, counts, wanted, bits).view(np.uint8)
+    match page[PageColumn.VALUES]:
+        case Stored.PACKED | Stored.LOOKED_UP:
+            widths = read_widths(data, starts, ends, bits)
+            values = unpack_at(data, starts + bits // 8, widths, counts, wanted, bits)
+            if page[PageColumn.VALUES] == Stored.LOOKED_UP:
+                values = _items(data, values, page)
+            return values.view(np.uint8)
+        case Stored.STRINGS:
+            found = find_strings(data, starts, ends, counts, bits // 8, wanted)
+            return np.stack(found, axis=1).reshape(-1).view(np.uint8)
     if np.any(-(-counts * bits // 8) > ends - starts):
         raise CorruptFile(f"a chunk is too short for its values of {bits} bits")
     chunk, within = places_of(counts, wanted)
     if bits == 1:
-        return data[starts[chunk] + within // 8] >> (within % 8).astype(np.uint8) & np.uint8(1)
+        bit: Array = data[starts[chunk] + within // 8] >> (within % 8).astype(np.uint8) & np.uint8(
+            1
+        )
+        return bit
     begins = starts[chunk] + within * (bits // 8)
     return gather(data, begins, begins + bits // 8)
+
+
+def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
+    """Return the start and end in the data of each item of a dictionary of strings."""
+    start, end, count = page[PageColumn.ITEMS : PageColumn.ITEM_COUNT + 1].tolist()
+    if not 0 <= start <= end <= len(data):
+        raise CorruptFile(f"the dictionary of a page leaves its {len(data)} bytes")
+    buffer = data[start:end]
+    width, begin, text = block_header(buffer)
+    if begin > len(buffer) or not begin <= text <= len(buffer) or count >= (text - begin) // width:
+        raise CorruptFile(f"a block of {count} strings is too short for its offsets")
+    if len(indices) and int(indices.max()) >= count:
+        raise CorruptFile(f"index {int(indices.max())} into a dictionary of {count} items")
+    at = (begin + indices.astype(np.int64) * width)[:, None] + np.arange(2 * width)
+    offsets = buffer[at].view(f"<u{width}").reshape(-1, 2)
+    if np.any(offsets[:, 0] > offsets[:, 1]) or int(offsets.max()) > len(buffer) - text:
+        raise CorruptFile("the offsets of a block of strings descend or leave the block")
+    return offsets.astype(np.int64) + start + text
 
 
 def _levels(data: Bytes, starts: Ints, ends: Ints, counts: Ints, page: Ints) -> Array:
@@ -201,3 +234,32 @@ def _expanded(buffer: Bytes, count: int) -> Array:
     levels, lengths = buffer[8 : 8 + size].view("<u2"), buffer[8 + size :]
     runs = np.array([len(levels)], np.int64)
     return expand(levels, lengths, runs, np.array([count], np.int64))
+
+
+def join_spans(data: Bytes, spans: Ints) -> Bytes:
+    """Join the bytes of spans of the data, in any order.
+
+    Args:
+        data: The data.
+        spans: Start and end of each span; of shape (spans, 2).
+
+    Raises:
+        CorruptFile: A span leaves the data.
+    """
+    starts, ends = spans[:, 0], spans[:, 1]
+    if np.any((starts < 0) | (starts > ends) | (ends > len(data))):
+        raise CorruptFile(f"a span of bytes leaves its {len(data)} bytes")
+    return join_bytes([data[:0], *(data[start:end] for start, end in spans.tolist())])
+
+
+_c_join_spans = c_function("join_spans", "bytes number ints number out number")
+
+
+@twin_of(join_spans)
+def _compiled_join_spans(data: Bytes, spans: Ints) -> Bytes:
+    room = int((spans[:, 1] - spans[:, 0]).sum())
+    if spans.min(initial=0) < 0 or spans.max(initial=0) > len(data) or room < 0:
+        raise Damaged
+    out = empty(room, np.uint8)
+    _c_join_spans(data, len(data), spans, len(spans), out, room)
+    return out

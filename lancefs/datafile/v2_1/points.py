@@ -1,170 +1,29 @@
 """A few rows of many leaf columns, read in one call of a kernel (data files 2.1 and later).
 
-Reading a page takes some time in Python, however few of its rows are wanted. What a kernel needs to
-know of a page is a row of numbers, its *plan*: where its buffers are, and how its values and levels
-are stored. The kernel finds the values at the same rows of all pages of many leaves. Leaves with a
-page that it does not know are read in the general way.
+Reading a page in the general way takes some time in Python, however few of its rows are wanted. The
+kernel finds the values at the same rows of all pages of many leaves, by their plans
+(`point_plans`). Strings are found as places in the file and joined by another call; FSST codes and
+the indices into compressed dictionaries are decoded page by page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Ints
-from lancefs.datafile.container import ColumnPages, Page
-from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import take_points
-from lancefs.datafile.kernels.points import Stored
-from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
-from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
-from lancefs.storage import ByteRange, Bytes
+from lancefs.datafile.arrays import to_arrow
+from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, VariableWidth
+from lancefs.datafile.buffers import check_size, dtype_of
+from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
+from lancefs.datafile.page_ranges import join_arrays
+from lancefs.datafile.v2_1.encodings.dictionary import look_up
+from lancefs.datafile.v2_1.point_plans import POSITIONS, SPAN_BITS, Form, LeafPlan, PagePart
+from lancefs.storage import Bytes
 
-# Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
-# to its end for every read, and the share of a column's rows above which whole pages are quicker.
-MOST_ROWS = 4096
-_MOST_TABLE_BYTES = 64 * 1024
-_LEAST_SHARE = 4
-
-_WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
-_MOST_BITS = 256  # of a plain value: those of a decimal
-_LEVEL_BITS = 16
-_ALIGN = 64  # bytes, of the values of a leaf
-
-
-class LeafPlan(NamedTuple):
-    """What the kernel needs to know of a leaf.
-
-    Attributes:
-        pages: The plan of each page; see `kernels.points.PageColumn`.
-        data_type: The Arrow type of the values.
-        bits: Bits of a value.
-        has_levels: Whether a page has definition levels.
-        rows: Number of rows.
-        span: Start of the first and end of the last buffer.
-    """
-
-    pages: Ints
-    data_type: pa.DataType
-    bits: int
-    has_levels: bool
-    rows: int
-    span: ByteRange
-
-
-def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
-    """Plan how the kernel reads a leaf; None where it does not know one of its pages.
-
-    Args:
-        field: The field, which is at the top of the table and no outline.
-        column: The pages of the leaf.
-
-    Raises:
-        CorruptFile: The description of a page is damaged.
-        UnsupportedFeature: The layout of a page, or the type of the field, is not known.
-    """
-    data_type = field.storage_type
-    try:
-        bits = int(data_type.bit_width)
-    except ValueError:  # a type of variable width
-        return None
-    is_plain = not (pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type))
-    if not (column.pages and is_plain and 0 < bits <= _MOST_BITS):
-        return None
-    plans = []
-    for page, first_row in zip(column.pages, column.first_rows, strict=False):
-        plan = _plan_page(page, first_row, bits)
-        if plan is None:
-            return None
-        plans.append(plan)
-    pages = np.array(plans, np.int64)
-    span = int(pages[:, 2:6].min()), int(pages[:, 2:6].max())
-    has_levels = bool(pages[:, 9].any())
-    return LeafPlan(pages, data_type, bits, has_levels, column.first_rows[-1], span)
-
-
-def _plan_page(page: Page, first_row: int, bits: int) -> tuple[int, ...] | None:
-    description = layout_of(page.encoding)
-    if not isinstance(description, MiniBlock):
-        return None
-    stored = _stored_as(description, bits)
-    if stored is None or description.items != page.rows:
-        return None
-    description.check_buffers(page)
-    (begin, end), chunks = page.buffers[:2]
-    if end - begin > _MOST_TABLE_BYTES:
-        return None
-    return (first_row, page.rows, begin, end, *chunks, description.width, *stored)
-
-
-def _stored_as(description: MiniBlock, bits: int) -> tuple[int, int, int, int] | None:
-    """Return how the values and levels of a page are stored; None where the kernel cannot tell."""
-    layers = description.layers
-    is_plain = len(layers) == 1 and not layers[0].is_list and description.buffers == 1
-    if not is_plain or description.has_rep or description.has_dictionary:
-        return None
-    values = _values_stored_as(description.layout.value_compression, bits)
-    if values is None:
-        return None
-    if not description.has_def:
-        return values, bits, Stored.NONE, 0
-    if not layers[0].nullable:
-        return None
-    levels = _levels_stored_as(description.layout.def_compression)
-    return None if levels is None else (values, bits, *levels)
-
-
-def _values_stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
-    match encoding.WhichOneof("compression"):
-        case "flat" if not encoding.flat.HasField("data"):
-            is_known = encoding.flat.bits_per_value == bits and (bits == 1 or bits % 8 == 0)
-            return Stored.FLAT if is_known else None
-        case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
-            packed = encoding.inline_bitpacking.uncompressed_bits_per_value
-            return Stored.PACKED if packed == bits and bits in _WIDTHS else None
-        case _:
-            return None
-
-
-def _levels_stored_as(encoding: CompressiveEncoding) -> tuple[int, int] | None:
-    """Return how levels are stored, and the bits of a level that is packed apart from its width."""
-    match encoding.WhichOneof("compression"):
-        case "flat" | "inline_bitpacking":
-            stored = _values_stored_as(encoding, _LEVEL_BITS)
-            return None if stored is None else (stored, 0)
-        case "out_of_line_bitpacking":
-            packed = encoding.out_of_line_bitpacking
-            width = _flat_bits(packed.values)
-            is_known = packed.uncompressed_bits_per_value == _LEVEL_BITS
-            is_known = is_known and width is not None and 0 < width <= _LEVEL_BITS
-            return (Stored.PACKED_APART, width or 0) if is_known else None
-        case "rle":
-            is_known = _flat_bits(encoding.rle.values) == _LEVEL_BITS
-            is_known = is_known and _flat_bits(encoding.rle.run_lengths) == 8
-            return (Stored.RUNS, 0) if is_known else None
-        case _:
-            return None
-
-
-def _flat_bits(encoding: CompressiveEncoding) -> int | None:
-    """Return the bits of plain values; None for any other encoding."""
-    if encoding.WhichOneof("compression") != "flat" or encoding.flat.HasField("data"):
-        return None
-    return int(encoding.flat.bits_per_value)
-
-
-def is_worthwhile(count: int, rows: int) -> bool:
-    """Whether so many rows are few enough, of a column of so many rows, to be read singly."""
-    return 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
-
-
-def span_of(plans: Sequence[LeafPlan]) -> ByteRange:
-    """Return the byte range of a file that has all pages of leaves."""
-    return min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
+_ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
 class Points(NamedTuple):
@@ -181,6 +40,40 @@ class Points(NamedTuple):
     places: int
 
 
+class _Found(NamedTuple):
+    """What the kernel found for a leaf.
+
+    Attributes:
+        plan: The plan of the leaf.
+        count: Number of values.
+        nulls: Number of nulls among them.
+        values: The values.
+        validity: A bit for each value that tells whether it is valid; None where all are.
+    """
+
+    plan: LeafPlan
+    count: int
+    nulls: int
+    values: Bytes
+    validity: Bytes | None
+
+    @property
+    def valid(self) -> Mask | None:
+        """Which values are valid; None where all are."""
+        if self.validity is None:
+            return None
+        bits: Mask = np.unpackbits(self.validity, count=self.count, bitorder="little").view(
+            np.bool_
+        )
+        return bits
+
+    def array(self) -> pa.Array:
+        """Return values that are those of the column."""
+        valid = None if self.validity is None else pa.py_buffer(self.validity)
+        buffers = [valid, pa.py_buffer(self.values)]
+        return pa.Array.from_buffers(self.plan.data_type, self.count, buffers, self.nulls)
+
+
 def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) -> Points:
     """Read the values of leaves at the same rows.
 
@@ -192,26 +85,114 @@ def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) 
 
     Raises:
         CorruptFile: A page is damaged.
+        TooLarge: The strings have more bytes than `limited` allows.
     """
+    found, size, places = _take(plans, rows, data, start)
+    texts = iter(_texts([one for one in found if one.plan.bits == SPAN_BITS], data))
+    arrays = []
+    for one in found:
+        match one.plan.form:
+            case Form.VALUES:
+                arrays.append(one.array())
+            case Form.STRINGS:
+                arrays.append(to_arrow(next(texts), one.plan.data_type, one.valid))
+            case Form.CODES:
+                arrays.append(_spelled(one, next(texts), rows))
+            case Form.INDICES:
+                arrays.append(_looked_up(one, rows, data, start))
+    return Points(arrays, size, places)
+
+
+def _take(
+    plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int
+) -> tuple[list[_Found], int, int]:
+    """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
     count = len(rows)
     pages = np.concatenate([plan.pages for plan in plans])
-    pages[:, 2:6] -= start
+    pages[:, POSITIONS] -= start
     leaves, size, first = [], 0, 0
-    sizes = []
+    room = _aligned((count + 7) // 8)  # of the validity
     for plan in plans:
-        length = (count * plan.bits + 7) // 8
-        validity = size + -(-length // 8) * 8 if plan.has_levels else -1
-        leaves.append((first, len(plan.pages), size, validity))
-        sizes.append(length)
+        end = size + _aligned((count * plan.bits + 7) // 8)
+        leaves.append((first, len(plan.pages), size, end if plan.has_levels else -1))
         first += len(plan.pages)
-        size = -(-(size + length + (16 + count // 8 if plan.has_levels else 0)) // _ALIGN) * _ALIGN
-    out, nulls = take_points(data, pages, np.array(leaves, np.int64), rows, size)
-    buffer, null_counts = pa.py_buffer(out), nulls.tolist()
-    arrays = []
-    for plan, (_, _, at, validity), length, found in zip(
-        plans, leaves, sizes, null_counts, strict=False
-    ):
-        valid = buffer.slice(validity, (count + 7) // 8) if found else None
-        buffers = [valid, buffer.slice(at, length)]
-        arrays.append(pa.Array.from_buffers(plan.data_type, count, buffers, found))
-    return Points(arrays, *null_counts[-2:])
+        size = end + room if plan.has_levels else end
+    out, numbers = take_points(data, pages, np.array(leaves, np.int64), rows, size)
+    *nulls, seen, places = numbers.tolist()
+    found = [
+        _Found(
+            plan,
+            count,
+            null,
+            out[at : at + (count * plan.bits + 7) // 8],
+            out[end : end + room] if null else None,
+        )
+        for plan, null, (_, _, at, end) in zip(plans, nulls, leaves, strict=True)
+    ]
+    return found, seen, places
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _texts(found: Sequence[_Found], data: Bytes) -> Iterator[VariableWidth]:
+    """Yield the strings of leaves, of which the kernel found the places."""
+    if not found:
+        return
+    spans = np.stack([one.values.view(np.int64).reshape(-1, 2) for one in found])
+    for number, one in enumerate(found):
+        if (valid := one.valid) is not None:  # a null has no bytes, whatever is under it
+            spans[number, ~valid, 1] = spans[number, ~valid, 0]
+    lengths = spans[:, :, 1] - spans[:, :, 0]
+    check_size(int(lengths.sum()))
+    text = join_spans(data, spans.reshape(-1, 2))
+    offsets = np.zeros((len(found), found[0].count + 1), np.int64)
+    np.cumsum(lengths, axis=1, out=offsets[:, 1:])
+    start = 0
+    for own in offsets:
+        end = start + int(own[-1])
+        yield VariableWidth(own, text[start:end])
+        start = end
+
+
+def _cut(plan: LeafPlan, rows: Ints) -> Iterator[tuple[PagePart, slice]]:
+    """Yield the pages of a leaf that hold rows, with the rows of each."""
+    if len(plan.parts) == 1:
+        yield plan.parts[0], slice(0, len(rows))
+        return
+    stops = np.searchsorted(rows, plan.pages[1:, 0]).tolist()
+    for part, first, stop in zip(plan.parts, [0, *stops], [*stops, len(rows)], strict=True):
+        if first < stop:
+            yield part, slice(first, stop)
+
+
+def _spelled(found: _Found, codes: VariableWidth, rows: Ints) -> pa.Array:
+    """Return strings that are compressed with FSST."""
+
+    def spell(part: PagePart, wanted: slice) -> Block:
+        offsets = codes.offsets[wanted.start : wanted.stop + 1]
+        return VariableWidth(*decode_fsst(part.symbols, offsets, codes.data))
+
+    return _by_page(found, rows, spell)
+
+
+def _looked_up(found: _Found, rows: Ints, data: Bytes, start: int) -> pa.Array:
+    """Return the items that indices point at."""
+    bits = found.plan.bits
+    indices = found.values.view(dtype_of(bits // 8))
+
+    def look(part: PagePart, wanted: slice) -> Block:
+        return look_up(FixedWidth(bits, indices[wanted]), part.dictionary(data, start))
+
+    return _by_page(found, rows, look)
+
+
+def _by_page(found: _Found, rows: Ints, decode: Callable[[PagePart, slice], Block]) -> pa.Array:
+    """Decode the values of each page, and join them."""
+    data_type, valid = found.plan.data_type, found.valid
+    arrays = [
+        to_arrow(decode(part, wanted), data_type, None if valid is None else valid[wanted])
+        for part, wanted in _cut(found.plan, rows)
+    ]
+    return join_arrays(arrays, data_type)

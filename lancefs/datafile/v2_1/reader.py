@@ -35,14 +35,14 @@ from lancefs.datafile.v2_1.leaf_columns import (
     LeafField,
     leaves_of,
 )
-from lancefs.datafile.v2_1.points import (
+from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
     LeafPlan,
     is_worthwhile,
     plan_leaf,
-    read_points,
     span_of,
 )
+from lancefs.datafile.v2_1.points import read_points
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
