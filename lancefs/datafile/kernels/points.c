@@ -61,7 +61,7 @@ static int open_items(Buffer buffer, int64_t count, Items *items) {
     if (begin > buffer.size)
         return DAMAGED;
     const uint64_t end = load(head + at, width);
-    if (end > (uint64_t)buffer.size || (int64_t)end < begin ||
+    if (end > (uint64_t)buffer.size || (int64_t)end < begin || count < 0 ||
         count >= ((int64_t)end - begin) / width)
         return DAMAGED;
     *items = (Items){head + begin, head + end, width, count, buffer.size - (int64_t)end};

@@ -89,8 +89,9 @@ def take_points(
 
     Returns:
         The output: for each leaf its values, where a boolean takes one bit, and a string is its
-        X
-        how many bytes were looked at, in how many places.
+        start and end in the data (int64); and a bit for each value that tells whether it is valid.
+        Then the number of nulls of each leaf, and after them how many bytes were looked at, in how
+        many places.
 
     Raises:
         CorruptFile: A page is damaged, or does not have a wanted row.
@@ -194,7 +195,7 @@ def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
         raise CorruptFile(f"the dictionary of a page leaves its {len(data)} bytes")
     buffer = data[start:end]
     width, begin, text = block_header(buffer)
-    if begin > len(buffer) or not begin <= text <= len(buffer) or count >= (text - begin) // width:
+    if begin > len(buffer) or not begin <= text <= len(buffer) or not 0 <= count < (text - begin) // width:
         raise CorruptFile(f"a block of {count} strings is too short for its offsets")
     if len(indices) and int(indices.max()) >= count:
         raise CorruptFile(f"index {int(indices.max())} into a dictionary of {count} items")
@@ -202,7 +203,7 @@ def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
     offsets = buffer[at].view(f"<u{width}").reshape(-1, 2)
     if np.any(offsets[:, 0] > offsets[:, 1]) or int(offsets.max()) > len(buffer) - text:
         raise CorruptFile("the offsets of a block of strings descend or leave the block")
-    return offsets.astype(np.int64) + start + text
+    return (offsets.astype(np.int64) + start + text).reshape(-1)
 
 
 def _levels(data: Bytes, starts: Ints, ends: Ints, counts: Ints, page: Ints) -> Array:
