@@ -195,7 +195,11 @@ def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
         raise CorruptFile(f"the dictionary of a page leaves its {len(data)} bytes")
     buffer = data[start:end]
     width, begin, text = block_header(buffer)
-    if begin > len(buffer) or not begin <= text <= len(buffer) or not 0 <= count < (text - begin) // width:
+    if (
+        begin > len(buffer)
+        or not begin <= text <= len(buffer)
+        or not 0 <= count < (text - begin) // width
+    ):
         raise CorruptFile(f"a block of {count} strings is too short for its offsets")
     if len(indices) and int(indices.max()) >= count:
         raise CorruptFile(f"index {int(indices.max())} into a dictionary of {count} items")
@@ -203,7 +207,8 @@ def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
     offsets = buffer[at].view(f"<u{width}").reshape(-1, 2)
     if np.any(offsets[:, 0] > offsets[:, 1]) or int(offsets.max()) > len(buffer) - text:
         raise CorruptFile("the offsets of a block of strings descend or leave the block")
-    return (offsets.astype(np.int64) + start + text).reshape(-1)
+    places: Ints = (offsets.astype(np.int64) + (start + text)).reshape(-1)
+    return places
 
 
 def _levels(data: Bytes, starts: Ints, ends: Ints, counts: Ints, page: Ints) -> Array:

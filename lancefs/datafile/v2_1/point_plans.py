@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ POSITIONS = [
 ]
 
 
-class Form(Enum):
+class PointForm(Enum):
     """What the kernel gives for a leaf."""
 
     VALUES = "values"
@@ -102,20 +103,34 @@ class LeafPlan(NamedTuple):
     pages: Ints
     parts: Sequence[PagePart]
     data_type: pa.DataType
-    form: Form
+    form: PointForm
     bits: int
     has_levels: bool
     rows: int
     span: ByteRange
 
 
-class _Plan(NamedTuple):
+class _ValuePlan(NamedTuple):
     """How the values of a page are stored, and what the kernel gives for them."""
 
-    form: Form
+    form: PointForm
     bits: int
     stored: Stored
     stored_bits: int
+
+
+class _PagePlan(NamedTuple):
+    """What the description of a page tells.
+
+    Attributes:
+        form: What the kernel gives, and the bits of each value; equal for all pages of a leaf.
+        stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
+        items: Number of items of the dictionary.
+    """
+
+    form: tuple[PointForm, int]
+    stored: tuple[int, ...]
+    items: int
 
 
 def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
@@ -138,34 +153,46 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         bits = 0
     if bits > _MOST_BITS or (not bits and not has_offsets(data_type)):
         return None
-    plans, parts, forms = [], [], set()
+    plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         description = layout_of(page.encoding)
-        plan = _plan_values(description, bits) if isinstance(description, MiniBlock) else None
-        levels = _plan_levels(description) if isinstance(description, MiniBlock) else None
-        if plan is None or levels is None or description.items != page.rows:
+        plan = _plan_page(description, bits) if isinstance(description, MiniBlock) else None
+        if plan is None or not isinstance(description, MiniBlock):
             return None
+        if description.items != page.rows or (form is not None and plan.form != form):
+            return None
+        form = plan.form
         description.check_buffers(page)
         table, chunks = page.buffers[:2]
         items = page.buffers[2] if description.has_dictionary else chunks
         if table[1] - table[0] > _MOST_TABLE_BYTES:
             return None
-        places = first_row, page.rows, *table, *chunks, description.width
-        count = description.dictionary_items
-        plans.append((*places, plan.stored, plan.stored_bits, *levels, *items, count))
-        parts.append(PagePart(description, items))
-        forms.add(plan[:2])
-    if len(forms) != 1:
+        plans.append((first_row, page.rows, *table, *chunks, *plan.stored, *items, plan.items))
+        descriptions.append(description)
+    assert form is not None
+    has_parts = form[0] in (PointForm.CODES, PointForm.INDICES)
+    parts = [
+        PagePart(description, (plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]))
+        for description, plan in zip(descriptions if has_parts else (), plans, strict=False)
+    ]
+    has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
+    start = min([plan[position] for plan in plans for position in POSITIONS])
+    end = max([plan[position] for plan in plans for position in POSITIONS])
+    rows, pages = column.first_rows[-1], np.array(plans, np.int64)
+    return LeafPlan(pages, parts, data_type, *form, has_levels, rows, (start, end))
+
+
+@lru_cache(maxsize=256)  # pages of equal descriptions share one object
+def _plan_page(description: MiniBlock, bits: int) -> _PagePlan | None:
+    """Return what a description tells; None where the kernel does not know such pages."""
+    values, levels = _plan_values(description, bits), _plan_levels(description)
+    if values is None or levels is None:
         return None
-    (form, given), pages = forms.pop(), np.array(plans, np.int64)
-    has_levels = bool(pages[:, PageColumn.LEVELS].any())
-    positions = pages[:, POSITIONS]
-    span = int(positions.min()), int(positions.max())
-    rows = column.first_rows[-1]
-    return LeafPlan(pages, parts, data_type, form, given, has_levels, rows, span)
+    stored = description.width, values.stored, values.stored_bits, *levels
+    return _PagePlan((values.form, values.bits), stored, description.dictionary_items)
 
 
-def _plan_values(description: MiniBlock, bits: int) -> _Plan | None:
+def _plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
     """Return how values are stored; None where the kernel does not know it.
 
     Args:
@@ -179,23 +206,23 @@ def _plan_values(description: MiniBlock, bits: int) -> _Plan | None:
         return _plan_indices(encoding, description.layout.dictionary, bits)
     if bits:
         stored = _stored_as(encoding, bits)
-        return None if stored is None else _Plan(Form.VALUES, bits, stored, bits)
-    form = Form.STRINGS
+        return None if stored is None else _ValuePlan(PointForm.VALUES, bits, stored, bits)
+    form = PointForm.STRINGS
     if encoding.WhichOneof("compression") == "fsst":
-        form, encoding = Form.CODES, encoding.fsst.values
+        form, encoding = PointForm.CODES, encoding.fsst.values
     width = _offset_bits(encoding)
-    return None if width is None else _Plan(form, SPAN_BITS, Stored.STRINGS, width)
+    return None if width is None else _ValuePlan(form, SPAN_BITS, Stored.STRINGS, width)
 
 
 def _plan_indices(
     encoding: CompressiveEncoding, items: CompressiveEncoding, bits: int
-) -> _Plan | None:
+) -> _ValuePlan | None:
     width = int(encoding.inline_bitpacking.uncompressed_bits_per_value)
     if width not in _WIDTHS or _stored_as(encoding, width) is not Stored.PACKED:
         return None
     if not bits and _offset_bits(items) is not None:
-        return _Plan(Form.STRINGS, SPAN_BITS, Stored.LOOKED_UP, width)
-    return _Plan(Form.INDICES, width, Stored.PACKED, width)
+        return _ValuePlan(PointForm.STRINGS, SPAN_BITS, Stored.LOOKED_UP, width)
+    return _ValuePlan(PointForm.INDICES, width, Stored.PACKED, width)
 
 
 def _plan_levels(description: MiniBlock) -> tuple[int, int] | None:

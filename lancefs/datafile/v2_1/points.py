@@ -20,7 +20,7 @@ from lancefs.datafile.buffers import check_size, dtype_of
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings.dictionary import look_up
-from lancefs.datafile.v2_1.point_plans import POSITIONS, SPAN_BITS, Form, LeafPlan, PagePart
+from lancefs.datafile.v2_1.point_plans import POSITIONS, SPAN_BITS, LeafPlan, PagePart, PointForm
 from lancefs.storage import Bytes
 
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
@@ -45,14 +45,14 @@ class _Found(NamedTuple):
 
     Attributes:
         plan: The plan of the leaf.
-        count: Number of values.
+        length: Number of values.
         nulls: Number of nulls among them.
         values: The values.
         validity: A bit for each value that tells whether it is valid; None where all are.
     """
 
     plan: LeafPlan
-    count: int
+    length: int
     nulls: int
     values: Bytes
     validity: Bytes | None
@@ -62,7 +62,7 @@ class _Found(NamedTuple):
         """Which values are valid; None where all are."""
         if self.validity is None:
             return None
-        bits: Mask = np.unpackbits(self.validity, count=self.count, bitorder="little").view(
+        bits: Mask = np.unpackbits(self.validity, count=self.length, bitorder="little").view(
             np.bool_
         )
         return bits
@@ -71,7 +71,7 @@ class _Found(NamedTuple):
         """Return values that are those of the column."""
         valid = None if self.validity is None else pa.py_buffer(self.validity)
         buffers = [valid, pa.py_buffer(self.values)]
-        return pa.Array.from_buffers(self.plan.data_type, self.count, buffers, self.nulls)
+        return pa.Array.from_buffers(self.plan.data_type, self.length, buffers, self.nulls)
 
 
 def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) -> Points:
@@ -92,13 +92,13 @@ def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) 
     arrays = []
     for one in found:
         match one.plan.form:
-            case Form.VALUES:
+            case PointForm.VALUES:
                 arrays.append(one.array())
-            case Form.STRINGS:
+            case PointForm.STRINGS:
                 arrays.append(to_arrow(next(texts), one.plan.data_type, one.valid))
-            case Form.CODES:
+            case PointForm.CODES:
                 arrays.append(_spelled(one, next(texts), rows))
-            case Form.INDICES:
+            case PointForm.INDICES:
                 arrays.append(_looked_up(one, rows, data, start))
     return Points(arrays, size, places)
 
@@ -147,7 +147,7 @@ def _texts(found: Sequence[_Found], data: Bytes) -> Iterator[VariableWidth]:
     lengths = spans[:, :, 1] - spans[:, :, 0]
     check_size(int(lengths.sum()))
     text = join_spans(data, spans.reshape(-1, 2))
-    offsets = np.zeros((len(found), found[0].count + 1), np.int64)
+    offsets = np.zeros((len(found), found[0].length + 1), np.int64)
     np.cumsum(lengths, axis=1, out=offsets[:, 1:])
     start = 0
     for own in offsets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
         cuts = np.unique(source.integers(1, rows + 1, draw(st.integers(0, 2)))).tolist()
         borders = sorted({0, *cuts, rows})
         first = len(pages)
-        for start, end in zip(borders[:-1], borders[1:], strict=True):
+        for start, end in pairwise(borders):
             pages.append(_page(source, file, (start, end - start), (values, bits), levels))
         own = 128 if values in (Stored.STRINGS, Stored.LOOKED_UP) else bits
         end = size + (len(wanted) * own + 63) // 64 * 8
