@@ -20,9 +20,10 @@ from lancefs.datafile.buffers import check_size, dtype_of
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings.dictionary import look_up
-from lancefs.datafile.v2_1.point_plans import POSITIONS, SPAN_BITS, LeafPlan, PagePart, PointForm
+from lancefs.datafile.v2_1.point_plans import POSITIONS, LeafPlan, PagePart, PointForm
 from lancefs.storage import Bytes
 
+_TEXTS = (PointForm.STRINGS, PointForm.CODES)  # which the kernel gives as places
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
@@ -88,7 +89,7 @@ def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) 
         TooLarge: The strings have more bytes than `limited` allows.
     """
     found, size, places = _take(plans, rows, data, start)
-    texts = iter(_texts([one for one in found if one.plan.bits == SPAN_BITS], data))
+    texts = iter(_texts([one for one in found if one.plan.form in _TEXTS], data))
     arrays = []
     for one in found:
         match one.plan.form:
