@@ -145,7 +145,8 @@ def indices_of(array: pa.DictionaryArray) -> Array:
 def strings_of(array: pa.Array) -> tuple[Array, Bytes]:
     """Return the n + 1 offsets of n strings, and the bytes that the offsets point into."""
     _, offsets, data = array.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    width = np.int64 if any(check(array.type) for check in _WIDE_OFFSETS) else np.int32
+    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     return bounds, np.frombuffer(data or b"", np.uint8)
 
 

@@ -15,13 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import has_offsets
-from lancefs.datafile.blocks import Ints
+from lancefs.datafile.arrays import has_offsets, to_arrow
+from lancefs.datafile.blocks import Ints, lengths_of
 from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.kernels.points import PageColumn, Stored
-from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -61,29 +60,44 @@ class PagePart:
     Args:
         description: The parsed description of the page.
         items: The byte range of its dictionary, if it has one.
+
+    Attributes:
+        longest: Bytes of the longest string of the dictionary.
     """
 
     def __init__(self, description: MiniBlock, items: ByteRange) -> None:
         self.description = description
         self.items = items
-        self._dictionary: PageDictionaries | None = None
+        self.longest = 0
+        self._values: pa.Array | None = None
+        self._symbols: SymbolTable | None = None
 
-    def dictionary(self, data: Bytes, start: int) -> PageDictionaries:
-        """Return the dictionary of the page; it is decoded once.
+    def values(self, data_type: pa.DataType, data: Bytes, start: int) -> pa.Array:
+        """Return the items of the dictionary of the page, which is decoded once.
 
         Args:
+            data_type: The type of the items.
             data: Bytes of the file.
             start: Where the bytes begin in the file.
+
+        Raises:
+            CorruptFile: The dictionary is damaged.
         """
-        if self._dictionary is None:
+        if self._values is None:
             begin, end = self.items
-            self._dictionary = self.description.dictionary(data[begin - start : end - start])
-        return self._dictionary
+            dictionary = self.description.dictionary(data[begin - start : end - start])
+            self._values = to_arrow(dictionary.items, data_type, None)
+            if has_offsets(data_type):
+                self.longest = int(lengths_of(dictionary.items).max(initial=0))
+        return self._values
 
     @property
     def symbols(self) -> SymbolTable:
         """The symbols of strings that are compressed with FSST."""
-        return parse_table(self.description.layout.value_compression.fsst.symbol_table)
+        if self._symbols is None:
+            encoding = self.description.layout.value_compression
+            self._symbols = parse_table(encoding.fsst.symbol_table)
+        return self._symbols
 
 
 class LeafPlan(NamedTuple):

@@ -8,22 +8,24 @@ the indices into compressed dictionaries are decoded page by page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import to_arrow
-from lancefs.datafile.blocks import Block, FixedWidth, Ints, Mask, VariableWidth
+from lancefs.datafile.blocks import Ints, Mask, VariableWidth
 from lancefs.datafile.buffers import check_size, dtype_of
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
 from lancefs.datafile.page_ranges import join_arrays
-from lancefs.datafile.v2_1.encodings.dictionary import look_up
 from lancefs.datafile.v2_1.point_plans import POSITIONS, LeafPlan, PagePart, PointForm
+from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 _TEXTS = (PointForm.STRINGS, PointForm.CODES)  # which the kernel gives as places
+_INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+_SMALL = 64 * 1024  # bytes of strings that are not counted
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
@@ -68,11 +70,11 @@ class _Found(NamedTuple):
         )
         return bits
 
-    def array(self) -> pa.Array:
-        """Return values that are those of the column."""
+    def array(self, data_type: pa.DataType) -> pa.Array:
+        """Return the values as an array."""
         valid = None if self.validity is None else pa.py_buffer(self.validity)
         buffers = [valid, pa.py_buffer(self.values)]
-        return pa.Array.from_buffers(self.plan.data_type, self.length, buffers, self.nulls)
+        return pa.Array.from_buffers(data_type, self.length, buffers, self.nulls)
 
 
 def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) -> Points:
@@ -94,7 +96,7 @@ def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) 
     for one in found:
         match one.plan.form:
             case PointForm.VALUES:
-                arrays.append(one.array())
+                arrays.append(one.array(one.plan.data_type))
             case PointForm.STRINGS:
                 arrays.append(to_arrow(next(texts), one.plan.data_type, one.valid))
             case PointForm.CODES:
@@ -170,30 +172,27 @@ def _cut(plan: LeafPlan, rows: Ints) -> Iterator[tuple[PagePart, slice]]:
 
 def _spelled(found: _Found, codes: VariableWidth, rows: Ints) -> pa.Array:
     """Return strings that are compressed with FSST."""
-
-    def spell(part: PagePart, wanted: slice) -> Block:
+    data_type, valid = found.plan.data_type, found.valid
+    arrays = []
+    for part, wanted in _cut(found.plan, rows):
         offsets = codes.offsets[wanted.start : wanted.stop + 1]
-        return VariableWidth(*decode_fsst(part.symbols, offsets, codes.data))
-
-    return _by_page(found, rows, spell)
+        block = VariableWidth(*decode_fsst(part.symbols, offsets, codes.data))
+        arrays.append(to_arrow(block, data_type, None if valid is None else valid[wanted]))
+    return join_arrays(arrays, data_type)
 
 
 def _looked_up(found: _Found, rows: Ints, data: Bytes, start: int) -> pa.Array:
     """Return the items that indices point at."""
-    bits = found.plan.bits
-    indices = found.values.view(dtype_of(bits // 8))
-
-    def look(part: PagePart, wanted: slice) -> Block:
-        return look_up(FixedWidth(bits, indices[wanted]), part.dictionary(data, start))
-
-    return _by_page(found, rows, look)
-
-
-def _by_page(found: _Found, rows: Ints, decode: Callable[[PagePart, slice], Block]) -> pa.Array:
-    """Decode the values of each page, and join them."""
-    data_type, valid = found.plan.data_type, found.valid
-    arrays = [
-        to_arrow(decode(part, wanted), data_type, None if valid is None else valid[wanted])
-        for part, wanted in _cut(found.plan, rows)
-    ]
+    data_type, bits = found.plan.data_type, found.plan.bits
+    indices, stored = found.array(_INDICES[bits]), found.values.view(dtype_of(bits // 8))
+    arrays = []
+    for part, wanted in _cut(found.plan, rows):
+        items = part.values(data_type, data, start)
+        own = indices if len(found.plan.parts) == 1 else indices[wanted]
+        try:
+            arrays.append(items.take(own))
+        except pa.ArrowIndexError as error:
+            raise CorruptFile(
+                f"an index is not below {len(items)}, the dictionary's size"
+            ) from error
     return join_arrays(arrays, data_type)
