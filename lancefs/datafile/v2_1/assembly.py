@@ -112,9 +112,9 @@ def _assemble_files(
         files: The fetched pages of each file.
         are_joined: Whether pages with equal descriptions are decoded as one.
     """
-    leaves = [fetched.leaf for fetched in files[0].leaves]
     rows = sum(file.rows for file in files)
-    columns = list(zip(*(file.leaves for file in files), strict=True))
+    known, columns = _joined_values(files)
+    leaves = [of_files[0].leaf for of_files in columns]
     stored = [of_files[0].stored for of_files in columns]
     types = [_storage_type(field) for field in stored]
     groups = [
@@ -124,7 +124,7 @@ def _assemble_files(
     ]
     if are_joined:
         decode_together(chain(*groups))
-    by_id = {}
+    by_id: dict[int, _LeafRows] = {}
     for number, (leaf, field, data_type) in enumerate(zip(leaves, stored, types, strict=True)):
         joined = _join_files(columns[number], groups[number], data_type)
         if field is not leaf.field:
@@ -133,9 +133,35 @@ def _assemble_files(
         by_id[leaf.field.id] = joined
     arrays = []
     for field in fields:
+        if field.id in known:
+            arrays.append(known[field.id])
+            continue
         with locating(files[0].url, field.name):
             arrays.append(_assemble(field, by_id, rows))
     return arrays
+
+
+def _joined_values(
+    files: Sequence[FetchedRows],
+) -> tuple[dict[int, pa.Array], list[tuple[FetchedLeaf, ...]]]:
+    """Join the rows of leaves that are decoded already.
+
+    Returns:
+        The rows of these leaves, which no field is around, by field id; and the other leaves, as
+        they were fetched of each file.
+    """
+    known: dict[int, pa.Array] = {}
+    others = []
+    for of_files in zip(*(file.leaves for file in files), strict=True):
+        values = [file.values for file in of_files if file.values is not None]
+        if len(values) == len(files):
+            first = values[0]
+            known[of_files[0].leaf.field.id] = (
+                first if len(values) == 1 else join_arrays(values, first.type)
+            )
+        else:
+            others.append(of_files)
+    return known, others
 
 
 def _join_files(

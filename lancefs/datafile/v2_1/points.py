@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import to_arrow
+from lancefs.datafile.arrays import strings_of, to_arrow
 from lancefs.datafile.blocks import Ints, Mask, VariableWidth
 from lancefs.datafile.buffers import check_size, dtype_of
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
@@ -189,10 +189,13 @@ def _looked_up(found: _Found, rows: Ints, data: Bytes, start: int) -> pa.Array:
     for part, wanted in _cut(found.plan, rows):
         items = part.values(data_type, data, start)
         own = indices if len(found.plan.parts) == 1 else indices[wanted]
+        if part.longest * len(own) > _SMALL:
+            lengths = np.diff(strings_of(items)[0])
+            check_size(int(lengths[stored[wanted].clip(max=len(items) - 1)].sum(dtype=np.int64)))
         try:
             arrays.append(items.take(own))
         except pa.ArrowIndexError as error:
             raise CorruptFile(
-                f"an index is not below {len(items)}, the dictionary's size"
+                f"an index is beyond the {len(items)} items of a dictionary"
             ) from error
     return join_arrays(arrays, data_type)
