@@ -43,7 +43,7 @@ from lancefs.datafile.v2_1.point_plans import (
     span_of,
 )
 from lancefs.datafile.v2_1.points import read_points
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ class StructuralReader:
                 by_id = yield from self._fetch_points(leaves, ranges, count)
             except CorruptFile as error:
                 refusal = error  # the general way says what is damaged
+            except (MemoryLimitExceeded, UnsupportedFeature):
+                by_id = {}  # the general way says where, if it cannot read the rows either
         planned, reads = [], []
         for leaf, pages in zip(leaves, cut, strict=True):
             if leaf.field.id in by_id:
