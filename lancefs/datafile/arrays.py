@@ -35,6 +35,17 @@ _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
 
 
+@lru_cache(maxsize=4096)
+def has_offsets(data_type: pa.DataType) -> bool:
+    """Whether a type is one of byte strings or text."""
+    return any(check(data_type) for check in (*_NARROW_OFFSETS, *_WIDE_OFFSETS))
+
+
+@lru_cache(maxsize=4096)
+def _has_narrow_offsets(data_type: pa.DataType) -> bool:
+    return any(check(data_type) for check in _NARROW_OFFSETS)
+
+
 def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
     """Build the Arrow array of a block.
 
@@ -134,7 +145,8 @@ def indices_of(array: pa.DictionaryArray) -> Array:
 def strings_of(array: pa.Array) -> tuple[Array, Bytes]:
     """Return the n + 1 offsets of n strings, and the bytes that the offsets point into."""
     _, offsets, data = array.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    width = np.int64 if any(check(array.type) for check in _WIDE_OFFSETS) else np.int32
+    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     return bounds, np.frombuffer(data or b"", np.uint8)
 
 
@@ -221,13 +233,13 @@ def _variable(
         valid: Which slots are not null; None where all are valid.
         is_checked: Whether the text is known to be UTF-8.
     """
-    if any(check(data_type) for check in _NARROW_OFFSETS):
+    if _has_narrow_offsets(data_type):
         if block.offsets[-1] > np.iinfo(np.int32).max:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
         if block.offsets[-1] > np.iinfo(np.int32).max:
             raise CorruptFile(f"more than 2 GiB of {data_type} values in one array")
         offsets = block.offsets.astype(np.int32, copy=False)
-    elif any(check(data_type) for check in _WIDE_OFFSETS):
+    elif has_offsets(data_type):
         offsets = block.offsets.astype(np.int64, copy=False)
     else:
         raise CorruptFile(f"variable-width values where {data_type} was expected")

@@ -19,6 +19,7 @@ import pyarrow as pa
 from lancefs.datafile.logical_types import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
+    PLAIN,
     leaf_type,
     split_list_size,
 )
@@ -206,6 +207,8 @@ class Field:
 
     def _shown(self, blobs: Blobs) -> pa.Field:
         """Return the Arrow field, with the names of extension types in the metadata."""
+        if not (self.metadata or self.is_json):
+            return self._arrow_field(self._type(lambda child: child._shown(blobs)))
         version = self.blob_version
         metadata = dict(self.metadata)
         if version == 2 and blobs == "descriptors":
@@ -238,6 +241,8 @@ class Field:
 
     def _type(self, below: Callable[[Field], pa.Field]) -> pa.DataType:
         """Return the Arrow type; `below` makes the Arrow fields of the fields below."""
+        if not (self.metadata or self.children) and self.logical_type in PLAIN:
+            return PLAIN[self.logical_type]  # as for most fields
         if self.is_blob:
             return BLOB_V2_DESCRIPTOR if self.blob_version == 2 else BLOB_V1_DESCRIPTOR
         with locating(place=f"field {self.id} ({self.name})"):

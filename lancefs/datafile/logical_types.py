@@ -19,7 +19,7 @@ EXTENSION_METADATA = b"ARROW:extension:metadata"
 # The metadata of bfloat16 items; the schema names bfloat16 only in the type of their list.
 BFLOAT16 = {EXTENSION_NAME: b"lance.bfloat16", EXTENSION_METADATA: b""}
 
-_PLAIN: dict[str, pa.DataType] = {
+PLAIN: dict[str, pa.DataType] = {
     "null": pa.null(),
     "bool": pa.bool_(),
     "int8": pa.int8(),
@@ -118,7 +118,7 @@ def leaf_type(logical_type: str) -> pa.DataType:
         UnsupportedFeature: This release does not know the type.
         CorruptFile: The type is known, but its parameters are invalid.
     """
-    plain = _PLAIN.get(logical_type)
+    plain = PLAIN.get(logical_type)
     if plain is not None:
         return plain
     family, _, parameters = logical_type.partition(":")

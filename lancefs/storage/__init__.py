@@ -1,6 +1,6 @@
 """Byte ranges of files on any fsspec filesystem. No other package of lancefs reads files."""
 
-from lancefs.storage.byte_ranges import ByteRange, Bytes
+from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_pages, counting
 from lancefs.storage.reads import Reads, run, together
 from lancefs.storage.store import TAIL, File, Store, forget, read_all
@@ -11,6 +11,7 @@ __all__ = [
     "Bytes",
     "File",
     "Reads",
+    "SparseRanges",
     "Store",
     "count_pages",
     "counting",

@@ -15,6 +15,13 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 ByteRange: TypeAlias = tuple[int, int]
 
 
+class SparseRanges(list[ByteRange]):
+    """Ranges of a mapped file of which a decoder looks at a few bytes only.
+
+    Reading them counts nothing: the decoder tells `File.looked_at` how many bytes it looked at.
+    """
+
+
 def coalesce(ranges: Iterable[ByteRange], gap: int) -> list[ByteRange]:
     """Merge ranges that overlap or lie at most `gap` bytes apart.
 

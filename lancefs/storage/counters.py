@@ -51,3 +51,10 @@ def count_pages(pages: int) -> None:
     counters = _COUNTERS.get()
     if counters is not None:
         counters.pages += pages
+
+
+def count_bytes(size: int) -> None:
+    """Count bytes of ranges that were not counted when they were asked for."""
+    counters = _COUNTERS.get()
+    if counters is not None:
+        counters.bytes += size

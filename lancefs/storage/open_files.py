@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.storage.byte_ranges import ByteRange, Bytes, coalesce, cut
+from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import open_regular
 from lancefs.storage.mapping import map_descriptor, release
@@ -35,7 +35,7 @@ MOST_FILES = 1024
 # Bytes of small files, and of mapped files that are in memory, about.
 HELD_BYTES = 256 * 1024 * 1024
 # Bytes around a range of a mapped file that the operating system loads with it, about.
-_READ_AROUND = 64 * 1024
+READ_AROUND = 64 * 1024
 # Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
 _GAP = 16 * 1024
 # Alignment of read bytes: an address in memory has the remainder that it has in the file.
@@ -139,6 +139,11 @@ class LocalFile:
             release(held.data)
 
     @property
+    def is_in_memory(self) -> bool:
+        """Whether the whole file is held, so that reading any range of it costs nothing."""
+        return self._held is not None
+
+    @property
     def size(self) -> int:
         """Length in bytes; raises as `read` does."""
         held = self._held
@@ -174,7 +179,8 @@ class LocalFile:
             if not 0 <= start <= end <= size:
                 raise self._beyond(start, end, size)
         if held.is_mapping:
-            self.touched += sum([end - start + _READ_AROUND for start, end in ranges])
+            if not isinstance(ranges, SparseRanges):
+                self.touched += sum([end - start + READ_AROUND for start, end in ranges])
             MAPPED_FILES.use(self)
         else:
             READ_FILES.use(self)

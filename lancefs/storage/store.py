@@ -16,12 +16,12 @@ from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, cau
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
-from lancefs.storage.byte_ranges import ByteRange, Bytes, coalesce, cut, split
-from lancefs.storage.counters import counters_in_use
+from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut, split
+from lancefs.storage.counters import count_bytes, counters_in_use
 from lancefs.storage.filesystems import inner_path, is_web
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
-from lancefs.storage.open_files import LocalFile
+from lancefs.storage.open_files import READ_AROUND, LocalFile
 from lancefs.storage.retries import attempts, is_transient, message_of, retry
 from lancefs.storage.web import below, guard_redirects, listed_name
 
@@ -450,6 +450,17 @@ class File:
         """Estimated bytes of a local file's mapping that became resident since `release`."""
         return 0 if self._local is None else self._local.touched
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the whole file is mapped or was read, so that any range of it costs nothing."""
+        return self._local is not None and self._local.is_in_memory
+
+    def looked_at(self, size: int, places: int) -> None:
+        """Count bytes that were looked at of `SparseRanges`, in so many places."""
+        count_bytes(size)
+        if self._local is not None:
+            self._local.touched += size + places * READ_AROUND
+
     def release(self) -> None:
         """Release the memory of the mapping of a local file.
 
@@ -497,7 +508,7 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
     results: list[list[Bytes]] = [[] for _ in wanted]
     remote: dict[Store, dict[str, list[int]]] = {}  # positions in `wanted`, by store and file
     for position, (file, ranges) in enumerate(wanted):
-        if counters is not None:
+        if counters is not None and not isinstance(ranges, SparseRanges):
             counters.bytes += sum([end - start for start, end in ranges])
         if file.store.is_local:
             results[position] = file.local.read(ranges)

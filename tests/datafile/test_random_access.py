@@ -25,7 +25,7 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.v2_1.layouts import chunk_runs
 from lancefs.lance_dataset import LanceDataset
-from lancefs.storage import File, Reads, Store
+from lancefs.storage import File, Reads, Store, counting
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
 
@@ -196,14 +196,14 @@ class Counted:
 
     def read(self, ranges: list[RowRange]) -> tuple[pa.Array, int]:
         steps: Reads[pa.Array] = self.reader.read(self.field, ranges)
-        asked, data = 0, None
-        while True:
-            try:
-                wanted = list(steps.send(data))  # type: ignore[arg-type]
-            except StopIteration as done:
-                return done.value, asked
-            asked += sum(end - start for start, end in wanted)
-            data = self.file.read(wanted)
+        data = None
+        with counting() as counters:
+            while True:
+                try:
+                    wanted = steps.send(data)  # type: ignore[arg-type]
+                except StopIteration as done:
+                    return done.value, counters.bytes
+                data = self.file.read(wanted)
 
 
 def test_layouts_that_the_corpus_lacks_are_among_these(

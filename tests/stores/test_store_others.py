@@ -76,3 +76,15 @@ def test_the_footer_of_a_wide_table_takes_one_request(tmp_path: Path) -> None:
     store.requests.clear()
     assert dataset.to_table(columns=["c0003"]).num_rows == 500
     assert len(store.requests) == 2  # the footer, and the page
+
+
+def test_the_first_rows_of_a_wide_table_take_five_rounds_of_requests(tmp_path: Path) -> None:
+    path = str(tmp_path / "wide.lance")
+    numbers = np.random.default_rng(1).random(9_000)  # too many bytes to read pages whole
+    rows = pa.table({f"c{i:03}": numbers for i in range(500)})
+    lance.write_dataset(rows, path)
+    store = SlowFileSystem(0.0)
+    dataset = LanceDataset(OpenVersion(resolve(Store(store, path))))
+    assert dataset.head(10).equals(rows.slice(0, 10))
+    # The versions, the manifest, the footer with the columns' metadata, the chunk tables, the rows.
+    assert store.rounds <= 5

@@ -1,10 +1,7 @@
 /* Bit unpacking in the FastLanes order; see bitpacking.py for the layout of a block. */
-#include "kernels.h"
+#include "bitpacking.h"
 
-#define BLOCK 1024
 #define LARGEST_BLOCK (BLOCK * 8)
-
-static const int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
 
 /* The loops over the lanes of a row have a constant length and stride, so the compiler vectorizes
  * them although the width is a variable. */
@@ -15,7 +12,7 @@ static const int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
         for (int row = 0; row < BITS; row++) {                                                     \
             const int word = row * width / BITS, shift = row * width % BITS;                       \
             const uint8_t *restrict low = packed + (size_t)word * (BLOCK / 8);                     \
-            WORD *restrict to = out + ORDER[row / 8] * 16 + row % 8 * 128;                         \
+            WORD *restrict to = out + UNPACK_ORDER[row / 8] * 16 + row % 8 * 128;                         \
             if (shift + width <= BITS) {                                                           \
                 for (int lane = 0; lane < LANES; lane++) {                                         \
                     WORD value;                                                                    \
@@ -129,20 +126,6 @@ KERNEL(unpack_buffers, const uint8_t *data, int64_t size, const int64_t *starts,
         room -= count;
     }
     return 0;
-}
-
-/* Return the value at position `within` of a block; ORDER is its own inverse. */
-static inline uint64_t value_at(const uint8_t *packed, int width, int bits, int within) {
-    if (width == 0)
-        return 0;
-    const int lanes = BLOCK / bits, bytes = bits / 8, group = within % (BLOCK / 8) / lanes;
-    const int bit = (ORDER[group * lanes / 16] * 8 + within / (BLOCK / 8)) * width;
-    const int shift = bit % bits;
-    const uint8_t *at = packed + bit / bits * (BLOCK / 8) + within % lanes * bytes;
-    uint64_t value = load(at, bytes) >> shift;
-    if (shift + width > bits)
-        value |= load(at + BLOCK / 8, bytes) << (bits - shift);
-    return value & (UINT64_MAX >> (64 - width));
 }
 
 #define UNPACK_AT(BITS)                                                                            \

@@ -143,3 +143,25 @@ def _check_heads(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 def narrowed(offsets: Array) -> Array:
     """Return ascending offsets as int32 if they fit, else as int64."""
     return offsets.astype(np.int32 if offsets[-1] <= LARGEST else np.int64, copy=False)
+
+
+def block_header(data: Bytes) -> tuple[int, int, int]:
+    """Read the header of a block of strings that stands alone.
+
+    Returns:
+        The width of an offset in bytes, and the start and the end of the offsets.
+
+    Files written before 2.1 was stable have another header: one byte for the bits, then the number
+    of values. In these, bytes 1 to 3 are not all zero.
+    """
+    if len(data) < 9:
+        raise CorruptFile(f"a block of strings has only {len(data)} bytes")
+    head = data[:24].tobytes()
+    old = any(head[1:4])
+    bits = head[0] if old else int.from_bytes(head[:4], "little")
+    if bits not in (32, 64):
+        raise CorruptFile(f"a block of strings has offsets of {bits} bits; expected 32 or 64")
+    width = bits // 8
+    position = 1 + width if old else width
+    end = int.from_bytes(head[position : position + width], "little")
+    return width, position + width, end

@@ -6,6 +6,7 @@ about it, so that the first leaf decides.
 """
 
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -22,6 +23,7 @@ from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.packed_structs import without_dropped
 from lancefs.datafile.page_ranges import join_arrays, join_columns
 from lancefs.datafile.v2_1.leaf_columns import (
+    FetchedLeaf,
     FetchedRows,
     LeafField,
     PageGroup,
@@ -67,12 +69,14 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
     """
     if not _have_same_fields(files):
         return _assemble_singly(fields, files)
+    refusal = next((file.refusal for file in files if file.refusal is not None), None)
     try:
-        return _assemble_files(fields, files, are_joined=True)
+        columns = _assemble_files(fields, files, are_joined=True)
     except CorruptFile as error:
         refusal = error
-    columns = _assemble_singly(fields, files)
-    _report_disagreement(refusal.path or files[0].url, refusal)
+        columns = _assemble_singly(fields, files)
+    if refusal is not None:
+        _report_disagreement(refusal.path or files[0].url, refusal)
     return columns
 
 
@@ -108,9 +112,9 @@ def _assemble_files(
         files: The fetched pages of each file.
         are_joined: Whether pages with equal descriptions are decoded as one.
     """
-    leaves = [fetched.leaf for fetched in files[0].leaves]
     rows = sum(file.rows for file in files)
-    columns = list(zip(*(file.leaves for file in files), strict=True))
+    known, columns = _joined_values(files)
+    leaves = [of_files[0].leaf for of_files in columns]
     stored = [of_files[0].stored for of_files in columns]
     types = [_storage_type(field) for field in stored]
     groups = [
@@ -120,18 +124,62 @@ def _assemble_files(
     ]
     if are_joined:
         decode_together(chain(*groups))
-    by_id = {}
-    for leaf, field, data_type, of_leaf in zip(leaves, stored, types, groups, strict=True):
-        joined = _join(leaf, of_leaf, data_type)
+    by_id: dict[int, _LeafRows] = {}
+    for number, (leaf, field, data_type) in enumerate(zip(leaves, stored, types, strict=True)):
+        joined = _join_files(columns[number], groups[number], data_type)
         if field is not leaf.field:
             values = without_dropped(joined.values, field, leaf.field)
             joined = _LeafRows(values, joined.layers)
         by_id[leaf.field.id] = joined
     arrays = []
     for field in fields:
+        if field.id in known:
+            arrays.append(known[field.id])
+            continue
         with locating(files[0].url, field.name):
             arrays.append(_assemble(field, by_id, rows))
     return arrays
+
+
+def _joined_values(
+    files: Sequence[FetchedRows],
+) -> tuple[dict[int, pa.Array], list[tuple[FetchedLeaf, ...]]]:
+    """Join the rows of leaves that are decoded already.
+
+    Returns:
+        The rows of these leaves, which no field is around, by field id; and the other leaves, as
+        they were fetched of each file.
+    """
+    known: dict[int, pa.Array] = {}
+    others = []
+    for of_files in zip(*(file.leaves for file in files), strict=True):
+        values = [file.values for file in of_files if file.values is not None]
+        if len(values) == len(files):
+            first = values[0]
+            known[of_files[0].leaf.field.id] = (
+                first if len(values) == 1 else join_arrays(values, first.type)
+            )
+        else:
+            others.append(of_files)
+    return known, others
+
+
+def _join_files(
+    files: Sequence[FetchedLeaf], groups: Sequence[PageGroup], data_type: pa.DataType
+) -> _LeafRows:
+    """Join the rows of a leaf, of which some files may have been decoded already."""
+    if all(file.values is None for file in files):
+        return _join(files[0].leaf, groups, data_type)
+    parts, remaining = [], deque(groups)
+    for file in files:
+        if file.values is not None:
+            parts.append(file.values)
+            continue
+        own = []
+        while remaining and remaining[0].leaf is file:
+            own.append(remaining.popleft())
+        parts.append(_join(file.leaf, own, data_type).values)
+    return _LeafRows(join_arrays(parts, data_type), {})
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table

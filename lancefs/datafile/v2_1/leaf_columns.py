@@ -10,10 +10,13 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import prod
 from typing import NamedTuple, TypeAlias
 
+import pyarrow as pa
+
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode
 from lancefs.datafile.v2_1.layouts.page_reader import PageRows
 from lancefs.datafile.v2_1.levels import DecodedPage
+from lancefs.errors import CorruptFile
 
 # The bytes of chunks of different leaves that one call decodes at most: the chunks are copied for
 # it, and the arrays share memory. A value counts as at least this many bytes.
@@ -77,6 +80,7 @@ class FetchedLeaf(NamedTuple):
         url: The file.
         column: The index of its column in the file.
         pages: The pages with the rows that were asked for.
+        values: The rows, of a leaf that is decoded already and has no pages here; else None.
     """
 
     leaf: LeafField
@@ -84,6 +88,7 @@ class FetchedLeaf(NamedTuple):
     url: str
     column: int
     pages: Sequence[FetchedPage]
+    values: pa.Array | None = None
 
     @property
     def place(self) -> str:
@@ -98,11 +103,13 @@ class FetchedRows(NamedTuple):
         url: The file.
         rows: Number of rows.
         leaves: The pages of each leaf, in the order of `leaves_of`.
+        refusal: The error of a joined decoder, if one refused pages that came with `leaves`.
     """
 
     url: str
     rows: int
     leaves: Sequence[FetchedLeaf]
+    refusal: CorruptFile | None = None
 
 
 class _JointDecode:
@@ -192,6 +199,8 @@ def group_pages(leaves: Sequence[FetchedLeaf], are_joined: bool) -> list[PageGro
     """
     groups: list[PageGroup] = []
     for leaf in leaves:
+        if leaf.values is not None:
+            are_joined = False  # the rows before and after belong to different groups
         for page in leaf.pages:
             if not (are_joined and groups and groups[-1].append(page)):
                 groups.append(PageGroup(leaf, page))

@@ -7,6 +7,7 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
-from lancefs.datafile.row_ranges import count_rows, scaled
+from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
 from lancefs.datafile.v2_1.assembly import assemble
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
@@ -34,8 +35,16 @@ from lancefs.datafile.v2_1.leaf_columns import (
     LeafField,
     leaves_of,
 )
-from lancefs.errors import locating
-from lancefs.storage import Reads, count_pages, together
+from lancefs.datafile.v2_1.point_plans import (
+    MOST_ROWS,
+    LeafPlan,
+    is_worthwhile,
+    plan_leaf,
+    span_of,
+)
+from lancefs.datafile.v2_1.points import read_points
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
+from lancefs.storage import Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -59,6 +68,7 @@ class StructuralReader:
         self.columns = columns
         self._expected_rows = rows
         self._pages: dict[tuple[int, int], PageReader] = {}
+        self._plans: dict[int, tuple[Field | None, LeafPlan | None]] = {}  # by column
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -103,19 +113,66 @@ class StructuralReader:
             ranges: Rows of the file, ascending and disjoint.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
+        cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
+        by_id: dict[int, FetchedLeaf] = {}
+        refusal: CorruptFile | None = None
+        if self.container.file.is_in_memory and count <= MOST_ROWS:
+            try:
+                by_id = yield from self._fetch_points(leaves, ranges, count)
+            except CorruptFile as error:
+                refusal = error  # the general way says what is damaged
+            except (MemoryLimitExceeded, UnsupportedFeature):
+                by_id = {}  # the general way says where, if it cannot read the rows either
         planned, reads = [], []
-        for leaf, pages in zip(leaves, self._cut(leaves, ranges), strict=True):
+        for leaf, pages in zip(leaves, cut, strict=True):
+            if leaf.field.id in by_id:
+                continue
             if requests := self._requests(leaf, pages):
                 planned.append((leaf, requests))
             else:
                 reads.append(self._fetch_leaf(leaf, pages))
         if planned:
             reads.append(self._fetch_runs(planned))
-        parts = yield from together(reads)
-        count_pages(sum(len(fetched.pages) for part in parts for fetched in part))
-        by_id = {fetched.leaf.field.id: fetched for part in parts for fetched in part}
-        url, count = self.container.file.url, count_rows(ranges)
-        return FetchedRows(url, count, [by_id[leaf.field.id] for leaf in leaves])
+        if reads:
+            parts = yield from together(reads)
+            by_id |= {fetched.leaf.field.id: fetched for part in parts for fetched in part}
+        count_pages(sum(map(len, cut)))
+        fetched = [by_id[leaf.field.id] for leaf in leaves]
+        return FetchedRows(self.container.file.url, count, fetched, refusal)
+
+    def _fetch_points(
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int
+    ) -> Reads[dict[int, FetchedLeaf]]:
+        """Read rows of those leaves whose pages a kernel knows, by field id; see `points`."""
+        planned, plans = [], []
+        for leaf in leaves:
+            plan = self._plan(leaf)
+            if plan is not None and is_worthwhile(count, plan.rows):
+                planned.append(leaf)
+                plans.append(plan)
+        if not plans:
+            return {}
+        file, (start, end) = self.container.file, span_of(plans)
+        (data,) = yield SparseRanges([(start, end)])
+        points = read_points(plans, rows_of(ranges), data, start)
+        file.looked_at(points.size, points.places)
+        return {
+            leaf.field.id: FetchedLeaf(
+                leaf, leaf.field, file.url, self.columns[leaf.field.id], (), values
+            )
+            for leaf, values in zip(planned, points.arrays, strict=True)
+        }
+
+    def _plan(self, leaf: LeafField) -> LeafPlan | None:
+        """Return how the kernel reads a leaf; None where the leaf is read in the general way."""
+        field, index = leaf.field, self.columns[leaf.field.id]
+        known, plan = self._plans.get(index, (None, None))
+        if known is not field:
+            if not (leaf.around or field.is_outline):
+                with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
+                    plan = plan_leaf(field, self.container.column(index))
+            self._plans[index] = field, plan
+        return plan
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import wire_messages
 from hypothesis import strategies as st
+from point_inputs import few_rows_of_pages, spans_of_bytes
 
 from lancefs.datafile import kernels
 from lancefs.datafile.buffers import dtype_of
@@ -27,6 +28,7 @@ from lancefs.datafile.kernels import (
     lookup,
     lz4,
     manifests,
+    points,
     runs,
     segments,
     selection,
@@ -478,5 +480,7 @@ PAIRS = {
     "find_fragments": (manifests.find_fragments, manifest_messages()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
+    "take_points": (points.take_points, few_rows_of_pages()),
+    "join_spans": (points.join_spans, spans_of_bytes()),
     "within": (intervals.within, numbers_and_bounds()),
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_of, offsets_of
 from lancefs.datafile.kernels import find_strings, join_chunks
-from lancefs.datafile.kernels.strings import chunk_lengths, narrowed
+from lancefs.datafile.kernels.strings import block_header, chunk_lengths, narrowed
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers, flat_bits
@@ -90,7 +90,7 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
 
 def _block(data: Bytes, count: int) -> VariableWidth:
     """Read the strings of a block that stands alone."""
-    width, start, end = _block_header(data)
+    width, start, end = block_header(data)
     if (count + 1) * width > end - start or end > len(data):
         room = (end - start) // width
         raise CorruptFile(f"a block of {count} strings has room for {room} offsets")
@@ -113,22 +113,3 @@ def _offset_width(encoding: Variable) -> int:
     if bits not in (32, 64):
         raise CorruptFile(f"offsets of {bits} bits; expected 32 or 64")
     return bits // 8
-
-
-def _block_header(data: Bytes) -> tuple[int, int, int]:
-    """Return the width of an offset in bytes, and the start and the end of the offsets.
-
-    Files written before 2.1 was stable have another header: one byte for the bits, then the number
-    of values. In these, bytes 1 to 3 are not all zero.
-    """
-    if len(data) < 9:
-        raise CorruptFile(f"a block of strings has only {len(data)} bytes")
-    head = data[:24].tobytes()
-    old = any(head[1:4])
-    bits = head[0] if old else int.from_bytes(head[:4], "little")
-    if bits not in (32, 64):
-        raise CorruptFile(f"a block of strings has offsets of {bits} bits; expected 32 or 64")
-    width = bits // 8
-    position = 1 + width if old else width
-    end = int.from_bytes(head[position : position + width], "little")
-    return width, position + width, end

@@ -1,0 +1,25 @@
+/* Single values of bit-packed blocks; see bitpacking.py for the layout of a block. */
+#ifndef LANCEFS_BITPACKING_H
+#define LANCEFS_BITPACKING_H
+
+#include "kernels.h"
+
+#define BLOCK 1024
+
+static const int UNPACK_ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+
+/* Return the value at position `within` of a block; UNPACK_ORDER is its own inverse. */
+static inline uint64_t value_at(const uint8_t *packed, int width, int bits, int within) {
+    if (width == 0)
+        return 0;
+    const int lanes = BLOCK / bits, bytes = bits / 8, group = within % (BLOCK / 8) / lanes;
+    const int bit = (UNPACK_ORDER[group * lanes / 16] * 8 + within / (BLOCK / 8)) * width;
+    const int shift = bit % bits;
+    const uint8_t *at = packed + bit / bits * (BLOCK / 8) + within % lanes * bytes;
+    uint64_t value = load(at, bytes) >> shift;
+    if (shift + width > bits)
+        value |= load(at + BLOCK / 8, bytes) << (bits - shift);
+    return value & (UINT64_MAX >> (64 - width));
+}
+
+#endif

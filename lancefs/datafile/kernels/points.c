@@ -1,0 +1,355 @@
+/* Values at a few rows of many mini-block pages; see points.py for what is read. */
+#include "bitpacking.h"
+
+#define ALIGN 8
+
+/* The columns of the table of pages, and of the table of leaves, as in points.py. */
+enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
+enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
+enum { FIRST_PAGE, PAGES, OUT, VALIDITY, LEAF_COLUMNS };
+/* How values and levels are stored. */
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP };
+
+#define LEVEL 2 /* bytes of a level */
+
+/* A buffer of a page or chunk. */
+typedef struct {
+    const uint8_t *data;
+    int64_t size;
+} Buffer;
+
+static inline int64_t align(int64_t position) {
+    return (position + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Check a packed block that begins with its width; return the width. */
+static int64_t inline_width(Buffer buffer, int64_t bits, int64_t count) {
+    const int64_t word = bits / 8;
+    if (count > BLOCK || buffer.size < word)
+        return DAMAGED;
+    const uint64_t width = load(buffer.data, word);
+    if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > buffer.size - word)
+        return DAMAGED;
+    return (int64_t)width;
+}
+
+static void set_bit(uint8_t *bits, int64_t position) {
+    bits[position / 8] |= (uint8_t)(1u << (position % 8));
+}
+
+/* Where a string is in the data. */
+typedef struct {
+    int64_t start, end;
+} Span;
+
+/* The strings of a dictionary: their offsets, each of `width` bytes, and their bytes. */
+typedef struct {
+    const uint8_t *offsets, *text;
+    int64_t width, count, size;
+} Items;
+
+/* Read the header of a dictionary of strings; see `block_header` in strings.py. */
+static int open_items(Buffer buffer, int64_t count, Items *items) {
+    const uint8_t *head = buffer.data;
+    if (buffer.size < 9)
+        return DAMAGED;
+    const int old = head[1] || head[2] || head[3];
+    const uint64_t bits = old ? head[0] : load(head, 4);
+    if (bits != 32 && bits != 64)
+        return DAMAGED;
+    const int64_t width = (int64_t)bits / 8, at = old ? 1 + width : width, begin = at + width;
+    if (begin > buffer.size)
+        return DAMAGED;
+    const uint64_t end = load(head + at, width);
+    if (end > (uint64_t)buffer.size || (int64_t)end < begin || count < 0 ||
+        count >= ((int64_t)end - begin) / width)
+        return DAMAGED;
+    *items = (Items){head + begin, head + end, width, count, buffer.size - (int64_t)end};
+    return 0;
+}
+
+/* Write where the strings of the wanted rows of a chunk are in the data. */
+static int write_strings(const uint8_t *data, int64_t width, Buffer buffer, int64_t count,
+                         int64_t first, const int64_t *rows, int64_t start, int64_t stop,
+                         uint8_t *out) {
+    if (count >= buffer.size / width)
+        return DAMAGED;
+    for (int64_t i = start; i < stop; i++) {
+        const uint8_t *at = buffer.data + (rows[i] - first) * width;
+        const uint64_t low = load(at, width), high = load(at + width, width);
+        if (low < (uint64_t)((count + 1) * width) || high < low || high > (uint64_t)buffer.size)
+            return DAMAGED;
+        const int64_t base = buffer.data - data;
+        const Span span = {base + (int64_t)low, base + (int64_t)high};
+        memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
+    }
+    return 0;
+}
+
+/* Write where the items that indices point at are in the data. */
+static int write_items(const uint8_t *data, int64_t size, const int64_t *page, Buffer buffer,
+                       int64_t count, int64_t first, const int64_t *rows, int64_t start,
+                       int64_t stop, uint8_t *out) {
+    const int64_t bits = page[BITS], width = inline_width(buffer, bits, count);
+    if (width < 0 || page[ITEMS] < 0 || page[ITEMS] > page[ITEMS_END] || page[ITEMS_END] > size)
+        return DAMAGED;
+    const Buffer stored = {data + page[ITEMS], page[ITEMS_END] - page[ITEMS]};
+    Items items;
+    if (open_items(stored, page[ITEM_COUNT], &items))
+        return DAMAGED;
+    for (int64_t i = start; i < stop; i++) {
+        const uint64_t index =
+            value_at(buffer.data + bits / 8, (int)width, (int)bits, (int)(rows[i] - first));
+        if (index >= (uint64_t)items.count)
+            return DAMAGED;
+        const uint8_t *at = items.offsets + (int64_t)index * items.width;
+        const uint64_t low = load(at, items.width), high = load(at + items.width, items.width);
+        if (high < low || high > (uint64_t)items.size)
+            return DAMAGED;
+        const int64_t base = items.text - data;
+        const Span span = {base + (int64_t)low, base + (int64_t)high};
+        memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
+    }
+    return 0;
+}
+
+/* Write the values of the wanted rows of a chunk, whose first row is `first`. */
+static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
+                        const int64_t *rows, int64_t start, int64_t stop, uint8_t *out) {
+    const int64_t bits = page[BITS], bytes = bits / 8;
+    if (page[VALUES] == PACKED) {
+        const int64_t width = inline_width(buffer, bits, count);
+        if (width < 0)
+            return DAMAGED;
+        for (int64_t i = start; i < stop; i++) {
+            const uint64_t value =
+                value_at(buffer.data + bytes, (int)width, (int)bits, (int)(rows[i] - first));
+            memcpy(out + i * bytes, &value, (size_t)bytes);
+        }
+        return 0;
+    }
+    if ((count * bits + 7) / 8 > buffer.size)
+        return DAMAGED;
+    for (int64_t i = start; i < stop; i++) {
+        const int64_t within = rows[i] - first;
+        if (bits > 1)
+            memcpy(out + i * bytes, buffer.data + within * bytes, (size_t)bytes);
+        else if (buffer.data[within / 8] >> (within % 8) & 1)
+            set_bit(out, i);
+    }
+    return 0;
+}
+
+/* Return the level at a position of a buffer that is packed in one width. Values after the last
+ * whole block may be stored raw. */
+static int64_t apart_level(Buffer buffer, int64_t width, int64_t count, int64_t within) {
+    const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
+    const int raw = tail > 0 && buffer.size == whole * block + tail * LEVEL;
+    if (!raw && (whole + (tail > 0)) * block > buffer.size)
+        return DAMAGED;
+    const uint8_t *at = buffer.data + within / BLOCK * block;
+    if (raw && within / BLOCK == whole)
+        return (int64_t)load(at + within % BLOCK * LEVEL, LEVEL);
+    return (int64_t)value_at(at, (int)width, 8 * LEVEL, (int)(within % BLOCK));
+}
+
+/* Write which of the wanted rows of a chunk are valid, from runs of levels; return how many are
+ * null. The last runs may reach beyond the chunk. */
+static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int64_t *rows,
+                          int64_t start, int64_t stop, uint8_t *validity) {
+    if (buffer.size < 8)
+        return DAMAGED;
+    const uint64_t size = load(buffer.data, 8);
+    if (size > (uint64_t)buffer.size - 8 || size % LEVEL)
+        return DAMAGED;
+    const int64_t runs = (int64_t)size / LEVEL;
+    if (buffer.size - 8 - (int64_t)size != runs)
+        return DAMAGED;
+    const uint8_t *levels = buffer.data + 8, *lengths = levels + size;
+    int64_t nulls = 0, end = 0, i = start;
+    for (int64_t run = 0; run < runs; run++) {
+        const uint64_t level = load(levels + run * LEVEL, LEVEL);
+        end += lengths[run];
+        for (; i < stop && rows[i] - first < end; i++) {
+            if (level > 1)
+                return DAMAGED;
+            if (level == 0)
+                set_bit(validity, i);
+            nulls += (int64_t)level;
+        }
+    }
+    return end < count ? DAMAGED : nulls;
+}
+
+/* Write which of the wanted rows of a chunk are valid; return how many are null. */
+static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
+                              const int64_t *rows, int64_t start, int64_t stop,
+                              uint8_t *validity) {
+    int64_t nulls = 0, width = 0;
+    switch (page[LEVELS]) {
+    case RUNS:
+        return write_runs(buffer, count, first, rows, start, stop, validity);
+    case PACKED:
+        width = inline_width(buffer, 8 * LEVEL, count);
+        if (width < 0)
+            return DAMAGED;
+        break;
+    case FLAT:
+        if (count * LEVEL > buffer.size)
+            return DAMAGED;
+        break;
+    default:
+        if (page[WIDTH] < 0 || page[WIDTH] > 8 * LEVEL)
+            return DAMAGED;
+    }
+    for (int64_t i = start; i < stop; i++) {
+        const int64_t within = rows[i] - first;
+        int64_t level;
+        if (page[LEVELS] == PACKED)
+            level = (int64_t)value_at(buffer.data + LEVEL, (int)width, 8 * LEVEL, (int)within);
+        else if (page[LEVELS] == FLAT)
+            level = (int64_t)load(buffer.data + within * LEVEL, LEVEL);
+        else
+            level = apart_level(buffer, page[WIDTH], count, within);
+        if (level < 0 || level > 1)
+            return DAMAGED;
+        if (level == 0)
+            set_bit(validity, i);
+        nulls += level;
+    }
+    return nulls;
+}
+
+/* Write the wanted rows of a chunk of `length` bytes; return how many are null. */
+static int64_t read_chunk(const uint8_t *data, int64_t size, const int64_t *page,
+                          const uint8_t *chunk, int64_t length, int64_t count, int64_t first,
+                          const int64_t *rows, int64_t start, int64_t stop, uint8_t *out,
+                          uint8_t *validity) {
+    const int has_levels = page[LEVELS] != NONE;
+    const int64_t header = 2 + LEVEL * has_levels + page[ENTRY];
+    if (length < header)
+        return DAMAGED;
+    int64_t nulls = 0, at = align(header);
+    if (has_levels) {
+        const Buffer levels = {chunk + at, (int64_t)load(chunk + 2, 2)};
+        if (at + levels.size > length || (int64_t)load(chunk, 2) != count || validity == NULL)
+            return DAMAGED;
+        nulls = write_validity(page, levels, count, first, rows, start, stop, validity);
+        if (nulls < 0)
+            return DAMAGED;
+        at = align(at + levels.size);
+    }
+    const Buffer values = {chunk + at, (int64_t)load(chunk + header - page[ENTRY], page[ENTRY])};
+    if (at + values.size > length)
+        return DAMAGED;
+    int refused;
+    if (page[VALUES] == STRINGS)
+        refused =
+            write_strings(data, page[BITS] / 8, values, count, first, rows, start, stop, out);
+    else if (page[VALUES] == LOOKED_UP)
+        refused = write_items(data, size, page, values, count, first, rows, start, stop, out);
+    else
+        refused = write_values(page, values, count, first, rows, start, stop, out);
+    return refused ? DAMAGED : nulls;
+}
+
+/* Write the wanted rows of a page, `rows[start:stop]`; return how many are null. `seen` counts the
+ * bytes that were looked at, and their places. */
+static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
+                         const int64_t *rows, int64_t start, int64_t stop, uint8_t *out,
+                         uint8_t *validity, int64_t *seen) {
+    const int64_t width = page[ENTRY], table = page[TABLE], limit = page[CHUNKS_END];
+    if (table < 0 || table > page[TABLE_END] || page[TABLE_END] > size || page[CHUNKS] < 0 ||
+        page[CHUNKS] > limit || limit > size)
+        return DAMAGED;
+    const int64_t bytes = page[TABLE_END] - table, entries = bytes / width;
+    if (bytes % width || entries < 1)
+        return DAMAGED;
+    int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0;
+    seen[0] += bytes;
+    seen[1]++;
+    for (int64_t entry = 0; entry < entries; entry++) {
+        const int64_t word = (int64_t)load(data + table + entry * width, width);
+        const int64_t length = ((word >> 4) + 1) * ALIGN;
+        const int64_t count = entry == entries - 1 ? left : (int64_t)1 << (word & 15);
+        if (count > left || length > limit - at)
+            return DAMAGED;
+        int64_t end = start;
+        while (end < stop && rows[end] - first < count)
+            end++;
+        if (end > start) {
+            const int64_t found = read_chunk(data, size, page, data + at, length, count, first,
+                                             rows, start, end, out, validity);
+            if (found < 0)
+                return DAMAGED;
+            nulls += found;
+            seen[0] += length;
+            seen[1]++;
+            start = end;
+        }
+        at += length;
+        first += count;
+        left -= count;
+    }
+    return start == stop ? nulls : DAMAGED;
+}
+
+/* Return the last page whose first row is at most `row`; `pages` is not empty. */
+static const int64_t *find_page(const int64_t *pages, int64_t count, int64_t row) {
+    int64_t low = 0, high = count;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (pages[middle * PAGE_COLUMNS + FIRST_ROW] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return pages + low * PAGE_COLUMNS;
+}
+
+/* Read the values of leaves at ascending rows. `out` is zero; `nulls` gets the number of nulls of
+ * each leaf, then the bytes that were looked at, and their places. */
+KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, const int64_t *leaves,
+       int64_t leaf_count, const int64_t *rows, int64_t count, uint8_t *out, int64_t *nulls) {
+    int64_t *const seen = nulls + leaf_count;
+    seen[0] = seen[1] = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (rows[i] <= rows[i - 1])
+            return DAMAGED;
+    for (int64_t i = 0; i < leaf_count; i++) {
+        const int64_t *leaf = leaves + i * LEAF_COLUMNS;
+        uint8_t *values = out + leaf[OUT], *validity = leaf[VALIDITY] < 0 ? NULL : out + leaf[VALIDITY];
+        nulls[i] = 0;
+        for (int64_t start = 0, stop; start < count; start = stop) {
+            if (leaf[PAGES] < 1)
+                return DAMAGED;
+            const int64_t *page =
+                find_page(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], rows[start]);
+            const int64_t first = page[FIRST_ROW], end = first + page[ROWS];
+            if (rows[start] < first || rows[start] >= end)
+                return DAMAGED;
+            for (stop = start + 1; stop < count && rows[stop] < end; stop++)
+                ;
+            const int64_t found =
+                read_page(data, size, page, rows, start, stop, values, validity, seen);
+            if (found < 0)
+                return DAMAGED;
+            nulls[i] += found;
+        }
+    }
+    return 0;
+}
+
+/* Join spans of the data, in any order, of `room` bytes in all. */
+KERNEL(join_spans, const uint8_t *data, int64_t size, const int64_t *spans, int64_t count,
+       uint8_t *out, int64_t room) {
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t start = spans[2 * i], end = spans[2 * i + 1];
+        if (start < 0 || start > end || end > size || end - start > room)
+            return DAMAGED;
+        memcpy(out, data + start, (size_t)(end - start));
+        out += end - start;
+        room -= end - start;
+    }
+    return room == 0 ? 0 : DAMAGED;
+}

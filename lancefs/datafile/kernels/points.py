@@ -1,0 +1,271 @@
+"""Values at a few rows of many mini-block pages, in one call.
+
+The chunk table of a page is walked up to its end, and the chunks that hold the rows are opened;
+nothing else of a page is read. Every row is one value: there are no lists.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from lancefs.datafile.buffers import Array, Ints, Mask, empty, join_bytes
+from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.chunks import find_buffers, read_table
+from lancefs.datafile.kernels.runs import expand
+from lancefs.datafile.kernels.segments import gather, places_of
+from lancefs.datafile.kernels.strings import block_header, find_strings
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+
+class PageColumn(IntEnum):
+    """The columns of the table of pages.
+
+    The first row of the page in its leaf, and its number of rows; start and end, in the data, of
+    the chunk table and of the chunks; bytes of an entry of the chunk table; how values are stored,
+    and the bits of a value, an index or an offset; how definition levels are stored, and the bits
+    of one that is packed apart from its width; start and end of a dictionary of strings, and its
+    number of items.
+    """
+
+    FIRST_ROW = 0
+    ROWS = 1
+    TABLE = 2
+    TABLE_END = 3
+    CHUNKS = 4
+    CHUNKS_END = 5
+    ENTRY = 6
+    VALUES = 7
+    BITS = 8
+    LEVELS = 9
+    WIDTH = 10
+    ITEMS = 11
+    ITEMS_END = 12
+    ITEM_COUNT = 13
+
+
+class LeafColumn(IntEnum):
+    """The columns of the table of leaves.
+
+    The first page of the leaf and its number of pages, which cover its rows; where its values are
+    written; and where its validity is, -1 if no page of it has levels.
+    """
+
+    FIRST_PAGE = 0
+    PAGES = 1
+    OUT = 2
+    VALIDITY = 3
+
+
+class Stored(IntEnum):
+    """How values or levels are stored: not at all, plain, or as the encodings of these names."""
+
+    NONE = 0
+    FLAT = 1
+    PACKED = 2  # inline bit-packing
+    PACKED_APART = 3  # out-of-line bit-packing
+    RUNS = 4  # of levels of two bytes, and lengths of one
+    STRINGS = 5  # offsets and bytes
+    LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
+
+
+_LEVEL_BITS = 16
+
+
+def take_points(
+    data: Bytes, pages: Ints, leaves: Ints, rows: Ints, size: int
+) -> tuple[Bytes, Ints]:
+    """Read the values of several leaves at the same rows.
+
+    Args:
+        data: Bytes that hold the pages.
+        pages: The pages of the leaves; see `PageColumn`.
+        leaves: The leaves; see `LeafColumn`.
+        rows: The wanted rows, ascending and each once.
+        size: Bytes of the output.
+
+    Returns:
+        The output: for each leaf its values, where a boolean takes one bit, and a string is its
+        start and end in the data (int64); and a bit for each value that tells whether it is valid.
+        Then the number of nulls of each leaf, and after them how many bytes were looked at, in how
+        many places.
+
+    Raises:
+        CorruptFile: A page is damaged, or does not have a wanted row.
+    """
+    out, nulls = np.zeros(size, np.uint8), np.zeros(len(leaves) + 2, np.int64)
+    if np.any(rows[1:] <= rows[:-1]):
+        raise CorruptFile("rows that do not ascend")
+    for number, (first, count, at, validity_at) in enumerate(leaves.tolist()):
+        own = pages[first : first + count]
+        page_of = np.searchsorted(own[:, PageColumn.FIRST_ROW], rows, side="right") - 1
+        if len(rows) and (not count or page_of[0] < 0):
+            raise CorruptFile(f"row {rows[0]} is wanted, before the first page")
+        parts = [
+            _take_page(data, own[index], rows[page_of == index]) for index in np.unique(page_of)
+        ]
+        if not parts:
+            continue
+        values = np.concatenate([part[0] for part in parts])
+        invalid = np.concatenate([part[1] for part in parts])
+        nulls[number] = np.count_nonzero(invalid)
+        nulls[-2:] += np.sum([part[2] for part in parts], axis=0)
+        is_bit = own[0, PageColumn.BITS] == 1
+        stored = np.packbits(values, bitorder="little") if is_bit else values.view(np.uint8)
+        out[at : at + len(stored)] = stored
+        if validity_at >= 0:
+            valid = np.packbits(~invalid, bitorder="little")
+            out[validity_at : validity_at + len(valid)] = valid
+    return out, nulls
+
+
+_c_take_points = c_function("take_points", "bytes number ints ints number ints number out out")
+
+
+@twin_of(take_points)
+def _compiled_take_points(
+    data: Bytes, pages: Ints, leaves: Ints, rows: Ints, size: int
+) -> tuple[Bytes, Ints]:
+    out, nulls = np.zeros(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
+    _c_take_points(data, len(data), pages, leaves, len(leaves), rows, len(rows), out, nulls)
+    return out, nulls
+
+
+def _take_page(data: Bytes, page: Ints, rows: Ints) -> tuple[Array, Mask, tuple[int, int]]:
+    """Return the values of rows of a page, which are null, and the bytes and places looked at."""
+    column = PageColumn
+    begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
+    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
+        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    width, items = int(page[column.ENTRY]), int(page[column.ROWS])
+    counts, bounds = read_table(data[begin:end], stop - start, items, width)
+    chunk, within = places_of(counts, rows - page[column.FIRST_ROW])
+    chunks, positions = np.unique(chunk, return_inverse=True)
+    counts = counts[chunks]
+    sizes = (bounds[1:] - bounds[:-1])[chunks]
+    starts = bounds[:-1][chunks] + start
+    has_levels = page[column.LEVELS] != Stored.NONE
+    widths = (2, width) if has_levels else (width,)
+    levels, begins, ends = find_buffers(data, starts, sizes, widths)
+    wanted = (np.cumsum(counts) - counts)[positions] + within
+    values = _values(data, begins[-1], ends[-1], counts, wanted, page)
+    invalid = np.zeros(len(rows), np.bool_)
+    if has_levels:
+        if np.any(levels != counts):
+            raise CorruptFile("a chunk has more or fewer levels than values")
+        found = _levels(data, begins[0], ends[0], counts, page)[wanted]
+        if np.any(found > 1):
+            raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
+        invalid = found != 0
+    return values, invalid, (end - begin + int(sizes.sum()), 1 + len(chunks))
+
+
+def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:
+    """Return the wanted values of chunks, in bytes; a boolean takes a byte."""
+    bits = int(page[PageColumn.BITS])
+    match page[PageColumn.VALUES]:
+        case Stored.PACKED | Stored.LOOKED_UP:
+            widths = read_widths(data, starts, ends, bits)
+            values = unpack_at(data, starts + bits // 8, widths, counts, wanted, bits)
+            if page[PageColumn.VALUES] == Stored.LOOKED_UP:
+                values = _items(data, values, page)
+            return values.view(np.uint8)
+        case Stored.STRINGS:
+            found = find_strings(data, starts, ends, counts, bits // 8, wanted)
+            return np.stack(found, axis=1).reshape(-1).view(np.uint8)
+    if np.any(-(-counts * bits // 8) > ends - starts):
+        raise CorruptFile(f"a chunk is too short for its values of {bits} bits")
+    chunk, within = places_of(counts, wanted)
+    if bits == 1:
+        bit: Array = data[starts[chunk] + within // 8] >> (within % 8).astype(np.uint8) & np.uint8(
+            1
+        )
+        return bit
+    begins = starts[chunk] + within * (bits // 8)
+    return gather(data, begins, begins + bits // 8)
+
+
+def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
+    """Return the start and end in the data of each item of a dictionary of strings."""
+    start, end, count = page[PageColumn.ITEMS : PageColumn.ITEM_COUNT + 1].tolist()
+    if not 0 <= start <= end <= len(data):
+        raise CorruptFile(f"the dictionary of a page leaves its {len(data)} bytes")
+    buffer = data[start:end]
+    width, begin, text = block_header(buffer)
+    if (
+        begin > len(buffer)
+        or not begin <= text <= len(buffer)
+        or not 0 <= count < (text - begin) // width
+    ):
+        raise CorruptFile(f"a block of {count} strings is too short for its offsets")
+    if len(indices) and int(indices.max()) >= count:
+        raise CorruptFile(f"index {int(indices.max())} into a dictionary of {count} items")
+    at = (begin + indices.astype(np.int64) * width)[:, None] + np.arange(2 * width)
+    offsets = buffer[at].view(f"<u{width}").reshape(-1, 2)
+    if np.any(offsets[:, 0] > offsets[:, 1]) or int(offsets.max()) > len(buffer) - text:
+        raise CorruptFile("the offsets of a block of strings descend or leave the block")
+    places: Ints = (offsets.astype(np.int64) + (start + text)).reshape(-1)
+    return places
+
+
+def _levels(data: Bytes, starts: Ints, ends: Ints, counts: Ints, page: Ints) -> Array:
+    """Return the levels of chunks."""
+    match page[PageColumn.LEVELS]:
+        case Stored.PACKED:
+            widths = read_widths(data, starts, ends, _LEVEL_BITS)
+            return unpack(data, starts + 2, widths, counts, _LEVEL_BITS)
+        case Stored.PACKED_APART:
+            width = int(page[PageColumn.WIDTH])
+            return unpack_buffers(data, starts, ends, counts, width, _LEVEL_BITS)
+        case Stored.RUNS:
+            return np.concatenate(
+                [
+                    _expanded(data[start:end], count)
+                    for start, end, count in zip(starts, ends, counts, strict=True)
+                ]
+            )
+    if np.any(2 * counts > ends - starts):
+        raise CorruptFile("a chunk is too short for its levels")
+    return gather(data, starts, starts + 2 * counts).view("<u2")
+
+
+def _expanded(buffer: Bytes, count: int) -> Array:
+    """Return levels that are stored as runs."""
+    size = int.from_bytes(buffer[:8].tobytes(), "little")
+    if len(buffer) < 8 or size > len(buffer) - 8 or size % 2:
+        raise CorruptFile("the values of runs reach beyond their buffer")
+    levels, lengths = buffer[8 : 8 + size].view("<u2"), buffer[8 + size :]
+    runs = np.array([len(levels)], np.int64)
+    return expand(levels, lengths, runs, np.array([count], np.int64))
+
+
+def join_spans(data: Bytes, spans: Ints) -> Bytes:
+    """Join the bytes of spans of the data, in any order.
+
+    Args:
+        data: The data.
+        spans: Start and end of each span; of shape (spans, 2).
+
+    Raises:
+        CorruptFile: A span leaves the data.
+    """
+    starts, ends = spans[:, 0], spans[:, 1]
+    if np.any((starts < 0) | (starts > ends) | (ends > len(data))):
+        raise CorruptFile(f"a span of bytes leaves its {len(data)} bytes")
+    return join_bytes([data[:0], *(data[start:end] for start, end in spans.tolist())])
+
+
+_c_join_spans = c_function("join_spans", "bytes number ints number out number")
+
+
+@twin_of(join_spans)
+def _compiled_join_spans(data: Bytes, spans: Ints) -> Bytes:
+    room = int((spans[:, 1] - spans[:, 0]).sum())
+    if spans.min(initial=0) < 0 or spans.max(initial=0) > len(data) or room < 0:
+        raise Damaged
+    out = empty(room, np.uint8)
+    _c_join_spans(data, len(data), spans, len(spans), out, room)
+    return out

@@ -1,0 +1,303 @@
+"""How a kernel reads a few rows of leaf columns: a plan for each page (data files 2.1 and later).
+
+A plan is a row of numbers: where the buffers of a page are, and how its values and levels are
+stored. A leaf with a page that the kernel does not know has no plan, and is read in the general
+way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.arrays import has_offsets, to_arrow
+from lancefs.datafile.blocks import Ints, lengths_of
+from lancefs.datafile.container import ColumnPages
+from lancefs.datafile.fields import Field
+from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
+from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
+from lancefs.storage import ByteRange, Bytes
+
+# Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
+# to its end for every read, and the share of a column's rows above which whole pages are quicker.
+MOST_ROWS = 4096
+_MOST_TABLE_BYTES = 64 * 1024
+_LEAST_SHARE = 4
+
+_WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
+_MOST_BITS = 256  # of a plain value: those of a decimal
+_LEVEL_BITS = 16
+SPAN_BITS = 128  # the start and the end of a string
+
+# The columns of a plan that are positions in the file.
+POSITIONS = [
+    *range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1),
+    PageColumn.ITEMS,
+    PageColumn.ITEMS_END,
+]
+
+
+class PointForm(Enum):
+    """What the kernel gives for a leaf."""
+
+    VALUES = "values"
+    STRINGS = "strings"
+    CODES = "codes"  # strings that are compressed with FSST
+    INDICES = "indices"  # into the dictionaries of the pages
+
+
+class PagePart:
+    """What is known of a page beside its plan.
+
+    Args:
+        description: The parsed description of the page.
+        items: The byte range of its dictionary, if it has one.
+
+    Attributes:
+        longest: Bytes of the longest string of the dictionary.
+    """
+
+    def __init__(self, description: MiniBlock, items: ByteRange) -> None:
+        self.description = description
+        self.items = items
+        self.longest = 0
+        self._values: pa.Array | None = None
+        self._symbols: SymbolTable | None = None
+
+    def values(self, data_type: pa.DataType, data: Bytes, start: int) -> pa.Array:
+        """Return the items of the dictionary of the page, which is decoded once.
+
+        Args:
+            data_type: The type of the items.
+            data: Bytes of the file.
+            start: Where the bytes begin in the file.
+
+        Raises:
+            CorruptFile: The dictionary is damaged.
+        """
+        if self._values is None:
+            begin, end = self.items
+            dictionary = self.description.dictionary(data[begin - start : end - start])
+            self._values = to_arrow(dictionary.items, data_type, None)
+            if has_offsets(data_type):
+                self.longest = int(lengths_of(dictionary.items).max(initial=0))
+        return self._values
+
+    @property
+    def symbols(self) -> SymbolTable:
+        """The symbols of strings that are compressed with FSST."""
+        if self._symbols is None:
+            encoding = self.description.layout.value_compression
+            self._symbols = parse_table(encoding.fsst.symbol_table)
+        return self._symbols
+
+
+class LeafPlan(NamedTuple):
+    """What the kernel needs to know of a leaf, and what becomes of what it gives.
+
+    Attributes:
+        pages: The plan of each page; see `kernels.points.PageColumn`.
+        parts: What else is known of each page.
+        data_type: The Arrow type of the values.
+        form: What the kernel gives.
+        bits: Bits of each value that it gives.
+        has_levels: Whether a page has definition levels.
+        rows: Number of rows.
+        span: Start of the first and end of the last buffer.
+    """
+
+    pages: Ints
+    parts: Sequence[PagePart]
+    data_type: pa.DataType
+    form: PointForm
+    bits: int
+    has_levels: bool
+    rows: int
+    span: ByteRange
+
+
+class _ValuePlan(NamedTuple):
+    """How the values of a page are stored, and what the kernel gives for them."""
+
+    form: PointForm
+    bits: int
+    stored: Stored
+    stored_bits: int
+
+
+class _PagePlan(NamedTuple):
+    """What the description of a page tells.
+
+    Attributes:
+        form: What the kernel gives, and the bits of each value; equal for all pages of a leaf.
+        stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
+        items: Number of items of the dictionary.
+    """
+
+    form: tuple[PointForm, int]
+    stored: tuple[int, ...]
+    items: int
+
+
+def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
+    """Plan how the kernel reads a leaf; None where it does not know one of its pages.
+
+    Args:
+        field: The field, which is at the top of the table and no outline.
+        column: The pages of the leaf.
+
+    Raises:
+        CorruptFile: The description of a page is damaged.
+        UnsupportedFeature: The layout of a page, or the type of the field, is not known.
+    """
+    data_type = field.storage_type
+    if pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type) or not column.pages:
+        return None
+    try:
+        bits = int(data_type.bit_width)
+    except ValueError:  # a type of variable width
+        bits = 0
+    if bits > _MOST_BITS or (not bits and not has_offsets(data_type)):
+        return None
+    plans, descriptions, form = [], [], None
+    for page, first_row in zip(column.pages, column.first_rows, strict=False):
+        description = layout_of(page.encoding)
+        plan = _plan_page(description, bits) if isinstance(description, MiniBlock) else None
+        if plan is None or not isinstance(description, MiniBlock):
+            return None
+        if description.items != page.rows or (form is not None and plan.form != form):
+            return None
+        form = plan.form
+        description.check_buffers(page)
+        table, chunks = page.buffers[:2]
+        items = page.buffers[2] if description.has_dictionary else chunks
+        if table[1] - table[0] > _MOST_TABLE_BYTES:
+            return None
+        plans.append((first_row, page.rows, *table, *chunks, *plan.stored, *items, plan.items))
+        descriptions.append(description)
+    assert form is not None
+    has_parts = form[0] in (PointForm.CODES, PointForm.INDICES)
+    parts = [
+        PagePart(description, (plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]))
+        for description, plan in zip(descriptions if has_parts else (), plans, strict=False)
+    ]
+    has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
+    start = min([plan[position] for plan in plans for position in POSITIONS])
+    end = max([plan[position] for plan in plans for position in POSITIONS])
+    rows, pages = column.first_rows[-1], np.array(plans, np.int64)
+    return LeafPlan(pages, parts, data_type, *form, has_levels, rows, (start, end))
+
+
+@lru_cache(maxsize=256)  # pages of equal descriptions share one object
+def _plan_page(description: MiniBlock, bits: int) -> _PagePlan | None:
+    """Return what a description tells; None where the kernel does not know such pages."""
+    values, levels = _plan_values(description, bits), _plan_levels(description)
+    if values is None or levels is None:
+        return None
+    stored = description.width, values.stored, values.stored_bits, *levels
+    return _PagePlan((values.form, values.bits), stored, description.dictionary_items)
+
+
+def _plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
+    """Return how values are stored; None where the kernel does not know it.
+
+    Args:
+        description: The description of the page.
+        bits: Bits of a value; 0 for strings.
+    """
+    if description.buffers != 1:
+        return None
+    encoding = description.layout.value_compression
+    if description.has_dictionary:
+        return _plan_indices(encoding, description.layout.dictionary, bits)
+    if bits:
+        stored = _stored_as(encoding, bits)
+        return None if stored is None else _ValuePlan(PointForm.VALUES, bits, stored, bits)
+    form = PointForm.STRINGS
+    if encoding.WhichOneof("compression") == "fsst":
+        form, encoding = PointForm.CODES, encoding.fsst.values
+    width = _offset_bits(encoding)
+    return None if width is None else _ValuePlan(form, SPAN_BITS, Stored.STRINGS, width)
+
+
+def _plan_indices(
+    encoding: CompressiveEncoding, items: CompressiveEncoding, bits: int
+) -> _ValuePlan | None:
+    width = int(encoding.inline_bitpacking.uncompressed_bits_per_value)
+    if width not in _WIDTHS or _stored_as(encoding, width) is not Stored.PACKED:
+        return None
+    if not bits and _offset_bits(items) is not None:
+        return _ValuePlan(PointForm.STRINGS, SPAN_BITS, Stored.LOOKED_UP, width)
+    return _ValuePlan(PointForm.INDICES, width, Stored.PACKED, width)
+
+
+def _plan_levels(description: MiniBlock) -> tuple[int, int] | None:
+    """Return how levels are stored, and the bits of a level that is packed apart from its width."""
+    layers = description.layers
+    if len(layers) != 1 or layers[0].is_list or description.has_rep:
+        return None
+    if not description.has_def:
+        return Stored.NONE, 0
+    if not layers[0].nullable:
+        return None
+    encoding = description.layout.def_compression
+    match encoding.WhichOneof("compression"):
+        case "flat" | "inline_bitpacking":
+            stored = _stored_as(encoding, _LEVEL_BITS)
+            return None if stored is None else (stored, 0)
+        case "out_of_line_bitpacking":
+            packed = encoding.out_of_line_bitpacking
+            width = _flat_bits(packed.values) or 0
+            is_known = packed.uncompressed_bits_per_value == _LEVEL_BITS
+            return (Stored.PACKED_APART, width) if is_known and 0 < width <= _LEVEL_BITS else None
+        case "rle":
+            widths = _flat_bits(encoding.rle.values), _flat_bits(encoding.rle.run_lengths)
+            return (Stored.RUNS, 0) if widths == (_LEVEL_BITS, 8) else None
+        case _:
+            return None
+
+
+def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
+    """Return how values of so many bits are stored, if they are plain or bit-packed."""
+    match encoding.WhichOneof("compression"):
+        case "flat":
+            is_known = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
+            return Stored.FLAT if is_known else None
+        case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
+            packed = encoding.inline_bitpacking.uncompressed_bits_per_value
+            return Stored.PACKED if packed == bits and bits in _WIDTHS else None
+        case _:
+            return None
+
+
+def _offset_bits(encoding: CompressiveEncoding) -> int | None:
+    """Return the bits of the offsets of plain strings; None for any other encoding."""
+    if encoding.WhichOneof("compression") != "variable" or encoding.variable.HasField("values"):
+        return None
+    bits = _flat_bits(encoding.variable.offsets)
+    return bits if bits in (32, 64) else None
+
+
+def _flat_bits(encoding: CompressiveEncoding) -> int | None:
+    """Return the bits of plain values; None for any other encoding."""
+    if encoding.WhichOneof("compression") != "flat" or encoding.flat.HasField("data"):
+        return None
+    return int(encoding.flat.bits_per_value)
+
+
+def is_worthwhile(count: int, rows: int) -> bool:
+    """Whether so many rows are few enough, of a column of so many rows, to be read singly."""
+    return 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
+
+
+def span_of(plans: Sequence[LeafPlan]) -> ByteRange:
+    """Return the byte range of a file that has all pages of leaves."""
+    return min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])

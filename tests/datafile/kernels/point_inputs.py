@@ -1,0 +1,178 @@
+"""Drawn pages, and rows of them, for the kernel that reads a few rows of many pages."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lancefs.datafile.kernels.points import PageColumn, Stored
+
+_VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP]
+_LEVELS = [Stored.NONE, Stored.FLAT, Stored.PACKED, Stored.PACKED_APART, Stored.RUNS]
+_POSITIONS = [*range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1), PageColumn.ITEMS]
+
+
+def few_rows_of_pages() -> st.SearchStrategy[tuple[Any, ...]]:
+    """Draw the arguments of `take_points`: pages of some leaves, and rows; some are damaged."""
+    return st.composite(_draw_points)()
+
+
+@st.composite
+def spans_of_bytes(draw: st.DrawFn) -> tuple[Any, ...]:
+    data = np.frombuffer(draw(st.binary(max_size=60)), np.uint8)
+    beyond = draw(st.sampled_from([0, 0, 0, 1, 1 << 62]))
+    place = st.integers(-1 if beyond else 0, len(data) + beyond)
+    spans = draw(st.lists(st.tuples(place, place), max_size=9))
+    ordered = [(min(span), max(span)) for span in spans]
+    shown = ordered if draw(st.integers(0, 5)) else spans
+    return data, np.array(shown, np.int64).reshape(-1, 2)
+
+
+class _File:
+    """Bytes that are written one after the other, at odd places."""
+
+    def __init__(self, shift: int) -> None:
+        self.data = bytearray(shift)
+
+    def add(self, part: bytes) -> tuple[int, int]:
+        start = len(self.data)
+        self.data += part
+        return start, len(self.data)
+
+
+def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
+    source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    file, rows = _File(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
+    wanted = np.unique(source.integers(0, rows, draw(st.integers(0, 12))))
+    pages: list[tuple[int, ...]] = []
+    leaves, size = [], 0
+    for _ in range(draw(st.integers(1, 3))):
+        values, levels = draw(st.sampled_from(_VALUES)), draw(st.sampled_from(_LEVELS))
+        bits = draw(st.sampled_from(_bits_of(values)))
+        cuts = np.unique(source.integers(1, rows + 1, draw(st.integers(0, 2)))).tolist()
+        borders = sorted({0, *cuts, rows})
+        first = len(pages)
+        for start, end in pairwise(borders):
+            pages.append(_page(source, file, (start, end - start), (values, bits), levels))
+        own = 128 if values in (Stored.STRINGS, Stored.LOOKED_UP) else bits
+        end = size + (len(wanted) * own + 63) // 64 * 8
+        leaves.append((first, len(pages) - first, size, -1 if levels == Stored.NONE else end))
+        size = end + (len(wanted) + 63) // 64 * 8
+    data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
+    _damage(draw, data, table)
+    if len(wanted) and not draw(st.integers(0, 9)):
+        wanted[-1] += draw(st.integers(-3, 3))
+    return data, table, np.array(leaves, np.int64), wanted, size
+
+
+def _bits_of(values: Stored) -> list[int]:
+    if values is Stored.FLAT:
+        return [1, 8, 16, 24, 32, 64, 128]
+    return [32, 64] if values is Stored.STRINGS else [8, 16, 32, 64]
+
+
+def _damage(draw: st.DrawFn, data: np.ndarray[Any, Any], pages: np.ndarray[Any, Any]) -> None:
+    """In some cases change a few bytes, or where a buffer is."""
+    kind = draw(st.integers(0, 5))
+    if kind == 0:
+        for _ in range(draw(st.integers(1, 4))):
+            data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    elif kind == 1:
+        page, column = draw(st.integers(0, len(pages) - 1)), draw(st.sampled_from(_POSITIONS))
+        pages[page, column] += draw(st.integers(-9, 9) | st.sampled_from([-(1 << 40), 1 << 40]))
+    elif kind == 2:
+        page = draw(st.integers(0, len(pages) - 1))
+        pages[page, PageColumn.ITEM_COUNT] = draw(st.integers(-1, 9))
+
+
+def _page(
+    source: np.random.Generator,
+    file: _File,
+    rows: tuple[int, int],
+    stored: tuple[Stored, int],
+    levels: Stored,
+) -> tuple[int, ...]:
+    """Write a page; return its plan."""
+    entry, (values, bits), width = int(source.choice([2, 4])), stored, int(source.integers(1, 4))
+    most = 10 if Stored.PACKED in (values, levels) or values is Stored.LOOKED_UP else 11
+    items = int(source.integers(1, 6))
+    left, table, chunks = rows[1], b"", b""
+    while left:
+        power = int(source.integers(0, most + 1))
+        is_last = left <= 1 << power
+        count = left if is_last else 1 << power
+        chunk = _chunk(source, count, entry, (values, bits, items), (levels, width))
+        table += ((len(chunk) // 8 - 1) << 4 | (0 if is_last else power)).to_bytes(entry, "little")
+        chunks += chunk
+        left -= count
+    places = *file.add(table), *file.add(chunks)
+    strings = file.add(_dictionary(source, items))
+    return (*rows, *places, entry, values, bits, levels, width, *strings, items)
+
+
+def _chunk(
+    source: np.random.Generator,
+    count: int,
+    entry: int,
+    stored: tuple[Stored, int, int],
+    levels: tuple[Stored, int],
+) -> bytes:
+    values, buffers = _stored_values(source, count, *stored), []
+    head = count.to_bytes(2, "little")
+    if levels[0] != Stored.NONE:
+        buffers.append(_stored_levels(source, count, *levels))
+        head += len(buffers[0]).to_bytes(2, "little")
+    if entry == 2 and len(values) >= 1 << 15:  # what an entry cannot say: a chunk cut short
+        values = values[: 1 << 14]
+    head += len(values).to_bytes(entry, "little")
+    return b"".join(map(_padded, [head, *buffers, values]))
+
+
+def _padded(part: bytes) -> bytes:
+    return part + bytes(-len(part) % 8)
+
+
+def _stored_values(
+    source: np.random.Generator, count: int, values: Stored, bits: int, items: int
+) -> bytes:
+    match values:
+        case Stored.FLAT:
+            return source.bytes((count * bits + 7) // 8)
+        case Stored.PACKED:
+            width = int(source.integers(0, bits + 1))
+            return width.to_bytes(bits // 8, "little") + source.bytes(width * 128)
+        case Stored.LOOKED_UP:
+            width = int(source.integers(0, 3)) if items > 3 else 0
+            return width.to_bytes(bits // 8, "little") + source.bytes(width * 128)
+        case _:
+            ends = np.sort(source.integers(0, 40, count + 1)) + (count + 1) * (bits // 8)
+            return ends.astype(f"<u{bits // 8}").tobytes() + source.bytes(40)
+
+
+def _stored_levels(source: np.random.Generator, count: int, levels: Stored, width: int) -> bytes:
+    wanted = (source.random(count) < 0.3).astype("<u2")
+    match levels:
+        case Stored.FLAT:
+            return wanted.tobytes()
+        case Stored.PACKED:  # zeros are levels of every width
+            return width.to_bytes(2, "little") + bytes(width * 128)
+        case Stored.PACKED_APART:
+            tail = count % 1024
+            blocks = bytes(count // 1024 * width * 128)
+            is_raw = tail and source.random() < 0.5
+            last = wanted[count - tail :].tobytes() if is_raw else bytes(width * 128 * (tail > 0))
+            return blocks + last
+        case _:
+            lengths = np.full(-(-count // 200), 200, "u1")
+            runs = (np.arange(len(lengths)) % 2).astype("<u2").tobytes()
+            return len(runs).to_bytes(8, "little") + runs + lengths.tobytes()
+
+
+def _dictionary(source: np.random.Generator, items: int) -> bytes:
+    width = int(source.choice([4, 8]))
+    ends = np.sort(source.integers(0, 30, items + 1)).astype(f"<u{width}")
+    header = (8 * width).to_bytes(width, "little") + (width * (items + 3)).to_bytes(width, "little")
+    return header + ends.tobytes() + source.bytes(30)

@@ -1,0 +1,196 @@
+"""A few rows of many columns are read by a kernel of their own, and are the rows of the table."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lancefs
+from lancefs.datafile.container import ColumnPages, Container
+from lancefs.datafile.fields import Field
+from lancefs.datafile.v2_1 import assembly, reader
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.errors import CorruptFile, LanceError
+
+RNG = np.random.default_rng(24)
+VERSIONS = ("2.1", "2.2", "2.3")
+ROWS = 6000
+_WORDS = np.array(["alpha", "beta", "gamma delta", "", "épsilon", "iota"])
+
+
+def columns(rows: int) -> dict[str, pa.Array]:
+    """One column for each way in which writers store short values, and some that nest."""
+    small, wide = RNG.integers(0, 900, rows), RNG.integers(-(2**62), 2**62, rows)
+    distinct = [f"value {k} {_WORDS[k % 6]}" for k in RNG.integers(0, 10**9, rows)]
+    return {
+        "small": pa.array(small),
+        "wide": pa.array(wide),
+        "sorted": pa.array(np.arange(rows) + 10**12),
+        "few": pa.array(wide[:50][small % 50]),
+        "constant": pa.array(np.full(rows, 7)),
+        "byte": pa.array(small.astype("u1")),
+        "short": pa.array(small.astype("i2")),
+        "half": pa.array(RNG.normal(size=rows).astype("f2")),
+        "float": pa.array(RNG.normal(size=rows).astype("f4")),
+        "double": pa.array(RNG.normal(size=rows)),
+        "flag": pa.array(RNG.random(rows) < 0.5),
+        "date": pa.array((small * 20).astype("i4")).cast(pa.date32()),
+        "time": pa.array(RNG.integers(0, 10**15, rows)).cast(pa.timestamp("us", "UTC")),
+        "decimal": pa.array([Decimal(int(k)) / 100 for k in wide], pa.decimal128(38, 2)),
+        "fixed": pa.array([bytes([k % 256, k % 7, 3]) for k in small], pa.binary(3)),
+        "category": pa.array(_WORDS[small % 6]),
+        "text": pa.array(distinct),
+        "large": pa.array(distinct, pa.large_string()),
+        "raw": pa.array([RNG.bytes(k % 20) for k in small]),
+        "large_raw": pa.array([RNG.bytes(k % 9) for k in small], pa.large_binary()),
+        "list": pa.array([[int(k)] * (k % 3) for k in small]),
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(RNG.random(4 * rows)), 4),
+        "struct": pa.array([{"a": int(k), "b": str(k)} for k in small]),
+    }
+
+
+def table_of(rows: int) -> pa.Table:
+    """The columns; once more with some nulls, in runs and one by one; and with nulls only."""
+    found = columns(rows)
+    single, runs = RNG.random(rows) < 0.8, np.arange(rows) // 700 % 3 > 0
+    for name, values in list(found.items()):
+        if name not in ("list", "vector", "struct"):
+            for kind, keep in (("single", single), ("runs", runs)):
+                none = pa.scalar(None, values.type)
+                found[f"{name}_{kind}"] = pc.if_else(pa.array(keep), values, none)
+    found["nothing"] = pa.nulls(rows, pa.int64())
+    return pa.table(found)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A table of three fragments for each version of the format."""
+    paths = {}
+    for version in VERSIONS:
+        path = paths[version] = tmp_path_factory.mktemp("points") / f"{version}.lance"
+        lance.write_dataset(table_of(ROWS), path, data_storage_version=version)
+        lance.write_dataset(table_of(2 * ROWS), path, mode="append")
+        lance.write_dataset(table_of(300), path, mode="append")
+        lance.dataset(path).delete("small = 17")
+    return paths
+
+
+@cache
+def opened(path: Path) -> tuple[lancefs.LanceDataset, lance.LanceDataset, pa.Table]:
+    return lancefs.open(path), lance.dataset(path), lancefs.open(path).to_table()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_taken_rows_are_those_of_the_whole_table(
+    written: dict[str, Path], version: str, data: st.DataObject
+) -> None:
+    ours, theirs, whole = opened(written[version])
+    borders = st.sampled_from(
+        [0, 1023, 1024, 1025, 4095, 4096, ROWS - 100, ROWS + 4096, len(whole) - 1]
+    )
+    positions = st.lists(borders | st.integers(0, len(whole) - 1), min_size=1, max_size=40)
+    rows = data.draw(positions)
+    found = ours.take(rows)
+    found.validate(full=True)
+    assert found.equals(whole.take(rows))
+    assert found.equals(theirs.take(rows))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_first_rows_and_rows_in_a_row_are_those_of_the_whole_table(
+    written: dict[str, Path], version: str
+) -> None:
+    ours, _, whole = opened(written[version])
+    assert ours.head(10).equals(whole.slice(0, 10))
+    assert ours.take(list(range(1000, 2200))).equals(whole.slice(1000, 1200))
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])  # 2.3 has other layouts
+def test_most_columns_of_short_values_are_read_by_the_kernel(
+    written: dict[str, Path], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: dict[str, list[LeafPlan]] = {}
+    plan_leaf = reader.plan_leaf
+
+    def noting(field: Field, column: ColumnPages) -> LeafPlan | None:
+        plan = plan_leaf(field, column)
+        if plan is not None:
+            plans.setdefault(field.name, []).append(plan)
+        return plan
+
+    monkeypatch.setattr(reader, "plan_leaf", noting)
+    lancefs.open(written[version]).take([5, ROWS + 5, 2 * ROWS + 9])
+    forms = {plan.form for of_column in plans.values() for plan in of_column}
+    assert forms >= set(PointForm) - ({PointForm.INDICES} if version == "2.1" else set())
+    assert {"wide", "small", "double", "flag", "text", "text_single", "double_runs"} <= set(plans)
+    assert not {"list", "vector", "struct"} & set(plans)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rows_on_both_sides_of_the_borders_of_pages_are_read(version: str, tmp_path: Path) -> None:
+    rows = 1_500_000
+    wide = RNG.integers(-(2**62), 2**62, rows)
+    text, keep = pa.array(wide).cast(pa.string()), pa.array(RNG.random(rows) < 0.8)
+    some = {"wide": pa.array(wide), "text": text, "half": pa.array(wide & 7).cast(pa.string())}
+    nulls = {f"{k}_null": pc.if_else(keep, v, pa.scalar(None, v.type)) for k, v in some.items()}
+    table = pa.table(some | nulls)
+    batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(50_000))
+    whole = {"data_storage_version": version, "max_rows_per_file": rows}
+    lance.write_dataset(batches, tmp_path / "t", **whole)
+    dataset = lancefs.open(tmp_path / "t")
+    container = Container(dataset.opened.files.data_file(dataset.fragments[0].files[0]))
+    borders = {row for index in range(6) for row in container.column(index).first_rows}
+    assert len(borders) > 4
+    near = sorted({row + k for row in borders for k in (-2, -1, 0, 1) if 0 <= row + k < rows})
+    assert dataset.take(near).equals(table.take(near))
+
+
+def test_a_damaged_page_is_named_and_other_columns_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.write_dataset(pa.table({"a": np.arange(ROWS), "b": np.arange(ROWS)}), tmp_path / "t")
+    dataset = lancefs.open(tmp_path / "t")
+    (path,) = (tmp_path / "t" / "data").iterdir()
+    file = dataset.opened.files.data_file(dataset.fragments[0].files[0])
+    table = Container(file).column(1).pages[0].buffers[0]
+    content = bytearray(path.read_bytes())
+    content[table[0] : table[1]] = bytes([255]) * (table[1] - table[0])
+    path.write_bytes(content)
+    monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
+    again = lancefs.open(tmp_path / "t")
+    with pytest.raises(CorruptFile, match=r"b, column 1 \(b\), page 0"):
+        again.take([3, 700, 5000])
+    assert again.take([3, 700], columns=["a"])["a"].to_pylist() == [3, 700]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rows_of_a_damaged_file_are_refused_or_of_their_type(
+    written: dict[str, Path], version: str, tmp_path: Path
+) -> None:
+    """Damage of values cannot be seen; all else is refused, and nothing crashes."""
+    lance.write_dataset(table_of(3000), tmp_path / "t", data_storage_version=version)
+    (path,) = (tmp_path / "t" / "data").iterdir()
+    content, refused = path.read_bytes(), 0
+    for _ in range(40):
+        damaged = bytearray(content)
+        for position in RNG.integers(0, len(content), 40):
+            damaged[position] = RNG.integers(0, 256)
+        path.unlink()
+        path.write_bytes(damaged)
+        try:
+            found = lancefs.open(tmp_path / "t").take(sorted({5, 1030, 2999}))
+            found.validate(full=True)
+        except LanceError:
+            refused += 1
+    assert refused
