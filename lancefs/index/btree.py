@@ -74,6 +74,11 @@ class BTree:
         keys = sum(map(_memory, (self._low_keys, self._high_keys)))
         return int(self._null_counts.nbytes + keys + _READER_BYTES)
 
+    @property
+    def entries(self) -> int:
+        """Number of rows that it holds."""
+        return self._data.num_rows
+
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the pages that may hold values that pass a test; None where it cannot be told."""
         if test.intervals is None:

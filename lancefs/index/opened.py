@@ -36,6 +36,11 @@ class OpenSegment(Protocol):
         """Memory in bytes, about."""
         ...
 
+    @property
+    def entries(self) -> int | None:
+        """Number of rows that it holds; None where that is not known."""
+        ...
+
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the pages, or bitmaps, to read for a test; None where it cannot be answered."""
         ...
