@@ -67,6 +67,7 @@ class BTree:
             raise lookup.damage(f"bounds of type {minima.type}, values of {self.data_type}")
         self._low_keys = self._keys_of(minima)
         self._high_keys = self._keys_of(maxima)
+        self._check_bounds()
 
     @property
     def cost(self) -> int:
@@ -196,6 +197,14 @@ class BTree:
         if known.null_count or not _is_ascending(known):
             raise self._lookup.damage("the bounds of the pages are not in order")
         return sort_keys(known)
+
+    def _check_bounds(self) -> None:
+        """Check that no page ends before it begins, or after the next one begins."""
+        # The first pages may have no bounds: they hold missing values.
+        count = min(len(self._low_keys), len(self._high_keys))
+        lows, highs = (keys[len(keys) - count :] for keys in (self._low_keys, self._high_keys))
+        if (lows > highs).any() or (highs[:-1] > lows[1:]).any():
+            raise self._lookup.damage("the bounds of the pages overlap")
 
     def _check_order(self, pages: Ints, values: pa.Array) -> None:
         """Check that the values of pages are in order, and within the bounds of the pages."""
