@@ -14,7 +14,7 @@ from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.segments import IndexSegment
 
 
-class Claim(NamedTuple):
+class IndexClaim(NamedTuple):
     """A condition that is true for each live row that an answer names in some fragments.
 
     Attributes:
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
     segments: tuple[IndexSegment, ...]
 
 
-def of_any(parts: Sequence[Sequence[Claim]]) -> tuple[Claim, ...]:
+def of_any(parts: Sequence[Sequence[IndexClaim]]) -> tuple[IndexClaim, ...]:
     """Return what is claimed of the rows of any of several answers.
 
     Args:
@@ -40,7 +40,7 @@ def of_any(parts: Sequence[Sequence[Claim]]) -> tuple[Claim, ...]:
     fragments = reduce(frozenset.intersection, (claim.fragments for claim in every))
     predicate = AnyOf(tuple(AllOf(tuple(claim.predicate for claim in part)) for part in parts))
     segments = tuple(segment for claim in every for segment in claim.segments)
-    return (Claim(fragments, predicate, segments),) if fragments else ()
+    return (IndexClaim(fragments, predicate, segments),) if fragments else ()
 
 
 def passing(predicate: Predicate, values_of: Callable[[int], pa.Array]) -> Mask:

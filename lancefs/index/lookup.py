@@ -17,12 +17,12 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock, cached_property
-from lancefs.index.claims import Claim, of_any
+from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
 from lancefs.index.segments import Coverage, IndexSegment, ScalarIndex
-from lancefs.printable import get_logger
+from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.indices import read_indices
@@ -59,9 +59,9 @@ class Answer:
 
     candidates: Mapping[int, Sequence[RowRange] | None] | None
     notes: tuple[str, ...]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[IndexClaim, ...] = ()
 
-    def claims_in(self, fragment_id: int) -> tuple[Claim, ...]:
+    def claims_in(self, fragment_id: int) -> tuple[IndexClaim, ...]:
         """Return what is true for the rows that are named in a fragment."""
         return tuple(claim for claim in self.claims if fragment_id in claim.fragments)
 
@@ -117,7 +117,7 @@ class TableIndices:
         found = query.rows_of(predicate)
         rows = None if found is None else found.rows
         if rows is not None and len(rows.starts) > self.most(_RANGES_SHARE, _SMALL_RANGES):
-            query.notes.append(f"{rows.num_rows} scattered rows are scanned quicker")
+            query.notes.append(f"{rows.num_rows:,} scattered rows are scanned quicker")
             rows = None
         if found is None or rows is None:
             return Answer(None, tuple(query.notes))
@@ -191,7 +191,7 @@ class _Found(NamedTuple):
     """Rows that indices name, and what they claim of them."""
 
     rows: RowSet
-    claims: tuple[Claim, ...]
+    claims: tuple[IndexClaim, ...]
 
 
 class _Query:
@@ -262,7 +262,9 @@ class _Query:
             return None
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
         if plan.rows > self._indices.most(_READ_SHARE, _SMALL_ROWS):
-            self.notes.append(f"index {name}: not read, about {plan.rows} rows are scanned quicker")
+            self.notes.append(
+                f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
+            )
             return None
         sets: list[RowSet] = []
         used: list[IndexSegment] = []
@@ -270,7 +272,7 @@ class _Query:
             try:
                 numbers = opened.find(pages, test, most)
                 if numbers is None:
-                    self.notes.append(f"index {name}: more than {most} rows are scanned quicker")
+                    self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
                     return None
                 sets.append(self._indices.coverage.rows_of(segment, numbers, opened.entries))
                 used.append(segment)
@@ -284,10 +286,11 @@ class _Query:
         found = join(sets)
         read = sum(len(pages) for _, _, pages in plan.segments)
         self.notes.append(
-            f"index {name} ({plan.source.kind}): {found.num_rows} rows, {read} pages read, "
-            f"{len(sets)} of {len(plan.source.segments)} segments used"
+            f"index {name} ({plan.source.kind}): {plural(found.num_rows, 'row')}, "
+            f"{plural(read, 'page')} read, "
+            f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
         )
-        return _Found(found, (Claim(frozenset(found.covered.tolist()), test, tuple(used)),))
+        return _Found(found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),))
 
     def _plan(self, test: ColumnTest) -> _Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Mask
 
 if TYPE_CHECKING:
-    from lancefs.index.claims import Claim
+    from lancefs.index.claims import IndexClaim
 
 
 class WrongIndex(Exception):
@@ -26,13 +26,13 @@ class WrongIndex(Exception):
         fragment_id: The fragment of the row.
     """
 
-    def __init__(self, claim: Claim, fragment_id: int) -> None:
+    def __init__(self, claim: IndexClaim, fragment_id: int) -> None:
         super().__init__(f"it names rows of fragment {fragment_id} that have other values")
         self.claim = claim
 
 
 def check_claims(
-    claims: Sequence[Claim],
+    claims: Sequence[IndexClaim],
     fragment_id: int,
     rejected: Mask,
     values_of: Callable[[int], pa.Array],

@@ -17,7 +17,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
 if TYPE_CHECKING:
-    from lancefs.index.claims import Claim
+    from lancefs.index.claims import IndexClaim
 
 
 class Morsel(NamedTuple):
@@ -43,7 +43,7 @@ class Morsel(NamedTuple):
     max_rows: int | None = None
     estimated_bytes: float = 0
     is_picked: bool = False
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[IndexClaim, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -118,7 +118,7 @@ def test_head_explains_which_index_it_uses(tmp_path: Path, here: Here) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")
     explained = here("head", str(path), "-w", "id = 7", "--explain").out
-    assert "index id_idx (BTree): 1 rows" in explained
+    assert "index id_idx (BTree): 1 row," in explained
     scanned = here("head", str(path), "-w", "id = 7", "--explain", "--no-index").out
     assert "use_index is False" in scanned
     for option in ((), ("--no-index",)):
