@@ -288,4 +288,8 @@ def _overlaid(version: OpenVersion) -> Iterator[Fragment]:
 
 def _overlays_newer(fragment: Fragment, index: Index) -> bool:
     """Tell whether a fragment has values of indexed columns that a segment does not know yet."""
-    return any(overlay.committed_version > index.dataset_version for overlay in fragment.overlays)
+    return any(
+        overlay.committed_version > index.dataset_version
+        and not set(index.field_ids).isdisjoint(overlay.file.fields)
+        for overlay in fragment.overlays
+    )
