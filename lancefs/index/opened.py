@@ -14,7 +14,7 @@ from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import IndexSegment
-from lancefs.storage import File
+from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import INDICES
@@ -77,9 +77,19 @@ def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int)
     key = (kind, *(part for file in found for part in _identity(file)))
 
     def opened() -> tuple[OpenSegment, list[File]]:
-        return make([IndexReader(file, files.max_memory) for file in found], rows), found
+        first = found[0]  # it is read as a whole, where it is small: bounds of pages, or values
+        if not first.store.is_local and first.size <= SMALL:
+            first.tail = first.size
+        with holding_tails(found):
+            return make([IndexReader(file, files.max_memory) for file in found], rows), found
 
-    return _OPENED.get(key, opened, lambda entry: entry[0].cost)[0]
+    return _OPENED.get(key, opened, _cost)[0]
+
+
+def _cost(entry: tuple[OpenSegment, list[File]]) -> int:
+    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    segment, files = entry
+    return segment.cost + sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
 
 
 def _file(segment: IndexSegment, name: str, files: TableFiles) -> File:
