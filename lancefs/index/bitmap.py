@@ -41,6 +41,8 @@ class Bitmap:
         CorruptFile: The file is damaged.
     """
 
+    is_exact = True
+
     def __init__(self, file: IndexReader, rows: int) -> None:
         self._file = file
         self._rows = rows

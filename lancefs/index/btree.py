@@ -50,6 +50,8 @@ class BTree:
         UnsupportedFeature: The index is laid out in a way that this release does not read.
     """
 
+    is_exact = True
+
     def __init__(self, lookup: IndexReader, data: IndexReader) -> None:
         if lookup.metadata.get("range_partitioned", b"false") != b"false":
             raise lookup.unsupported("a BTREE index whose values are in several files")

@@ -22,6 +22,7 @@ from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
 from lancefs.index.segments import Coverage, IndexSegment, ScalarIndex
+from lancefs.index.zonemap import ZoneMap
 from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
@@ -89,6 +90,7 @@ class TableIndices:
         self._by_field: dict[int, list[ScalarIndex]] = {}
         for index in indices:
             self._by_field.setdefault(index.field_id, []).append(index)
+        self._checked: set[str] = set()  # ids of segments whose zones are complete
         self._broken: set[str] = set()  # ids of segments that cannot be read
         self._latest: tuple[bytes, Answer] | None = None  # see `look_up_once`
         self._tested: Answer | None = None
@@ -149,6 +151,19 @@ class TableIndices:
         except LanceError as error:
             self.give_up(segment, error)
             return None
+
+    def check_zones(self, segment: IndexSegment, zones: ZoneMap) -> None:
+        """Check that zones have all rows of the fragments that they cover.
+
+        Raises:
+            CorruptFile: They lack some.
+        """
+        if segment.index.uuid in self._checked:
+            return
+        live = self.coverage.live_rows(segment)
+        if live is not None:
+            zones.check_fragments(segment.covered, live)
+        self._checked.add(segment.index.uuid)
 
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
@@ -271,6 +286,8 @@ class _Query:
         for segment, opened, pages in plan.segments:
             try:
                 numbers = opened.find(pages, test, most)
+                if isinstance(opened, ZoneMap):
+                    self._indices.check_zones(segment, opened)
                 if numbers is None:
                     self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
                     return None
@@ -290,6 +307,8 @@ class _Query:
             f"{plural(read, 'page')} read, "
             f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
         )
+        if not all(opened.is_exact for _, opened, _ in plan.segments):
+            return _Found(found, ())
         return _Found(found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),))
 
     def _plan(self, test: ColumnTest) -> _Plan | None:

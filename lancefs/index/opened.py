@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
-from lancefs.index import bitmap, btree
+from lancefs.index import bitmap, btree, zonemap
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
@@ -34,6 +34,11 @@ class OpenSegment(Protocol):
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
+        ...
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all rows that it finds pass; otherwise they may pass."""
         ...
 
     @property
@@ -115,4 +120,5 @@ def _identity(file: File) -> tuple[object, ...]:
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[list[IndexReader], int], OpenSegment]]] = {
     "BTree": (btree.FILES, lambda files, rows: btree.BTree(files[0], files[1])),
     "Bitmap": (bitmap.FILES, lambda files, rows: bitmap.Bitmap(files[0], rows)),
+    "ZoneMap": (zonemap.FILES, lambda files, rows: zonemap.ZoneMap(files[0])),
 }

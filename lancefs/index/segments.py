@@ -33,6 +33,7 @@ logger = get_logger(__name__)
 HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
     "BTree": {0: True, 1: False},
     "Bitmap": {0: True, 1: False},
+    "ZoneMap": {0: False},
 }
 
 
@@ -140,6 +141,16 @@ class Coverage:
         """
         highest = max(fragments, default=0) << OFFSET_BITS
         self._limits.check_fragments(segment.index.name, np.array([highest], np.uint64))
+
+    def live_rows(self, segment: IndexSegment) -> Ints | None:
+        """Return the live rows of each covered fragment; None if the manifest lacks a number."""
+        counts = self._fragments.row_counts
+        if counts is None or self._reuse:
+            return None
+        rows, deleted = counts
+        positions = [self._fragments.positions[number] for number in segment.covered.tolist()]
+        live: Ints = (rows - deleted)[positions]
+        return live
 
     def has_addresses(self, segment: IndexSegment) -> bool:
         """Tell whether a segment names rows by the addresses that they have in this version."""

@@ -29,6 +29,8 @@ FILTERS = [
     "cat IS NULL",
     "small IN (1, 2)",
     "price < -4 OR id = 5",
+    "level = 3",
+    "word LIKE 'wwwé%' OR level > 70",
 ]
 
 
