@@ -166,7 +166,9 @@ class Registration:
 
 
 def install(
-    storage_options: Mapping[str, Any] | None = None, base_rules: BaseRules | None = None
+    storage_options: Mapping[str, Any] | None = None,
+    base_rules: BaseRules | None = None,
+    use_index: bool = True,
 ) -> None:
     """Have every database that is opened from now on know Lance tables.
 
@@ -178,6 +180,7 @@ def install(
         storage_options: For fsspec, such as credentials; or one such mapping for each protocol, as
             in `{"s3": {"anon": True}}`.
         base_rules: How far base paths that manifests name are followed.
+        use_index: Whether filters may be looked up in the indices of tables.
 
     Raises:
         UnsupportedDuckDB: DuckDB is older than 2.0, or newer than what this release knows;
@@ -193,7 +196,7 @@ def install(
         registration = Registration(Api(_duckdb.__file__))
         registration.register()
         setattr(_duckdb, _HOME, registration)
-    storage = GivenStorage(dict(storage_options or {}), base_rules)
+    storage = GivenStorage(dict(storage_options or {}), base_rules, use_index)
     registration.functions = FUNCTIONS
     registration.answer = lambda name: find_claim(name, storage)
 

@@ -83,7 +83,9 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
     given = arguments.get("storage_options")
-    return function.answer(arguments, GivenStorage(given, storage.rules) if given else storage)
+    if given:
+        storage = GivenStorage(given, storage.rules, storage.use_index)
+    return function.answer(arguments, storage)
 
 
 def find_call(message: str) -> str | None:
@@ -104,6 +106,8 @@ def _open(arguments: Arguments, storage: Storage) -> NamedTable:
 
 def _scan(arguments: Arguments, storage: Storage) -> LanceDataset:
     dataset = _open(arguments, storage).dataset
+    if arguments.get("use_index") is False:
+        dataset = dataset.without_indices()
     names = arguments.get("row_metadata") or []
     if isinstance(names, str):
         names = [names]
@@ -133,10 +137,10 @@ _REF = ("version", "tag", "branch", "as_of")
 FUNCTIONS = (
     Function(
         "lance_scan",
-        ("path", *_REF, "with_row_id", "storage_options", "row_metadata"),
+        ("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
         "The rows of a Lance table: of its newest version, or of the version, tag, branch or point "
         "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
-        f"{', '.join(ROW_METADATA)}",
+        f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices",
         "FROM lance_scan('t.lance', version := 7)",
         _scan,
     ),

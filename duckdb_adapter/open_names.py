@@ -26,6 +26,11 @@ class Storage(Protocol):
         """How far base paths of manifests are followed; None for the default rules."""
         ...
 
+    @property
+    def use_index(self) -> bool:
+        """Whether filters may be looked up in the indices of tables."""
+        ...
+
     def __call__(self, url: str) -> Mapping[str, Any]:
         """Return the storage options for a URL."""
         ...
@@ -38,10 +43,12 @@ class GivenStorage:
     Attributes:
         options: Storage options, as `options_for` takes them.
         rules: How far base paths of manifests are followed.
+        use_index: Whether filters may be looked up in the indices of tables.
     """
 
     options: Mapping[str, Any] | None
     rules: BaseRules | None = None
+    use_index: bool = True
 
     def __call__(self, url: str) -> Mapping[str, Any]:
         """Return the storage options for a URL."""
@@ -108,7 +115,7 @@ def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
 def _open(url: str, ref: Ref, storage: Storage) -> NamedTable:
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
     version = open_version(confine(Store(fs, path), storage.rules), ref, storage.rules)
-    return NamedTable(LanceDataset(version), version.resolved)
+    return NamedTable(LanceDataset(version, use_index=storage.use_index), version.resolved)
 
 
 def _find(candidate: TableName, storage: Storage) -> NamedTable | None:

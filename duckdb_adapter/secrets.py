@@ -39,6 +39,7 @@ class SecretStorage:
         connection: Whose secrets are looked at.
         options: What the user gave, as `options_for` takes it.
         rules: How far base paths of manifests are followed.
+        use_index: Whether filters may be looked up in the indices of tables.
 
     Attributes:
         note: What a user should know when the store refuses; empty where there is nothing.
@@ -49,10 +50,12 @@ class SecretStorage:
         connection: duckdb.DuckDBPyConnection,
         options: Mapping[str, Any],
         rules: BaseRules | None = None,
+        use_index: bool = True,
     ) -> None:
         self._connection = connection
         self._options = options
         self.rules = rules
+        self.use_index = use_index
         self.note = ""
 
     def __call__(self, url: str) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class LanceConnection:
         connection: The connection; it can still be used by itself.
         storage_options: For fsspec, as `install` takes them.
         base_rules: How far base paths that manifests name are followed.
+        use_index: Whether filters may be looked up in the indices of tables.
         is_owned: Whether nobody else has the connection, so that it is closed when it is dropped.
     """
 
@@ -61,12 +62,14 @@ class LanceConnection:
         connection: duckdb.DuckDBPyConnection,
         storage_options: Mapping[str, Any] | None = None,
         base_rules: BaseRules | None = None,
+        use_index: bool = True,
         is_owned: bool = False,
     ) -> None:
         self._connection = connection
         self._is_owned = is_owned
         self._options = dict(storage_options or {})
         self._rules = base_rules
+        self._use_index = use_index
         if not _is_new():
             close_at_exit(connection)
 
@@ -97,15 +100,18 @@ class LanceConnection:
 
     def storage(self) -> SecretStorage:
         """Return what gives the storage options for URLs: those given, or those of a secret."""
-        return SecretStorage(self._connection, self._options, self._rules)
+        return SecretStorage(self._connection, self._options, self._rules, self._use_index)
 
     def cursor(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
-        return LanceConnection(self._connection.cursor(), self._options, self._rules, True)
+        return self._beside(self._connection.cursor())
 
     def duplicate(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
-        return LanceConnection(self._connection.duplicate(), self._options, self._rules, True)
+        return self._beside(self._connection.duplicate())
+
+    def _beside(self, connection: duckdb.DuckDBPyConnection) -> LanceConnection:
+        return LanceConnection(connection, self._options, self._rules, self._use_index, True)
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a query, as the connection's method of this name does."""
@@ -258,6 +264,7 @@ def wrap(
     connection: duckdb.DuckDBPyConnection,
     storage_options: Mapping[str, Any] | None = None,
     base_rules: BaseRules | None = None,
+    use_index: bool = True,
 ) -> LanceConnection:
     """Return a connection on which Lance tables work, over one that is open.
 
@@ -266,14 +273,16 @@ def wrap(
             away: who opened it closes it.
         storage_options: For fsspec, as `install` takes them.
         base_rules: How far base paths that manifests name are followed.
+        use_index: Whether filters may be looked up in the indices of tables.
     """
-    return LanceConnection(connection, storage_options, base_rules)
+    return LanceConnection(connection, storage_options, base_rules, use_index)
 
 
 def connect(
     *args: Any,
     storage_options: Mapping[str, Any] | None = None,
     base_rules: BaseRules | None = None,
+    use_index: bool = True,
     **kwargs: Any,
 ) -> LanceConnection:
     """Open a database, as `duckdb.connect` does, with a connection on which Lance tables work.
@@ -282,6 +291,7 @@ def connect(
         *args: As for `duckdb.connect`.
         storage_options: For fsspec, as `install` takes them.
         base_rules: How far base paths that manifests name are followed.
+        use_index: Whether filters may be looked up in the indices of tables.
         **kwargs: As for `duckdb.connect`.
     """
     import duckdb
@@ -289,7 +299,8 @@ def connect(
     connection = duckdb.connect(*args, **kwargs)
     # DuckDB gives its one default connection to all who ask for it.
     is_shared = ":default:" in (*args[:1], kwargs.get("database"))
-    return LanceConnection(connection, storage_options, base_rules, is_owned=not is_shared)
+    is_owned = not is_shared
+    return LanceConnection(connection, storage_options, base_rules, use_index, is_owned)
 
 
 def _run_in(scope: dict[str, Any], run: Any, args: Any, kwargs: Any) -> Any:

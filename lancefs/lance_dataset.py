@@ -127,6 +127,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         version: The open version.
         row_metadata: Names of row metadata columns that are shown like columns of the table.
         filters: Rows that the dataset has: those for which all of these are true.
+        use_index: Whether filters may be looked up in the indices of the table.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         version: OpenVersion,
         row_metadata: Sequence[str] = (),
         filters: Sequence[Filter] = (),
+        use_index: bool = True,
     ) -> None:
         child = refusing_child()
         super().__init__(child.schema, [child])
@@ -141,10 +143,11 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         self._columns = (*version.fields, *(ROW_METADATA[name] for name in row_metadata))
         # Kept as they were given: the expression of a text may call functions of this process.
         self._filters = tuple(filters)
+        self._use_index = use_index
 
     def __reduce__(self) -> tuple[Any, ...]:
         extra = [field.name for field in self._columns[len(self._version.fields) :]]
-        return LanceDataset, (self._version, extra, self._filters)
+        return LanceDataset, (self._version, extra, self._filters, self._use_index)
 
     def __repr__(self) -> str:
         from lancefs.showing import as_text
@@ -261,7 +264,12 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             raise ColumnNotFound(f"{unknown[0]!r} is none of {', '.join(ROW_METADATA)}")
         wanted = names or (ROW_ID.name,)
         self._version.refuse_if_fresh(wanted[0])
-        return LanceDataset(self._version, wanted, self._filters)
+        return LanceDataset(self._version, wanted, self._filters, self._use_index)
+
+    def without_indices(self) -> LanceDataset:
+        """Return the same version without its indices: no filter is looked up in them."""
+        extra = [field.name for field in self._columns[len(self._version.fields) :]]
+        return LanceDataset(self._version, extra, self._filters, use_index=False)
 
     def history(self, newest: int | None = None) -> pa.Table:
         """Tell what each version of the branch that this version is on did, oldest first.
@@ -396,7 +404,7 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             dictionary_columns=dictionary_columns,
             fragments=fragments,
             max_memory=max_memory,
-            use_index=use_index,
+            use_index=use_index and self._use_index,
         )
 
     def take(
@@ -477,7 +485,8 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         """
         extra = [field.name for field in self._columns[len(self._version.fields) :]]
         as_expression(expression, self._version)  # raises where the filter cannot be read
-        return LanceDataset(self._version, extra, (*self._filters, expression))
+        filters = (*self._filters, expression)
+        return LanceDataset(self._version, extra, filters, self._use_index)
 
     def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
         """Return the rows with another schema, read into memory, as a dataset."""

@@ -19,6 +19,13 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def plural(number: int, noun: str) -> str:
+    """Format a number and a noun: `1 row`, `2 rows`."""
+    if number != 1:
+        noun = noun.removesuffix("ex") + "ices" if noun.endswith("index") else noun + "s"
+    return f"{number:,} {noun}"
+
+
 def as_html(text: str) -> str:
     """Return a text as HTML that shows it, also inside of an attribute in quotes."""
     return escape(printable(text))

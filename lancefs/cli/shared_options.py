@@ -190,7 +190,7 @@ def no_index(function: _F) -> _F:
         is_flag=True,
         flag_value=False,
         default=True,
-        help="Scan all rows for --where; the rows are the same, with the table's indices or not.",
+        help="Scan all rows for a filter; the rows are the same, with the table's indices or not.",
     )
     return option(function)
 

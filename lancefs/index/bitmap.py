@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import RowRanges, as_ranges
@@ -19,6 +20,7 @@ from lancefs.index.address_maps import AddressMap
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
+from lancefs.index.sort_keys import has_keys
 
 FILES = ("bitmap_page_lookup.lance",)
 
@@ -39,16 +41,27 @@ class Bitmap:
         CorruptFile: The file is damaged.
     """
 
+    is_exact = True
+
     def __init__(self, file: IndexReader, rows: int) -> None:
         self._file = file
         self._rows = rows
         self.data_type = file.column_type("keys")
         (self._keys,) = file.read(["keys"])
+        # Of floats, -0.0 and 0.0 are the same number, and NaN is many.
+        is_plain = has_keys(self.data_type) and not pa.types.is_floating(self.data_type)
+        if is_plain and len(pc.unique(self._keys)) != len(self._keys):
+            raise file.damage("a value has two bitmaps")
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         return int(self._keys.nbytes) + _READER_BYTES
+
+    @property
+    def entries(self) -> int | None:
+        """Number of rows that it holds, which only all bitmaps would tell."""
+        return None
 
     def pages_for(self, test: ColumnTest) -> Ints:
         """Return the positions of the values that pass a test."""

@@ -50,6 +50,8 @@ class BTree:
         UnsupportedFeature: The index is laid out in a way that this release does not read.
     """
 
+    is_exact = True
+
     def __init__(self, lookup: IndexReader, data: IndexReader) -> None:
         if lookup.metadata.get("range_partitioned", b"false") != b"false":
             raise lookup.unsupported("a BTREE index whose values are in several files")
@@ -67,12 +69,18 @@ class BTree:
             raise lookup.damage(f"bounds of type {minima.type}, values of {self.data_type}")
         self._low_keys = self._keys_of(minima)
         self._high_keys = self._keys_of(maxima)
+        self._check_bounds()
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         keys = sum(map(_memory, (self._low_keys, self._high_keys)))
         return int(self._null_counts.nbytes + keys + _READER_BYTES)
+
+    @property
+    def entries(self) -> int:
+        """Number of rows that it holds."""
+        return self._data.num_rows
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the pages that may hold values that pass a test; None where it cannot be told."""
@@ -147,8 +155,10 @@ class BTree:
         all_values, all_ids = join_arrays(values, self.data_type), pa.concat_arrays(ids)
         if all_ids.null_count or not pa.types.is_uint64(all_ids.type):
             raise self._data.damage("row numbers without nulls, of type uint64, were expected")
-        self._check_order(np.concatenate(spans), all_values)
-        likely = self._within_intervals(all_values, test)
+        known = all_values.slice(all_values.null_count)
+        keys = None if is_boxed(self.data_type) or known.null_count else sort_keys(known)
+        self._check_order(np.concatenate(spans), all_values, keys)
+        likely = self._within_intervals(all_values, keys, test)
         if likely is None:
             numbers: Addresses = np.asarray(all_ids)[test.passes(all_values)]
             return numbers
@@ -156,14 +166,16 @@ class BTree:
         found: Addresses = np.asarray(all_ids)[likely[passed]]
         return found
 
-    def _within_intervals(self, values: pa.Array, test: ColumnTest) -> Ints | None:
+    def _within_intervals(
+        self, values: pa.Array, keys: SortKeys | None, test: ColumnTest
+    ) -> Ints | None:
         """Return the positions of those ordered values that are in the intervals of a test.
 
         None where Arrow tests all values quicker than their keys are made.
         """
-        if test.intervals is None or is_boxed(values.type):
+        if test.intervals is None or keys is None:
             return None
-        missing, keys = values.null_count, sort_keys(values.slice(values.null_count))
+        missing = values.null_count
         starts = _places(keys, [low for low, _ in test.intervals], 0, "left")
         stops = _places(keys, [high for _, high in test.intervals], len(keys), "right")
         within: Ints = np.flatnonzero(_covered(starts, stops, len(keys))) + missing
@@ -192,20 +204,35 @@ class BTree:
             raise self._lookup.damage("the bounds of the pages are not in order")
         return sort_keys(known)
 
-    def _check_order(self, pages: Ints, values: pa.Array) -> None:
-        """Check that the values of pages are in order, and within the bounds of the pages."""
+    def _check_bounds(self) -> None:
+        """Check that no page ends before it begins, or after the next one begins."""
+        # The first pages may have no bounds: they hold missing values.
+        count = min(len(self._low_keys), len(self._high_keys))
+        lows, highs = (keys[len(keys) - count :] for keys in (self._low_keys, self._high_keys))
+        if (lows > highs).any() or (highs[:-1] > lows[1:]).any():
+            raise self._lookup.damage("the bounds of the pages overlap")
+
+    def _check_order(self, pages: Ints, values: pa.Array, keys: SortKeys | None) -> None:
+        """Check that the values of pages are in order, and within the bounds of the pages.
+
+        Args:
+            pages: The pages.
+            values: Their values.
+            keys: The sort keys of those that are not missing, where they are made quickly.
+        """
         nulls = int(self._null_counts[pages].sum())
         known = values.slice(values.null_count)
         if nulls != values.null_count or known.null_count:
             raise self._data.damage(f"{values.null_count} missing values, expected {nulls} first")
-        if not _is_ascending(known):
+        if not (_is_ascending(known) if keys is None else _are_ascending(keys)):
             raise self._data.damage("the values are not in order")
         starts = np.arange(len(pages)) * self._page_rows
         ends = np.minimum(starts + self._page_rows, len(values)) - 1
         for bounds, at in ((self._low_keys, starts), (self._high_keys, ends)):
             without = self._num_pages - len(bounds)  # the first pages have no such bound
             is_known = pages >= without
-            if not _have_keys(values, at[is_known], bounds[pages[is_known] - without]):
+            expected = bounds[pages[is_known] - without]
+            if not _have_keys(values, keys, at[is_known], expected):
                 raise self._data.damage("a page begins or ends with other values than its bounds")
 
 
@@ -247,16 +274,30 @@ def _is_ascending(values: pa.Array) -> bool:
     """Tell whether values are in order, NaN last."""
     if is_boxed(values.type):
         return not pc.any(pc.greater(values[:-1], values[1:])).as_py()
-    keys = sort_keys(values)
+    return _are_ascending(sort_keys(values))
+
+
+def _are_ascending(keys: SortKeys) -> bool:
+    """Tell whether sort keys are in order, NaN last."""
     return not (keys[:-1] > keys[1:]).any()
 
 
-def _have_keys(values: pa.Array, positions: Ints, keys: SortKeys) -> bool:
-    """Tell whether values at some positions have these sort keys."""
-    if values.null_count and (positions < values.null_count).any():
+def _have_keys(
+    values: pa.Array, keys: SortKeys | None, positions: Ints, expected: SortKeys
+) -> bool:
+    """Tell whether values at some positions have the expected sort keys.
+
+    Args:
+        values: The values, missing ones first.
+        keys: The sort keys of those that are not missing; None to make those that are needed.
+        positions: The positions.
+        expected: The sort keys.
+    """
+    missing = values.null_count
+    if missing and (positions < missing).any():
         return False
-    if is_boxed(values.type):
+    if keys is None:
         stored = sort_keys(values.take(to_arrow_numbers(positions)))
     else:
-        stored = sort_keys(values)[positions]
-    return bool(np.array_equal(stored, keys, equal_nan=keys.dtype.kind == "f"))
+        stored = keys[positions - missing]
+    return bool(np.array_equal(stored, expected, equal_nan=expected.dtype.kind == "f"))

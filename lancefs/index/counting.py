@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, LanceError
+from lancefs.index.address_maps import AddressMap
 from lancefs.index.bitmap import Bitmap
 from lancefs.index.lookup import MOST_ROWS, TableIndices
 from lancefs.index.predicates import ColumnTest
@@ -64,12 +65,15 @@ def _count_with(
             return None
         try:
             if indices.coverage.has_addresses(segment):
-                rows += _count_in_bitmaps(opened, segment, test, reader_of)
+                maps = list(opened.maps_of(opened.pages_for(test)))
+                named = (number for one in maps for number, _ in one.bitmaps)
+                indices.coverage.check_fragments(segment, named)
+                rows += _count_in_bitmaps(maps, segment, reader_of)
             else:
                 numbers = opened.find(opened.pages_for(test), test, MOST_ROWS)
                 if numbers is None:
                     return None
-                sets.append(indices.coverage.rows_of(segment, numbers))
+                sets.append(indices.coverage.rows_of(segment, numbers, opened.entries))
             counted.update(segment.covered.tolist())
         except pa.ArrowException:  # the filter does not fit the values: the scan says so
             return None
@@ -81,14 +85,14 @@ def _count_with(
 
 
 def _count_in_bitmaps(
-    opened: Bitmap, segment: IndexSegment, test: ColumnTest, reader_of: ReaderOf
+    maps: Iterable[AddressMap], segment: IndexSegment, reader_of: ReaderOf
 ) -> int:
-    """Return how many live rows of covered fragments the bitmaps of the values that pass name."""
+    """Return how many live rows of covered fragments some maps name."""
     from pyroaring import BitMap
 
     covered, count = set(segment.covered.tolist()), 0
     deleted: dict[int, BitMap] = {}
-    for one in opened.maps_of(opened.pages_for(test)):
+    for one in maps:
         for fragment_id, bitmap in one.bitmaps:
             if fragment_id not in covered or not bitmap:
                 continue

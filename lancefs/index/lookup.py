@@ -17,11 +17,13 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock, cached_property
+from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
 from lancefs.index.segments import Coverage, IndexSegment, ScalarIndex
-from lancefs.printable import get_logger
+from lancefs.index.zonemap import ZoneMap
+from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.indices import read_indices
@@ -53,10 +55,16 @@ class Answer:
             Fragments without such rows are left out. None in place of the mapping: a scan of all
             rows must tell.
         notes: What was looked up, and why something was not, a line each.
+        claims: What is true for the rows that are named, unless an index is wrong.
     """
 
     candidates: Mapping[int, Sequence[RowRange] | None] | None
     notes: tuple[str, ...]
+    claims: tuple[IndexClaim, ...] = ()
+
+    def claims_in(self, fragment_id: int) -> tuple[IndexClaim, ...]:
+        """Return what is true for the rows that are named in a fragment."""
+        return tuple(claim for claim in self.claims if fragment_id in claim.fragments)
 
 
 class TableIndices:
@@ -82,8 +90,10 @@ class TableIndices:
         self._by_field: dict[int, list[ScalarIndex]] = {}
         for index in indices:
             self._by_field.setdefault(index.field_id, []).append(index)
+        self._checked: set[str] = set()  # ids of segments whose zones are complete
         self._broken: set[str] = set()  # ids of segments that cannot be read
         self._latest: tuple[bytes, Answer] | None = None  # see `look_up_once`
+        self._tested: Answer | None = None
 
     def look_up_once(self, predicate: Predicate, key: bytes) -> Answer:
         """Return which rows may pass a predicate; it is remembered until another one is asked for.
@@ -106,18 +116,27 @@ class TableIndices:
             predicate: The predicate.
         """
         query = _Query(self)
-        rows = query.rows_of(predicate)
+        found = query.rows_of(predicate)
+        rows = None if found is None else found.rows
         if rows is not None and len(rows.starts) > self.most(_RANGES_SHARE, _SMALL_RANGES):
-            query.notes.append(f"{rows.num_rows} scattered rows are scanned quicker")
+            query.notes.append(f"{rows.num_rows:,} scattered rows are scanned quicker")
             rows = None
-        if rows is None:
+        if found is None or rows is None:
             return Answer(None, tuple(query.notes))
         covered = set(rows.covered.tolist())
         candidates: dict[int, Sequence[RowRange] | None] = {
             number: None for number in self.fragments.ids.tolist() if number not in covered
         }
         candidates.update((number, rows.ranges_of(number)) for number in rows.fragments.tolist())
-        return Answer(candidates, tuple(query.notes))
+        return Answer(candidates, tuple(query.notes), found.claims)
+
+    def is_tested(self, answer: Answer) -> bool:
+        """Tell whether all rows that an answer names were tested; see `note_tested`."""
+        return answer is self._tested
+
+    def note_tested(self, answer: Answer) -> None:
+        """Remember that all rows that an answer names pass what indices say of them."""
+        self._tested = answer
 
     def over(self, field_id: int) -> Sequence[ScalarIndex]:
         """Return the indices over a column."""
@@ -133,10 +152,24 @@ class TableIndices:
             self.give_up(segment, error)
             return None
 
+    def check_zones(self, segment: IndexSegment, zones: ZoneMap) -> None:
+        """Check that zones have all rows of the fragments that they cover.
+
+        Raises:
+            CorruptFile: They lack some.
+        """
+        if segment.index.uuid in self._checked:
+            return
+        live = self.coverage.live_rows(segment)
+        if live is not None:
+            zones.check_fragments(segment.covered, live)
+        self._checked.add(segment.index.uuid)
+
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
         if segment.index.uuid not in self._broken:
             self._broken.add(segment.index.uuid)
+            self._latest = None
             _say_unused(segment.index.name, error)
 
     def most(self, share: float, least: int) -> int:
@@ -169,6 +202,13 @@ class _Plan(NamedTuple):
     rows: int
 
 
+class _Found(NamedTuple):
+    """Rows that indices name, and what they claim of them."""
+
+    rows: RowSet
+    claims: tuple[IndexClaim, ...]
+
+
 class _Query:
     """One look-up.
 
@@ -181,7 +221,7 @@ class _Query:
         self._indices = indices
         self._plans: dict[int, _Plan | None] = {}  # by the id of the test's object
 
-    def rows_of(self, predicate: Predicate) -> RowSet | None:
+    def rows_of(self, predicate: Predicate) -> _Found | None:
         """Return the rows that may pass a predicate; None where no index tells."""
         if isinstance(predicate, ColumnTest):
             return self._rows_of_test(predicate)
@@ -189,28 +229,31 @@ class _Query:
             return self._rows_of_any(predicate)
         return self._rows_of_all(predicate)
 
-    def _rows_of_any(self, predicate: AnyOf) -> RowSet | None:
+    def _rows_of_any(self, predicate: AnyOf) -> _Found | None:
         if self._rows_to_read(predicate) is None:
             return None
-        sets = []
+        parts = []
         for part in predicate.parts:
-            rows = self.rows_of(part)
-            if rows is None:
+            found = self.rows_of(part)
+            if found is None:
                 return None
-            sets.append(rows)
-        return union(sets)
+            parts.append(found)
+        return _Found(union([part.rows for part in parts]), of_any([part.claims for part in parts]))
 
-    def _rows_of_all(self, predicate: AllOf) -> RowSet | None:
+    def _rows_of_all(self, predicate: AllOf) -> _Found | None:
         """Return the rows that pass all conditions that indices know, the rarest one first."""
         sizes = [(self._rows_to_read(part), part) for part in predicate.parts]
         known = [(size, part) for size, part in sizes if size is not None]
-        found: RowSet | None = None
+        found: _Found | None = None
         for _, part in sorted(known, key=lambda one: one[0]):
-            if found is not None and self._is_enough(found):
+            if found is not None and self._is_enough(found.rows):
                 break
-            rows = self.rows_of(part)
-            if rows is not None:
-                found = rows if found is None else intersection(found, rows)
+            other = self.rows_of(part)
+            if found is None or other is None:
+                found = found or other
+                continue
+            common = intersection(found.rows, other.rows)
+            found = _Found(common, (*found.claims, *other.claims))
         return found
 
     def _is_enough(self, rows: RowSet) -> bool:
@@ -228,22 +271,28 @@ class _Query:
             return min(known, default=None)
         return sum(known) if len(known) == len(sizes) else None
 
-    def _rows_of_test(self, test: ColumnTest) -> RowSet | None:
+    def _rows_of_test(self, test: ColumnTest) -> _Found | None:
         plan = self._plan(test)
         if plan is None:
             return None
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
         if plan.rows > self._indices.most(_READ_SHARE, _SMALL_ROWS):
-            self.notes.append(f"index {name}: not read, about {plan.rows} rows are scanned quicker")
+            self.notes.append(
+                f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
+            )
             return None
         sets: list[RowSet] = []
+        used: list[IndexSegment] = []
         for segment, opened, pages in plan.segments:
             try:
                 numbers = opened.find(pages, test, most)
+                if isinstance(opened, ZoneMap):
+                    self._indices.check_zones(segment, opened)
                 if numbers is None:
-                    self.notes.append(f"index {name}: more than {most} rows are scanned quicker")
+                    self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
                     return None
-                sets.append(self._indices.coverage.rows_of(segment, numbers))
+                sets.append(self._indices.coverage.rows_of(segment, numbers, opened.entries))
+                used.append(segment)
                 most -= sets[-1].num_rows
             except pa.ArrowException:  # the filter does not fit the values: the scan says so
                 return None
@@ -254,10 +303,13 @@ class _Query:
         found = join(sets)
         read = sum(len(pages) for _, _, pages in plan.segments)
         self.notes.append(
-            f"index {name} ({plan.source.kind}): {found.num_rows} rows, {read} pages read, "
-            f"{len(sets)} of {len(plan.source.segments)} segments used"
+            f"index {name} ({plan.source.kind}): {plural(found.num_rows, 'row')}, "
+            f"{plural(read, 'page')} read, "
+            f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
         )
-        return found
+        if not all(opened.is_exact for _, opened, _ in plan.segments):
+            return _Found(found, ())
+        return _Found(found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),))
 
     def _plan(self, test: ColumnTest) -> _Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""

@@ -9,12 +9,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
-from lancefs.index import bitmap, btree
+from lancefs.index import bitmap, btree, zonemap
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import IndexSegment
-from lancefs.storage import File
+from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import INDICES
@@ -34,6 +34,16 @@ class OpenSegment(Protocol):
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
+        ...
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all rows that it finds pass; otherwise they may pass."""
+        ...
+
+    @property
+    def entries(self) -> int | None:
+        """Number of rows that it holds; None where that is not known."""
         ...
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
@@ -72,9 +82,19 @@ def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int)
     key = (kind, *(part for file in found for part in _identity(file)))
 
     def opened() -> tuple[OpenSegment, list[File]]:
-        return make([IndexReader(file, files.max_memory) for file in found], rows), found
+        first = found[0]  # it is read as a whole, where it is small: bounds of pages, or values
+        if not first.store.is_local and first.size <= SMALL:
+            first.tail = first.size
+        with holding_tails(found):
+            return make([IndexReader(file, files.max_memory) for file in found], rows), found
 
-    return _OPENED.get(key, opened, lambda entry: entry[0].cost)[0]
+    return _OPENED.get(key, opened, _cost)[0]
+
+
+def _cost(entry: tuple[OpenSegment, list[File]]) -> int:
+    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    segment, files = entry
+    return segment.cost + sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
 
 
 def _file(segment: IndexSegment, name: str, files: TableFiles) -> File:
@@ -100,4 +120,5 @@ def _identity(file: File) -> tuple[object, ...]:
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[list[IndexReader], int], OpenSegment]]] = {
     "BTree": (btree.FILES, lambda files, rows: btree.BTree(files[0], files[1])),
     "Bitmap": (bitmap.FILES, lambda files, rows: bitmap.Bitmap(files[0], rows)),
+    "ZoneMap": (zonemap.FILES, lambda files, rows: zonemap.ZoneMap(files[0])),
 }

@@ -9,18 +9,20 @@ Format page: indices (`docs/src/format/index/index.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile
+from lancefs.forks import cached_property
 from lancefs.index.fragment_reuse import FragmentReuse
-from lancefs.index.row_sets import Addresses, RowSet, of_addresses
+from lancefs.index.row_sets import Addresses, RowSet, fragments_of, is_among, of_addresses
 from lancefs.printable import get_logger
 from lancefs.table.fragments import Fragment
 from lancefs.table.indices import Index, IndexFile
+from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import OFFSET_BITS
 
@@ -31,6 +33,7 @@ logger = get_logger(__name__)
 HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
     "BTree": {0: True, 1: False},
     "Bitmap": {0: True, 1: False},
+    "ZoneMap": {0: False},
 }
 
 
@@ -81,6 +84,7 @@ class Coverage:
         self._is_stable = version.row_metadata.is_stable
         self._fragments = version.manifest.fragments
         self._ids = np.sort(self._fragments.ids)
+        self._limits = _Limits(version.manifest)
         self._reuse = FragmentReuse(indices)
         self._overlaid = list(_overlaid(version))
 
@@ -101,24 +105,52 @@ class Coverage:
             if self._may_overlap(name, segments):
                 yield ScalarIndex(name, first.type or "", first.field_ids[0], segments)
 
-    def rows_of(self, segment: IndexSegment, numbers: Addresses) -> RowSet:
+    def rows_of(
+        self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
+    ) -> RowSet:
         """Return the rows of this version that a segment names.
 
         Args:
             segment: The segment.
             numbers: The row numbers that it holds, in any order.
+            entries: Rows that the whole segment holds; None where that is not known.
 
         Raises:
-            CorruptFile: The segment names a row twice.
+            CorruptFile: The segment names a row twice, or a row that cannot be.
         """
         ordered = _ascending(numbers)
         if (ordered[1:] == ordered[:-1]).any():
             raise CorruptFile(f"the index {segment.index.name} names a row twice")
+        name = segment.index.name
         if segment.holds_row_ids:
+            self._limits.check_ids(name, ordered)
             addresses = self._addresses_of_ids(ordered)
         else:
+            self._limits.check_fragments(name, ordered)
             addresses = _ascending(self._reuse.translate(ordered))
+            self._limits.check_offsets(name, addresses)
+            if not self._reuse:
+                self._limits.check_covered(segment, addresses, entries)
         return of_addresses(addresses, segment.covered)
+
+    def check_fragments(self, segment: IndexSegment, fragments: Iterable[int]) -> None:
+        """Refuse fragments that never were, in a segment that names rows by their addresses.
+
+        Raises:
+            CorruptFile: There is such a fragment.
+        """
+        highest = max(fragments, default=0) << OFFSET_BITS
+        self._limits.check_fragments(segment.index.name, np.array([highest], np.uint64))
+
+    def live_rows(self, segment: IndexSegment) -> Ints | None:
+        """Return the live rows of each covered fragment; None if the manifest lacks a number."""
+        counts = self._fragments.row_counts
+        if counts is None or self._reuse:
+            return None
+        rows, deleted = counts
+        positions = [self._fragments.positions[number] for number in segment.covered.tolist()]
+        live: Ints = (rows - deleted)[positions]
+        return live
 
     def has_addresses(self, segment: IndexSegment) -> bool:
         """Tell whether a segment names rows by the addresses that they have in this version."""
@@ -168,6 +200,90 @@ class Coverage:
         return False
 
 
+class _Limits:
+    """The rows that a version may have: what lies beyond is damage.
+
+    A row that an index names need not be in a fragment that it covers: the fragment may have been
+    rewritten since, and a compaction may have moved its rows on, also in the files of the index.
+
+    Args:
+        manifest: The manifest of the version.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._next_row_id = manifest.next_row_id
+        self._fragments = manifest.fragments
+        ids = self._fragments.ids
+        self._last_fragment = max(manifest.max_fragment_id or 0, int(ids.max(initial=0)))
+
+    def check_ids(self, name: str, row_ids: Addresses) -> None:
+        """Refuse row ids, ascending, that no row ever had."""
+        if len(row_ids) and int(row_ids[-1]) >= self._next_row_id:
+            raise CorruptFile(
+                f"the index {name} names the row id {row_ids[-1]}; the next new one would be "
+                f"{self._next_row_id}"
+            )
+
+    def check_fragments(self, name: str, addresses: Addresses) -> None:
+        """Refuse addresses, ascending, in fragments that never were."""
+        if len(addresses) and int(addresses[-1]) >> OFFSET_BITS > self._last_fragment:
+            raise CorruptFile(
+                f"the index {name} names a row of fragment {int(addresses[-1]) >> OFFSET_BITS}; "
+                f"the last one is {self._last_fragment}"
+            )
+
+    def check_offsets(self, name: str, addresses: Addresses) -> None:
+        """Refuse addresses behind the last row of a fragment."""
+        counts = self._rows
+        if counts is None or not len(addresses):
+            return
+        ids, rows = counts
+        numbers = fragments_of(addresses)
+        at = np.minimum(np.searchsorted(ids, numbers), len(ids) - 1)
+        offsets = addresses & np.uint64((1 << OFFSET_BITS) - 1)
+        beyond = (ids[at] == numbers) & (offsets >= rows[at])
+        if beyond.any():
+            first = int(beyond.argmax())
+            raise CorruptFile(
+                f"the index {name} names row {offsets[first]} of fragment {numbers[first]}, which "
+                f"has {rows[at][first]}"
+            )
+
+    def check_covered(
+        self, segment: IndexSegment, addresses: Addresses, entries: int | None
+    ) -> None:
+        """Refuse rows of fragments that a segment does not cover, if it can name none of these.
+
+        That is so where it holds no more rows than live in the fragments that it covers.
+
+        Args:
+            segment: The segment.
+            addresses: The rows.
+            entries: Rows that the segment holds; None where that is not known.
+        """
+        outside = ~is_among(fragments_of(addresses), segment.covered)
+        counts = self._fragments.row_counts
+        if not outside.any() or counts is None or entries is None:
+            return
+        rows, deleted = counts
+        is_own = is_among(self._fragments.ids, segment.covered)
+        if entries <= int((rows - deleted)[is_own].sum()):
+            number = int(addresses[outside.argmax()]) >> OFFSET_BITS
+            raise CorruptFile(
+                f"the index {segment.index.name} names a row of fragment {number}, which it does "
+                "not cover"
+            )
+
+    @cached_property
+    def _rows(self) -> tuple[Ints, Addresses] | None:
+        """The ids of the fragments, ascending, and their rows; None where data files tell."""
+        counts = self._fragments.row_counts
+        if counts is None or not len(self._fragments):
+            return None
+        order = np.argsort(self._fragments.ids)
+        return self._fragments.ids[order], counts[0][order].astype(np.uint64)
+
+
 def _ascending(numbers: Addresses) -> Addresses:
     """Return numbers in order, without work where they are."""
     return numbers if (numbers[1:] >= numbers[:-1]).all() else np.sort(numbers)
@@ -183,4 +299,8 @@ def _overlaid(version: OpenVersion) -> Iterator[Fragment]:
 
 def _overlays_newer(fragment: Fragment, index: Index) -> bool:
     """Tell whether a fragment has values of indexed columns that a segment does not know yet."""
-    return any(overlay.committed_version > index.dataset_version for overlay in fragment.overlays)
+    return any(
+        overlay.committed_version > index.dataset_version
+        and not set(index.field_ids).isdisjoint(overlay.file.fields)
+        for overlay in fragment.overlays
+    )

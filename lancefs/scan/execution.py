@@ -8,7 +8,7 @@ only as many morsels are decoded ahead as fit into the memory budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from time import perf_counter
@@ -23,6 +23,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.forks import cached_property
+from lancefs.scan.index_claims import WrongIndex
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
@@ -37,6 +38,7 @@ from lancefs.threads import THREADS, Threads, prefetch, submit
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.index.lookup import Answer
     from lancefs.scan.conditions import Condition
     from lancefs.scan.index_use import IndexUse
     from lancefs.table.row_index import RowIndex
@@ -94,7 +96,7 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        return self._counted(self._limited(), self.is_kept)
+        return self._counted(self._by_sound_indices(), self.is_kept)
 
     def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the rows at given positions, of a scan without filter, offset and limit.
@@ -128,6 +130,17 @@ class Scan:
                     )
             yield batch
 
+    def _by_sound_indices(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches; from the beginning again where an index turns out to be wrong."""
+        while True:
+            try:
+                yield from self._limited()
+            except WrongIndex as error:  # before the first batch: see `_proved`
+                assert self.index_use is not None
+                self.index_use.give_up(error)
+            else:
+                return
+
     def _limited(self) -> Iterator[pa.RecordBatch]:
         """Yield batches, offset and limit applied."""
         left = self.limit
@@ -144,6 +157,9 @@ class Scan:
         decoded = (
             self._one_by_one(morsels, pace) if self._is_short() else self._ahead(morsels, pace)
         )
+        if self.index_use is not None:
+            wanted = None if left is None else skip + left
+            decoded = self._proved(fragments, decoded, wanted)
         for batch in self._cut(decoded if self.is_kept else self._giving_back(decoded)):
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
@@ -208,17 +224,20 @@ class Scan:
             if candidates is None:
                 yield from pace.split(Morsel(fragment, min(first, total), total))
             else:
-                yield from pace.split(self._morsel_of(fragment, candidates, total))
+                yield from pace.split(self._morsel_of(fragment, candidates))
             first = 0
 
     def _morsel_of(
-        self, fragment: FragmentReader | FragmentRun, candidates: Sequence[RowRange], total: int
+        self, fragment: FragmentReader | FragmentRun, candidates: Sequence[RowRange]
     ) -> Morsel:
         """Return the rows of a fragment from its first candidate to its last one."""
+        total = fragment.physical_rows
         start = min(candidates[0][0], total) if candidates else total
         end = min(candidates[-1][1], total) if candidates else total
         is_picked = count_rows(candidates) <= self.settings.few_candidates
-        return Morsel(fragment, start, end, candidates, is_picked=is_picked)
+        answer = self._answer
+        claims = () if answer is None else answer.claims_in(fragment.fragment_ids[0])
+        return Morsel(fragment, start, end, candidates, is_picked=is_picked, claims=claims)
 
     def _sources(
         self, fragments: Sequence[FragmentReader]
@@ -250,13 +269,22 @@ class Scan:
         A filter that names row ids or addresses tells these ranges without reading a column. If it
         does not, the indices of the table are asked.
         """
-        if self.filter is None:
-            return None
-        named = self._named_rows(self.filter)
-        if named is not None or self.index_use is None:
-            return named
-        answer = self.index_use.answer
+        if self._named is not None:
+            return self._named
+        answer = self._answer
         return None if answer is None else answer.candidates
+
+    @property
+    def _answer(self) -> Answer | None:
+        """What the indices of the table say of the filter, if they are asked."""
+        if self.index_use is None or self._named is not None:
+            return None
+        return self.index_use.answer
+
+    @cached_property
+    def _named(self) -> Mapping[int, Sequence[RowRange]] | None:
+        """The ranges of the rows whose ids or addresses the filter names; None for all."""
+        return None if self.filter is None else self._named_rows(self.filter)
 
     def _named_rows(self, condition: Condition) -> Mapping[int, Sequence[RowRange]] | None:
         """Return the ranges of the rows whose ids or addresses a filter names; None for all."""
@@ -275,6 +303,73 @@ class Scan:
                     return find(values)
         return None
 
+    # Holding indices to what they say
+
+    def _proved(
+        self,
+        fragments: Sequence[FragmentReader],
+        decoded: Iterator[DecodedMorsel],
+        wanted: int | None,
+    ) -> Iterator[DecodedMorsel]:
+        """Hold morsels back until all rows that indices name are tested.
+
+        Args:
+            fragments: The fragments that are read.
+            decoded: The morsels.
+            wanted: Rows that are wanted; None for all.
+
+        Raises:
+            WrongIndex: An index named a row that does not pass; no morsel was handed out.
+        """
+        assert self.index_use is not None
+        tested = self.index_use.fragments_to_test(fragments) if self._answer else ()
+        left = self._claimed(tested)
+        held: list[DecodedMorsel] = []
+        rows = size = 0
+        while left and (each := next(decoded, None)) is not None:
+            (fragment_id,) = each.morsel.fragment.fragment_ids[:1]
+            if left.get(fragment_id, each.morsel.end + 1) <= each.morsel.end:
+                del left[fragment_id]
+            held.append(each._replace(mask=None) if self.is_kept else each)
+            rows, size = rows + len(each.batch), size + each.held_bytes
+            is_enough = wanted is not None and rows >= wanted
+            if is_enough or (size > self.settings.stream_bytes and not self.is_kept):
+                break
+        self._test_claims([tested[position] for position in positions_of(tested, left.keys())])
+        self.index_use.note_tested(tested)
+        yield from held
+        yield from decoded
+
+    def _claimed(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
+        """Return the ends of the rows that indices name in each fragment, by its id."""
+        answer = self._answer
+        if answer is None or not answer.claims or answer.candidates is None:
+            return {}
+        ends = {}
+        for position in positions_of(fragments, answer.candidates.keys()):
+            number = fragments[position].fragment.id
+            candidates = answer.candidates[number]
+            if candidates and answer.claims_in(number):
+                ends[number] = min(candidates[-1][1], fragments[position].physical_rows)
+        return ends
+
+    def _test_claims(self, fragments: Sequence[FragmentReader]) -> None:
+        """Test the rows that indices name in some fragments, of which nothing else is decoded."""
+        answer = self._answer
+        if not fragments or answer is None or answer.candidates is None:
+            return
+        candidates, settings = answer.candidates, self.settings
+        pace = Pace(self.batch_rows, settings.stream_bytes, len(self.filter_fields), settings)
+        morsels = (
+            morsel
+            for fragment in fragments
+            for morsel in pace.split(
+                self._morsel_of(fragment, candidates[fragment.fragment.id] or [])
+            )
+        )
+        for _ in self._ahead(morsels, pace, replace(self._reader, fields=())):
+            pass
+
     # Decoding
 
     def _one_by_one(self, morsels: Iterable[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
@@ -285,21 +380,25 @@ class Scan:
                 yield (decoded := self._reader.read(rest, pace))
                 rest = rest.after(decoded.morsel)
 
-    def _ahead(self, morsels: Iterator[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
+    def _ahead(
+        self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader | None = None
+    ) -> Iterator[DecodedMorsel]:
         """Decode morsels in threads, and choose the length of the next ones."""
-        for decoded in self._in_threads(morsels, pace):
+        for decoded in self._in_threads(morsels, pace, reader or self._reader):
             pace.learn(decoded)
             yield decoded
 
-    def _in_threads(self, morsels: Iterator[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
+    def _in_threads(
+        self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader
+    ) -> Iterator[DecodedMorsel]:
         """Decode morsels in threads, in order; closing the generator stops the threads."""
-        left = yield from self._inline(morsels, pace)
+        left = yield from self._inline(morsels, pace, reader)
         first = next(left, None)
         if first is None:
             return
         is_local = first.fragment.is_local
         most = THREADS if is_local else self.settings.remote_prefetch
-        read = partial(self._reader.read, pace=pace)
+        read = partial(reader.read, pace=pace)
 
         def start(morsel: Morsel) -> Callable[[], DecodedMorsel]:
             is_tiny = pace.is_tiny(morsel) or isinstance(morsel.fragment, FragmentRun)
@@ -326,7 +425,7 @@ class Scan:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _inline(
-        self, morsels: Iterator[Morsel], pace: Pace
+        self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader
     ) -> Generator[DecodedMorsel, None, Iterator[Morsel]]:
         """Decode morsels in this thread, as long as that is done before threads would pay.
 
@@ -340,7 +439,7 @@ class Scan:
             if spent + per_row * morsel.rows > self.settings.inline_seconds:
                 return chain([morsel], morsels)
             started = perf_counter()
-            decoded = self._reader.read(morsel, pace)
+            decoded = reader.read(morsel, pace)
             seconds = perf_counter() - started
             yield decoded
             rest = morsel.after(decoded.morsel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -28,6 +29,9 @@ _MIRRORED = {
 }
 AND, OR = ("and_kleene", "and"), ("or_kleene", "or")
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
+# Expressions that are kept as analysed, and the bytes of such an expression at most: a read asks
+# several times for the names in its filter and for its tree.
+_EXPRESSIONS, _SHORT = 64, 8 * 1024
 # ANDs inside of ORs and the reverse: deeper expressions are not analysed.
 DEEPEST = 50
 # Arrow's errors where decimals meet other numbers.
@@ -49,7 +53,7 @@ def columns_of(expression: pc.Expression, names: Collection[str]) -> list[str]:
     return [name for name in names if name in read]
 
 
-def names_in(expression: pc.Expression) -> set[str] | None:
+def names_in(expression: pc.Expression) -> frozenset[str] | None:
     """Return the names of the columns that an expression reads.
 
     pyarrow has no API for this, but the pickled form of an expression names each field.
@@ -60,7 +64,13 @@ def names_in(expression: pc.Expression) -> set[str] | None:
     Returns:
         None if the pickled form cannot be analysed.
     """
-    lines = _lines(_pickled(expression))
+    data = bytes_of(expression)
+    return _names(data) if len(data) <= _SHORT else _names.__wrapped__(data)
+
+
+@lru_cache(_EXPRESSIONS)
+def _names(data: bytes) -> frozenset[str] | None:
+    lines = _lines(pa.ipc.open_file(data))
     if lines is None:
         return None
     names: set[str] = set()
@@ -72,7 +82,7 @@ def names_in(expression: pc.Expression) -> set[str] | None:
             if below <= 0:
                 names.add(value)
             below = abs(below) - 1 if below else 0
-    return names
+    return frozenset(names)
 
 
 def values_of(expression: pc.Expression, name: str) -> Intervals | None:
@@ -200,11 +210,6 @@ class ExpressionNode:
     value: pa.Scalar | None = None
 
 
-def _pickled(expression: pc.Expression) -> pa.RecordBatchFileReader:
-    _, (pickled,) = expression.__reduce__()
-    return pa.ipc.open_file(pickled)
-
-
 def _lines(pickled: pa.RecordBatchFileReader) -> list[tuple[str, str]] | None:
     """Return the steps of a pickled expression; None if a line has another form."""
     text = pickled.schema.to_string(
@@ -225,7 +230,13 @@ def as_tree(expression: pc.Expression) -> ExpressionNode | None:
     The calls around a part are a list here, not frames of the stack: chains of thousands of
     operators nest as deep.
     """
-    pickled = _pickled(expression)
+    data = bytes_of(expression)
+    return _tree(data) if len(data) <= _SHORT else _tree.__wrapped__(data)
+
+
+@lru_cache(_EXPRESSIONS)
+def _tree(data: bytes) -> ExpressionNode | None:
+    pickled = pa.ipc.open_file(data)
     lines = _lines(pickled)
     if lines is None:
         return None

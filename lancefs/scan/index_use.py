@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.table.open_version import OpenVersion
 
@@ -12,6 +15,11 @@ if TYPE_CHECKING:
     from lancefs.index.lookup import Answer, TableIndices
     from lancefs.index.predicates import Predicate
     from lancefs.scan.conditions import Condition
+    from lancefs.scan.index_claims import WrongIndex
+    from lancefs.table.fragment_reader import FragmentReader
+
+# Named rows of all fragments that are tested by a reader of some of them, at most.
+_FEW_ROWS = 4096
 
 
 class IndexUse:
@@ -27,10 +35,53 @@ class IndexUse:
         self._version = version
         self._condition = condition
         self._is_part = is_part
+        self._answer: tuple[Answer | None] | None = None  # None before it is asked for
 
-    @cached_property
+    @property
     def answer(self) -> Answer | None:
         """What the indices say of the filter; None if they cannot be asked."""
+        if self._answer is None:
+            self._answer = (self._ask(),)
+        return self._answer[0]
+
+    def give_up(self, error: WrongIndex) -> None:
+        """Ask some segments no more, which named a row that does not pass.
+
+        Args:
+            error: Says which.
+        """
+        indices, _ = self._asked
+        assert indices is not None
+        for segment in error.claim.segments:
+            indices.give_up(segment, CorruptFile(str(error)))
+        self._answer = None
+
+    def fragments_to_test(self, own: Sequence[FragmentReader]) -> Sequence[FragmentReader]:
+        """Return the fragments whose named rows are tested before the first batch goes out.
+
+        A wrong row number may name a row of a fragment that others read. So all few rows are
+        tested, once, where only some fragments are read.
+
+        Args:
+            own: The fragments that are read.
+        """
+        indices, _ = self._asked
+        answer = self.answer
+        if not self._is_part or indices is None or answer is None or answer.candidates is None:
+            return own
+        if indices.is_tested(answer):
+            return ()
+        rows = sum(count_rows(ranges) for ranges in answer.candidates.values() if ranges)
+        return self._version.readers if rows <= _FEW_ROWS else own
+
+    def note_tested(self, fragments: Sequence[FragmentReader]) -> None:
+        """Remember that the rows named in these fragments pass."""
+        indices, _ = self._asked
+        answer = self.answer
+        if fragments is self._version.readers and indices is not None and answer is not None:
+            indices.note_tested(answer)
+
+    def _ask(self) -> Answer | None:
         indices, predicate = self._asked
         if indices is None or predicate is None:
             return None

@@ -24,6 +24,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.masks import filtered
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
+from lancefs.scan.index_claims import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
 from lancefs.scan.pace import Pace
@@ -183,6 +184,8 @@ class MorselReader:
         columns = self._read_columns(morsel.fragment, fields, ranges, by_item)
         tested = columns if by_item else _with_values(columns, self.encoded)
         passed = condition.passed(self._filter_batch(tested, count_rows(ranges)))
+        if morsel.claims and mask is not None:
+            self._check_candidates(morsel, columns, passed if is_sparse else passed | ~mask)
         if mask is None:
             mask = passed
         elif is_sparse:
@@ -191,6 +194,21 @@ class MorselReader:
             mask = passed = passed & mask
         size = decoded_bytes(columns) // 2
         return columns if passed.all() else _masked(columns, passed), mask, size
+
+    def _check_candidates(
+        self, morsel: Morsel, columns: Mapping[int, pa.Array], passed: Mask
+    ) -> None:
+        """Check that rejected candidates pass what indices say of them; see `check_claims`."""
+        if passed.all():
+            return
+
+        def values_of(field_id: int) -> pa.Array:
+            column = columns[field_id]
+            return spelled_out(column) if field_id in coded else column
+
+        coded = {id for id, column in columns.items() if pa.types.is_dictionary(column.type)}
+        (fragment_id,) = morsel.fragment.fragment_ids
+        check_claims(morsel.claims, fragment_id, ~passed, values_of)
 
     def _fields_of_candidates(self, morsel: Morsel, rows: int) -> Sequence[Field]:
         """Return the columns to decode of rows that may pass: those of the filter, or all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ from lancefs.datafile.row_ranges import between, bounds_of, rows_of
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+
+if TYPE_CHECKING:
+    from lancefs.index.claims import IndexClaim
 
 
 class Morsel(NamedTuple):
@@ -30,6 +33,7 @@ class Morsel(NamedTuple):
         estimated_bytes: Decoded bytes of its rows, as the page descriptions let estimate; 0 where
             there is no estimate.
         is_picked: Whether its candidates are so few that no other rows of it count.
+        claims: What is true for its candidates, unless an index is wrong.
     """
 
     fragment: FragmentReader | FragmentRun
@@ -39,6 +43,7 @@ class Morsel(NamedTuple):
     max_rows: int | None = None
     estimated_bytes: float = 0
     is_picked: bool = False
+    claims: tuple[IndexClaim, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -97,6 +102,11 @@ class DecodedMorsel(NamedTuple):
     batch: pa.RecordBatch
     mask: Mask | None
     size: int
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are held as long as the morsel is."""
+        return int(self.batch.nbytes) + (0 if self.mask is None else len(self.mask))
 
 
 def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:

@@ -18,6 +18,7 @@ from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
+from lancefs.printable import plural
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import IndexUse
 from lancefs.scan.settings import default_settings
@@ -181,22 +182,23 @@ class LanceScanner:
         Indices are read for it, and the rows that they name are kept for the read that follows.
         """
         condition = self._scan.filter
-        total = len(self._scan.fragments)
+        fragments = plural(len(self._scan.fragments), "fragment")
         if condition is None:
-            return f"scan of {total} fragments; there is no filter"
+            return f"scan of {fragments}; there is no filter"
         text = " ".join(str(condition.expression).split())
         lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
         if self._scan.index_use is None:
-            return "\n".join([*lines, f"scan of {total} fragments; use_index is False"])
+            return "\n".join([*lines, f"scan of {fragments}; use_index is False"])
         answer = self._scan.index_use.answer
         lines += [] if answer is None else answer.notes
         if answer is None or answer.candidates is None:
-            return "\n".join([*lines, f"scan of {total} fragments; no index limits the rows"])
+            return "\n".join([*lines, f"scan of {fragments}; no index limits the rows"])
         known = [ranges for ranges in answer.candidates.values() if ranges is not None]
         whole = len(answer.candidates) - len(known)
         lines.append(
-            f"scan of {sum(map(count_rows, known))} rows in {len(known)} fragments"
-            + (f", and of {whole} fragments that no index covers" if whole else "")
+            f"scan of {plural(sum(map(count_rows, known)), 'row')} in "
+            + plural(len(known), "fragment")
+            + (f", and of {plural(whole, 'fragment')} that no index covers" if whole else "")
         )
         return "\n".join(lines)
 

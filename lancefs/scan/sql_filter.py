@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, InvalidFilter
 from lancefs.scan import expressions, sql_functions, sql_operators
+from lancefs.scan.conditions import by_column
 from lancefs.scan.sql_casts import DECIMALS, TIMESTAMP_UNITS, TYPES, UNSIGNED, cast
 from lancefs.scan.sql_functions import Argument, ListLiteral
 from lancefs.scan.sql_literals import parse_number
@@ -100,11 +101,12 @@ def _check(expression: pc.Expression, fields: Sequence[Field]) -> None:
     """Check that Arrow can evaluate an expression, before anything is read."""
     known = {field.name: field for field in fields}
     columns = [known[name].to_arrow() for name in expressions.columns_of(expression, known)]
+    schema = pa.schema(columns)
+    if by_column(expressions.comparisons(expressions.as_tree(expression)), schema) is not None:
+        return  # lancefs compares these itself
     nothing = [pa.nulls(0, column.type) for column in columns]
     try:
-        expressions.matching(
-            expression, pa.RecordBatch.from_arrays(nothing, schema=pa.schema(columns))
-        )
+        expressions.matching(expression, pa.RecordBatch.from_arrays(nothing, schema=schema))
     except (pa.ArrowException, ValueError) as error:
         raise InvalidFilter(f"the filter cannot be evaluated: {error}") from error
 

@@ -135,7 +135,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         return ship(
             _unship_reader,
             self.pinned,
-            (read.filter, read.batch_rows, read.nanoseconds),
+            (read.filter, read.batch_rows, read.nanoseconds, read.use_index),
             self.columns,
             self.pushed,
         )
@@ -155,7 +155,8 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def _batches(self, span: Span) -> Iterator[pa.RecordBatch]:
         version, target = self.pinned.open(), arrow_schema(self.columns)
         names, rows = self.columns.fieldNames(), self.options.batch_rows
-        for batch in scan(version, span, names, self._filter(version.manifest.fields), rows):
+        filter, use_index = self._filter(version.manifest.fields), self.options.use_index
+        for batch in scan(version, span, names, filter, rows, use_index=use_index):
             yield convert(batch, target, self.options.nanoseconds)
 
     def _filter(self, fields: Sequence[Field]) -> pc.Expression | None:
@@ -217,10 +218,12 @@ def _unship_source(options: dict[str, str], pinned: Pinned | None) -> LanceDataS
 
 def _unship_reader(
     pinned: Pinned,
-    read: tuple[str | None, int | None, Nanoseconds],
+    read: tuple[str | None, int | None, Nanoseconds, bool],
     schema: StructType,
     pushed: tuple[str, ...],
 ) -> LanceReader:
-    filter_text, batch_rows, nanoseconds = read
-    options = ReadOptions(filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds)
+    filter_text, batch_rows, nanoseconds, use_index = read
+    options = ReadOptions(
+        filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds, use_index=use_index
+    )
     return LanceReader(pinned, options, schema, pushed)

@@ -85,6 +85,7 @@ def scan(
     filter: pc.Expression | None = None,
     batch_rows: int | None = None,
     fields: Sequence[Field] | None = None,
+    use_index: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a task.
 
@@ -95,6 +96,7 @@ def scan(
         filter: Rows to keep.
         batch_rows: At most this many rows a batch.
         fields: What the columns are that are named, if not those of this version.
+        use_index: Whether the filter may be looked up in the indices of the table.
 
     Raises:
         MissingFile: A file of the table is gone.
@@ -107,7 +109,7 @@ def scan(
     rows = batch_rows or batch_rows_for(dataset.fragments[0], columns.types)
     if span.rows is not None:
         rows = min(rows, span.rows[1] - span.rows[0])
-    return dataset.scanner(names, filter=filter, batch_size=rows).to_batches()
+    return dataset.scanner(names, filter=filter, batch_size=rows, use_index=use_index).to_batches()
 
 
 def _within(

@@ -50,6 +50,7 @@ def read(
     batch_size: int | None = None,
     rows_per_partition: int | None = None,
     nanoseconds: Nanoseconds | None = None,
+    use_index: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Read a version of a table as a DataFrame; only what is asked for is decoded.
@@ -68,6 +69,7 @@ def read(
         batch_size: At most this many rows a batch.
         rows_per_partition: At most about this many rows a task.
         nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
+        use_index: Whether filters may be looked up in the indices of the table.
         storage_options: For fsspec, such as credentials.
 
     Raises:
@@ -87,6 +89,7 @@ def read(
         "batchSize": batch_size,
         "rowsPerPartition": rows_per_partition,
         "nanoseconds": nanoseconds,
+        "useIndex": None if use_index else "false",
         "storage": json.dumps(dict(storage_options)) if storage_options else None,
     }
     options = {name: str(value) for name, value in given.items() if value is not None}

@@ -77,7 +77,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             _unship_stream_reader,
             table.astuple(),
             self.branch,
-            (read.filter, read.batch_rows, read.nanoseconds),
+            (read.filter, read.batch_rows, read.nanoseconds, read.use_index),
             pickle.dumps(self.fields),
             self.columns,
         )
@@ -130,7 +130,9 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         filter = None if read.filter is None else filters.parse(read.filter, self.fields)
         if span:
             names, rows = self.columns.fieldNames(), read.batch_rows
-            batches = scan(pinned.open(), Span(*span), names, filter, rows, self.fields)
+            batches = scan(
+                pinned.open(), Span(*span), names, filter, rows, self.fields, read.use_index
+            )
         else:
             table = changes(LanceDataset(pinned.open()), self.columns.fieldNames())
             table = table if filter is None else table.filter(filter)
@@ -248,8 +250,10 @@ def _unship_stream_reader(
     fields: bytes,
     schema: StructType,
 ) -> LanceStreamReader:
-    filter_text, batch_rows, nanoseconds = read
+    filter_text, batch_rows, nanoseconds, use_index = read
     where = TableOptions(*table)
-    how = ReadOptions(filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds)
+    how = ReadOptions(
+        filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds, use_index=use_index
+    )
     options = Options(where, Ref(branch=branch), how, StreamOptions())
     return StreamReader(where, branch, options, pickle.loads(fields), schema, None)

@@ -29,6 +29,7 @@ _NAMES = (
     "batchSize",
     "rowsPerPartition",
     "nanoseconds",
+    "useIndex",
     "followBasePaths",
     "basePaths",
     "storage",
@@ -83,6 +84,7 @@ class ReadOptions:
         batch_rows: At most this many rows a batch; None for what the columns' width suggests.
         rows_per_partition: At most about this many rows a task.
         nanoseconds: What becomes of nanoseconds.
+        use_index: Whether filters may be looked up in the indices of the table.
     """
 
     columns: tuple[str, ...] | None = None
@@ -91,6 +93,7 @@ class ReadOptions:
     batch_rows: int | None = None
     rows_per_partition: int | None = None
     nanoseconds: Nanoseconds = "error"
+    use_index: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,7 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
         batch_rows=_positive(said, "batchSize"),
         rows_per_partition=_positive(said, "rowsPerPartition"),
         nanoseconds=nanoseconds,  # type: ignore[arg-type]
+        use_index=_flag(said, "useIndex", "true"),
     )
 
 
@@ -230,8 +234,8 @@ def _json(name: str, text: str) -> Any:
         raise ValueError(f"the option {name} is not JSON: {error}") from None
 
 
-def _flag(said: Mapping[str, str], name: str) -> bool:
-    value = said.get(name.lower(), "false").lower()
+def _flag(said: Mapping[str, str], name: str, default: str = "false") -> bool:
+    value = said.get(name.lower(), default).lower()
     _check_choice(name, value, ("true", "false"))
     return value == "true"
 

@@ -3,9 +3,10 @@
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_pages, counting
 from lancefs.storage.reads import Reads, run, together
-from lancefs.storage.store import TAIL, File, Store, forget, read_all
+from lancefs.storage.store import SMALL, TAIL, File, Store, forget, holding_tails, read_all
 
 __all__ = [
+    "SMALL",
     "TAIL",
     "ByteRange",
     "Bytes",
@@ -16,6 +17,7 @@ __all__ = [
     "count_pages",
     "counting",
     "forget",
+    "holding_tails",
     "read_all",
     "run",
     "together",

@@ -6,7 +6,8 @@ into memory, see `open_files`. Remote ranges are coalesced and fetched concurren
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -325,6 +326,7 @@ class File:
         self.tail = 0
         self._size = size
         self._local: LocalFile | None = None
+        self._held: tuple[int, Bytes] | None = None  # see `holding_tails`
 
     def __repr__(self) -> str:
         return f"File({mask_secrets(self.url)!r})"
@@ -514,6 +516,10 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
             results[position] = file.local.read(ranges)
         elif ranges:
             _check_bounds(file, ranges)
+            held = file._held
+            if held is not None and all(start >= held[0] for start, _ in ranges):
+                results[position] = cut([held], ranges)
+                continue
             remote.setdefault(file.store, {}).setdefault(file.path, []).append(position)
     for store, files in remote.items():
         merged = [
@@ -532,6 +538,31 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
             for position in positions:
                 results[position] = cut(blocks[path], wanted[position][1])
     return results
+
+
+@contextmanager
+def holding_tails(files: Sequence[File]) -> Iterator[None]:
+    """Read the ends of several remote files in one round of requests, and hold them in memory.
+
+    Reads of these bytes make no request inside of the context. `File.tail` says how many bytes.
+
+    Args:
+        files: The files; local ones are left alone.
+
+    Raises:
+        MissingFile: A file does not exist.
+        ReadFailed: A request failed, also after retries.
+    """
+    remote = [file for file in files if not file.store.is_local]
+    starts = [max(0, file.size - max(TAIL, file.tail)) for file in remote]
+    wanted = [(file, [(at, file.size)]) for file, at in zip(remote, starts, strict=True)]
+    for file, start, (data,) in zip(remote, starts, read_all(wanted), strict=True):
+        file._held = start, data
+    try:
+        yield
+    finally:
+        for file in remote:
+            file._held = None
 
 
 def _check_bounds(file: File, ranges: Sequence[ByteRange]) -> None:

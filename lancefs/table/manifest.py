@@ -18,7 +18,7 @@ from typing import NamedTuple
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
-from lancefs.storage import ByteRange, File
+from lancefs.storage import ByteRange, Bytes, File
 from lancefs.table.flags import ReaderFlags, check_reader_flags
 from lancefs.table.fragment_table import Fragments, ParsedManifest, parse_manifest
 from lancefs.table.messages import parse_message
@@ -156,6 +156,8 @@ def read_timestamp(file: File) -> datetime:
 def read_section(file: File, section: ByteRange) -> bytes:
     """Read the message in one of the sections of a manifest file, with one request.
 
+    None is made where the end of the file, which holds the manifest, is cached.
+
     Args:
         file: The manifest file.
         section: Byte range of a section, from the manifest.
@@ -165,7 +167,7 @@ def read_section(file: File, section: ByteRange) -> bytes:
         CorruptFile: The message is longer than the section.
     """
     with locating(file.url, f"section at byte {section[0]}"):
-        data = file.read([section])[0].tobytes()
+        data = _read_bytes(file, section).tobytes()
         return data[_LENGTH.size : _LENGTH.size + _length(data)]
 
 
@@ -205,6 +207,14 @@ def _read_message(file: File) -> tuple[bytes, int]:
             f"the message announces {_length(data)} bytes, {len(data) - _LENGTH.size} are there"
         )
     return data[_LENGTH.size :], position
+
+
+def _read_bytes(file: File, wanted: ByteRange) -> Bytes:
+    if not file.store.is_local and file.stamp is not None and wanted[1] <= file.size:
+        start, tail = file.read_tail(_TAIL)
+        if wanted[0] >= start:
+            return tail[wanted[0] - start : wanted[1] - start]
+    return file.read([wanted])[0]
 
 
 def _length(data: bytes) -> int:

@@ -118,11 +118,22 @@ def test_head_explains_which_index_it_uses(tmp_path: Path, here: Here) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")
     explained = here("head", str(path), "-w", "id = 7", "--explain").out
-    assert "index id_idx (BTree): 1 rows" in explained
+    assert "index id_idx (BTree): 1 row," in explained
     scanned = here("head", str(path), "-w", "id = 7", "--explain", "--no-index").out
     assert "use_index is False" in scanned
     for option in ((), ("--no-index",)):
         assert here("head", str(path), "-w", "id = 7", *option).out.split() == ["id", "7"]
+
+
+def test_sql_reads_the_same_rows_without_indices(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")
+    query = f"SELECT id FROM '{path}' WHERE id = 7"
+    assert here("sql", query, "-f", "csv").out.split() == ['"id"', "7"]
+    monkeypatch.setattr("lancefs.index.lookup.TableIndices.look_up", None)
+    assert here("sql", query, "-f", "csv", "--no-index").out.split() == ['"id"', "7"]
 
 
 def test_a_time_names_a_version(shop: Path, here: Here) -> None:

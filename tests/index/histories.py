@@ -12,6 +12,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from lance.indices import IndexConfig
 
 SCHEMA = pa.schema(
     [
@@ -24,6 +25,9 @@ SCHEMA = pa.schema(
         ("price", pa.decimal128(9, 2)),
         ("at", pa.timestamp("us", "UTC")),
         ("flag", pa.bool_()),
+        ("level", pa.int32()),
+        ("ratio", pa.float32()),
+        ("word", pa.string()),
         ("plain", pa.int32()),  # has no index
     ]
 )
@@ -37,7 +41,12 @@ KINDS = {
     "price": "BTREE",
     "at": "BTREE",
     "flag": "BITMAP",
+    "level": "ZONEMAP",
+    "ratio": "ZONEMAP",
+    "word": "ZONEMAP",
 }
+# Zones of few rows, so that fragments have several.
+_CONFIGS = {"ZONEMAP": IndexConfig(index_type="zonemap", parameters={"rows_per_zone": 16})}
 FIRST_ROWS = 300
 
 
@@ -56,6 +65,9 @@ def rows(first: int, count: int, seed: int) -> pa.Table:
             "price": Decimal(int(draw.integers(-500, 500))) / 100,
             "at": datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=int(draw.integers(0, 90))),
             "flag": bool(draw.integers(0, 2)),
+            "level": int(number) // 4,
+            "ratio": float("nan") if number % 90 == 3 else float(number % 300) / 4,
+            "word": "w" * (number % 700) + "é" + str(number % 10),
             "plain": int(draw.integers(0, 50)),
         }
         for number in ids
@@ -77,7 +89,7 @@ def create(path: Path, is_stable: bool, version: str) -> None:
         enable_stable_row_ids=is_stable,
     )
     for column, kind in KINDS.items():
-        lance.dataset(path).create_scalar_index(column, kind)
+        lance.dataset(path).create_scalar_index(column, _CONFIGS.get(kind, kind))
 
 
 def _append(path: Path, number: int) -> None:
@@ -147,6 +159,9 @@ _LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "day": st.integers(1, 31).map(lambda day: f"date '2020-01-{day:02d}'"),
     "price": st.integers(-510, 510).map(lambda cents: f"{Decimal(cents) / 100}"),
     "at": st.integers(0, 23).map(lambda hour: f"timestamp '2024-01-02T{hour:02d}:00:00Z'"),
+    "level": st.integers(-1, 80),
+    "ratio": st.integers(-2, 310).map(lambda number: f"{number / 4}"),
+    "word": st.integers(0, 710).map(lambda number: f"'{'w' * number}é{number % 10}'"),
     "plain": st.integers(0, 50),
 }
 

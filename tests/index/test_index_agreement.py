@@ -15,12 +15,14 @@ import pytest
 from histories import OPERATIONS, SCHEMA, create, filters, steps
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile
 
 import lancefs
 from lancefs.index import lookup
 
 # Columns whose values tell which rows came out, NaN left out.
-COLUMNS = [name for name in SCHEMA.names if name != "real"]
+COLUMNS = [name for name in SCHEMA.names if name not in ("real", "ratio")]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["addresses", "stable ids"])
@@ -77,7 +79,7 @@ def test_an_index_changes_no_row_whatever_happened_to_the_table(
 
 def check_with_pylance(path: Path, dataset: lancefs.LanceDataset, filter: str) -> None:
     # pylance takes NaN for the largest number, and has other literals of decimals and times.
-    if any(name in filter for name in ("real", "price", "at ")):
+    if any(name in filter for name in ("real", "ratio", "price", "at ")):
         return
     oracle = lance.dataset(path).to_table(columns=["id"], filter=filter, use_scalar_index=False)
     ours = dataset.to_table(columns=["id"], filter=filter)
@@ -108,6 +110,13 @@ def check_with_pylance(path: Path, dataset: lancefs.LanceDataset, filter: str) -
         "id = 17 OR name = 'n007é'",
         "plain = 3 AND id < 100",
         "NOT (id != 17)",
+        "level = 3",
+        "level IS NULL",
+        "level IN (3, 70, 5000)",
+        "level < 2 OR id = 17",
+        "ratio > 74",
+        "word = 'wwé2'",
+        "word LIKE 'wwwé%'",
     ],
 )
 def test_these_filters_are_answered_by_an_index(template: Path, filter: str) -> None:
@@ -154,7 +163,7 @@ def test_appended_rows_are_found_without_being_indexed(template: Path, tmp_path:
     OPERATIONS["append"](path, 3)
     dataset = lancefs.open(path)
     explained = check(dataset, "id = 4001 OR id = 17")
-    assert "1 fragments that no index covers" in explained
+    assert "and of 1 fragment that no index covers" in explained
     assert dataset.count_rows("id = 4001 OR id = 17") == 2
 
 
@@ -165,6 +174,35 @@ def test_a_delta_segment_is_used(template: Path, tmp_path: Path) -> None:
     explained = check(lancefs.open(path), "id = 4001 OR id = 17")
     assert "2 of 2 segments used" in explained
     assert "no index covers" not in explained
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_values_of_an_overlay_are_found_whether_an_index_knows_them_or_not(
+    tmp_path: Path, is_stable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
+    path = tmp_path / "t.lance"
+    create(path, is_stable, "2.1")
+    with LanceFileWriter(
+        str(path / "data/overlay.lance"), pa.schema([("id", pa.int64())]), version="2.1"
+    ) as writer:
+        writer.write_batch(pa.table({"id": [7000, 7001]}))
+    overlay = lance.LanceOperation.DataOverlayFile(
+        DataFile("overlay.lance", [0], [0], 2, 1), [3, 7]
+    )
+    group = lance.LanceOperation.DataOverlayGroup(1, [overlay])
+    version = lance.dataset(path).version
+    old = lancefs.open(path).take([103, 107], ["id"])["id"].to_pylist()
+    lance.LanceDataset.commit(path, lance.LanceOperation.DataOverlay([group]), read_version=version)
+    filters = [f"id = {old[0]}", "id >= 6000", f"id IN ({old[1]}, 7000)", "cat = 'c1'"]
+    for filter in filters:
+        check(lancefs.open(path), filter)
+    assert "1 fragment that no index covers" in check(lancefs.open(path), filters[0])
+    assert "no index covers" not in check(lancefs.open(path), "cat = 'c1'")
+    assert lancefs.open(path).count_rows("id >= 6000") == 2
+    lance.dataset(path).create_scalar_index("id", "BTREE", replace=True)
+    for filter in filters:
+        assert "no index covers" not in check(lancefs.open(path), filter)
 
 
 def test_rows_that_a_deferred_compaction_moved_are_found(tmp_path: Path) -> None:

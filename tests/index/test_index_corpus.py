@@ -12,7 +12,7 @@ import lancefs
 # Table -> the columns with indices that a filter is looked up in.
 TABLES = {
     "feat_scalar_indices-f0.1-w0.10.18": ["id"],
-    "feat_scalar_indices-f2.1-w14.0.2": ["id", "cat"],
+    "feat_scalar_indices-f2.1-w14.0.2": ["id", "cat", "v"],
     "hist_index-no-details-w0.18.2": ["id"],
     "hist_btree-in-index-pkg-w0.36.0": ["x"],
 }

@@ -226,6 +226,7 @@ def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -
         ({"filter": "prize > 1"}, "ColumnNotFound: .* did you mean 'price'"),
         ({"batchSize": "0"}, "batchSize is '0'; a positive number"),
         ({"nanoseconds": "maybe"}, "one of error, long, truncate"),
+        ({"useIndex": "maybe"}, "one of true, false"),
         ({"storage": "{"}, "the option storage is not JSON"),
     ],
     ids=str,
@@ -235,6 +236,14 @@ def test_the_format_says_what_is_wrong(
 ) -> None:
     with pytest.raises(Exception, match=says):
         spark.read.format("lancefs").options(**options).load(table)
+
+
+def test_a_filter_finds_its_rows_with_and_without_an_index(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 2000)
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    for use_index in (True, False):
+        found = lancefs.spark.read(spark, path, filter="id = 1234", use_index=use_index)
+        assert found.count() == 1
 
 
 def test_a_schema_of_other_types_is_refused(spark: Any, table: str) -> None:

@@ -33,12 +33,14 @@ End a query with ;  –  .quit or Ctrl-D leaves."""
 @click.argument("query", required=False)
 @shared_options.output
 @click.option("--database", metavar="FILE", help="A DuckDB file to work in; it may be new.")
+@shared_options.no_index
 @shared_options.storage
 @shared_options.base_rules
 def sql(
     query: str | None,
     form: str,
     database: str | None,
+    use_index: bool,
     options: dict[str, Any],
     rules: BaseRules | None,
 ) -> None:
@@ -47,7 +49,7 @@ def sql(
     Storage options are those of every table in the query; keyed by protocol, each takes its own:
     --storage-option 's3={"anon": true}'.
     """
-    connection = _connect(database, options, rules)
+    connection = _connect(database, storage_options=options, base_rules=rules, use_index=use_index)
     try:
         if query is None and sys.stdin.isatty():
             _converse(connection, form)
@@ -57,17 +59,17 @@ def sql(
         connection.close()
 
 
-def _connect(database: str | None, storage_options: dict[str, Any], rules: BaseRules | None) -> Any:
+def _connect(database: str | None, **how: Any) -> Any:
     import duckdb
 
     import duckdb_adapter
 
     where = database or ":memory:"
     try:
-        duckdb_adapter.install(storage_options=storage_options, base_rules=rules)
+        duckdb_adapter.install(**how)
         return duckdb.connect(where)
     except duckdb_adapter.UnsupportedDuckDB:
-        return duckdb_adapter.connect(where, storage_options=storage_options, base_rules=rules)
+        return duckdb_adapter.connect(where, **how)
     except duckdb.Error as error:
         raise Failure(f"--database {where}: {error}") from error
 

@@ -11,6 +11,8 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+from lancefs.printable import plural as plural
+
 # Candidates: of them, those that a terminal shows as they are stay.
 _NOT_PRINTABLE = re.compile(r"[^ -~\n]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -46,13 +48,6 @@ def moment(value: datetime | None) -> str:
 def words(values: Sequence[str] | None) -> str:
     """Join names with commas."""
     return ", ".join(values or ())
-
-
-def plural(number: int, noun: str) -> str:
-    """Format a number and a noun: `1 row`, `2 rows`."""
-    if number != 1:
-        noun = noun.removesuffix("ex") + "ices" if noun.endswith("index") else noun + "s"
-    return f"{number:,} {noun}"
 
 
 def jsonable(value: Any) -> Any:

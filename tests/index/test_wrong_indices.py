@@ -1,0 +1,244 @@
+"""Indices that are well formed and wrong: no row is lost where one of them gives itself away."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from histories import OPERATIONS, SCHEMA, create
+from rewriting import index_file, rewrite
+
+import lancefs
+from lancefs.index import segments
+from lancefs.scan import index_use
+from lancefs.scan.settings import ScanSettings
+from lancefs.table import indices
+
+# Columns without NaN, which equals no NaN.
+COLUMNS = [name for name in SCHEMA.names if name not in ("real", "ratio")]
+# A change of the row numbers of a BTREE, given where id 17 is named.
+Change = Callable[[np.ndarray, int], None]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wrong") / "t.lance"
+    create(path, False, "2.1")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that are written anew have other sizes than the manifest says."""
+    monkeypatch.setattr(
+        segments.IndexSegment, "file", lambda _, name: indices.IndexFile(name, None)
+    )
+
+
+@pytest.fixture
+def table(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "t.lance"))
+
+
+def renumber(table: Path, change: Change) -> None:
+    """Change the row numbers of the index over `id`."""
+
+    def changed(rows: pa.Table) -> pa.Table:
+        numbers = rows["ids"].to_numpy().copy()
+        change(numbers, rows["values"].to_pylist().index(17))
+        return rows.set_column(1, "ids", pa.array(numbers, pa.uint64()))
+
+    rewrite(index_file(table, "id_idx", "page_data.lance"), changed)
+
+
+def exchange_bitmaps(table: Path) -> None:
+    """Exchange the rows of two values in the index over `cat`."""
+
+    def changed(rows: pa.Table) -> pa.Table:
+        maps = rows["bitmaps"].to_pylist()
+        maps[2], maps[3] = maps[3], maps[2]
+        return rows.set_column(1, "bitmaps", pa.array(maps, pa.binary()))
+
+    rewrite(index_file(table, "cat_idx", "bitmap_page_lookup.lance"), changed)
+
+
+def other_row(numbers: np.ndarray, at: int) -> None:
+    numbers[at] = numbers[at + 40]
+
+
+def swapped(numbers: np.ndarray, at: int) -> None:
+    numbers[[at, at + 40]] = numbers[[at + 40, at]]
+
+
+def behind_the_last_row(numbers: np.ndarray, at: int) -> None:
+    numbers[at] += 100
+
+
+def in_no_fragment(numbers: np.ndarray, at: int) -> None:
+    numbers[at] += 9 << 32
+
+
+def checked(table: Path, filters: Iterable[str], caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Compare filters with scans; return the warnings."""
+    dataset = lancefs.open(table)
+    with caplog.at_level(logging.WARNING, "lancefs"):
+        for filter in filters:
+            expected = dataset.to_table(COLUMNS, filter, use_index=False)
+            assert dataset.to_table(COLUMNS, filter).equals(expected), filter
+            streamed = list(dataset.to_batches(COLUMNS, filter))
+            assert pa.Table.from_batches(streamed, expected.schema).equals(expected), filter
+            assert dataset.count_rows(filter) == len(expected), filter
+    return caplog.messages
+
+
+@pytest.mark.parametrize("change", [other_row, swapped, behind_the_last_row, in_no_fragment])
+@pytest.mark.parametrize(
+    "filter", ["id = 17", "id < 20", "id = 17 AND plain < 60", "id = 17 OR name = 'n008é'"]
+)
+def test_a_wrong_row_number_makes_a_scan_with_one_warning(
+    table: Path, change: Change, filter: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    renumber(table, change)
+    warnings = checked(table, [filter], caplog)
+    # Of the indices of an OR, each may have named the row.
+    assert len(warnings) == (2 if " OR " in filter and change in (other_row, swapped) else 1)
+    assert "index id_idx is not used" in warnings[0]
+
+
+def test_a_wrong_value_is_noticed_by_a_filter_that_finds_it(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = lancefs.open(table).to_table(["name"])["name"].unique().drop_null().sort().to_pylist()
+    old, new = names[10:12]
+
+    def changed(rows: pa.Table) -> pa.Table:
+        values = pc.if_else(pc.equal(rows["values"], old), new, rows["values"])
+        return rows.set_column(0, "values", values)
+
+    rewrite(index_file(table, "name_idx", "page_data.lance"), changed)
+    assert len(checked(table, [f"name = '{new}'", f"name = '{old}'"], caplog)) == 1
+
+
+def test_rows_in_the_bitmap_of_another_value_are_noticed(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    exchange_bitmaps(table)
+    dataset = lancefs.open(table)
+    found = dataset.to_table(COLUMNS, "cat = 'c1'")
+    assert found.equals(dataset.to_table(COLUMNS, "cat = 'c1'", use_index=False))
+    assert "cat_idx is not used" in caplog.text
+    assert len(checked(table, ["cat = 'c1'", "cat = 'c2'"], caplog)) >= 1
+
+
+def test_another_index_answers_in_place_of_the_wrong_one(table: Path) -> None:
+    exchange_bitmaps(table)
+    scanner = lancefs.open(table).scanner(filter="id = 17 AND cat = 'c1'")
+    assert "index cat_idx" in scanner.explain()
+    assert scanner.to_table().num_rows == 1
+    assert "index id_idx" in scanner.explain()
+    assert "cat_idx" not in scanner.explain()
+
+
+def test_a_fragment_lacks_no_row_that_an_index_puts_into_another_one(table: Path) -> None:
+    def elsewhere(numbers: np.ndarray, at: int) -> None:
+        other = np.flatnonzero(numbers >> np.uint64(32) != numbers[at] >> np.uint64(32))[0]
+        numbers[[at, other]] = numbers[[other, at]]
+
+    renumber(table, elsewhere)
+    dataset = lancefs.open(table)
+    parts = [fragment.to_table(filter="id = 17") for fragment in dataset.get_fragments()]
+    assert pa.concat_tables(parts).num_rows == 1
+
+
+def test_a_fragment_is_tested_alone_where_many_rows_are_named(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_use, "_FEW_ROWS", 0)
+    dataset = lancefs.open(table)
+    parts = [fragment.to_table(filter="id < 200") for fragment in dataset.get_fragments()]
+    assert pa.concat_tables(parts).num_rows == 200
+
+
+def test_a_stream_holds_few_rows_back_and_still_notices_the_last_wrong_row(
+    table: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def last(numbers: np.ndarray, at: int) -> None:
+        numbers[[-1, at]] = numbers[[at, -1]]
+
+    renumber(table, last)
+    monkeypatch.setattr("lancefs.scan.settings.DEFAULT", ScanSettings(stream_bytes=1))
+    dataset = lancefs.open(table)
+    filter = "id BETWEEN 10 AND 60"
+    streamed = list(dataset.to_batches(COLUMNS, filter))
+    expected = dataset.to_table(COLUMNS, filter, use_index=False)
+    assert pa.Table.from_batches(streamed).equals(expected)
+    assert "id_idx is not used" in caplog.text
+
+
+def test_the_first_rows_are_right_though_a_later_one_is_wrong(table: Path) -> None:
+    renumber(table, swapped)
+    dataset = lancefs.open(table)
+    expected = dataset.to_table(COLUMNS, "id < 60", limit=3, use_index=False)
+    assert dataset.to_table(COLUMNS, "id < 60", limit=3).equals(expected)
+    assert dataset.scanner(COLUMNS, "id < 60").head(3).equals(expected)
+
+
+def test_a_sound_index_decodes_no_row_twice(table: Path) -> None:
+    scanner = lancefs.open(table).scanner(filter="id < 60")
+    assert scanner.to_table().num_rows == 60
+    assert scanner.stats.fragments == scanner.stats.morsels == 3
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_rows_of_fragments_that_left_an_index_are_no_damage(
+    table: Path, is_compacted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fragment = lance.dataset(table).get_fragments()[1]
+    numbers = np.arange(100, dtype=np.uint64) + (1 << 32)
+    new = pa.table({"_rowaddr": numbers, "id": np.arange(5000, 5100)})
+    changed, fields = fragment.update_columns(new, left_on="_rowaddr", right_on="_rowaddr")
+    operation = lance.LanceOperation.Update(updated_fragments=[changed], fields_modified=fields)
+    lance.LanceDataset.commit(table, operation, read_version=lance.dataset(table).version)
+    if is_compacted:
+        lance.dataset(table).delete("small = 1")
+        OPERATIONS["compact"](table, 0)
+    assert checked(table, ["id = 17", "id < 200", "id > 4990", "name = 'n007é'"], caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "says"),
+    [
+        ("zone_length", lambda lengths: [lengths[0] - 1, *lengths[1:]], "lack rows"),
+        ("zone_length", lambda lengths: [lengths[0] + 1, *lengths[1:]], "overlap"),
+        ("fragment_id", lambda numbers: [1, *numbers[1:]], "overlap"),
+        ("fragment_id", lambda numbers: [7, *numbers[1:]], "lack rows"),
+        ("min", lambda values: [9999, *values[1:]], "ends before it begins"),
+        ("max", lambda values: [None, *values[1:]], "one bound"),
+    ],
+)
+def test_zones_that_cannot_be_are_not_used(
+    table: Path, column: str, change: Any, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def changed(rows: pa.Table) -> pa.Table:
+        values = pa.array(change(rows[column].to_pylist()), rows.schema.field(column).type)
+        return rows.set_column(rows.schema.get_field_index(column), column, values)
+
+    rewrite(index_file(table, "level_idx", "zonemap.lance"), changed)
+    (warning,) = checked(table, ["level >= 0", "level = 3", "level IS NULL"], caplog)
+    assert says in warning
+
+
+def test_zones_narrow_a_scan_and_name_rows_that_do_not_pass(table: Path) -> None:
+    dataset = lancefs.open(table)
+    scanner = dataset.scanner(filter="level = 3")
+    assert scanner.to_table().equals(dataset.to_table(filter="level = 3", use_index=False))
+    assert "index level_idx (ZoneMap)" in scanner.explain()
+    assert scanner.stats.rows < scanner.stats.rows_decoded
