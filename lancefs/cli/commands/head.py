@@ -43,6 +43,7 @@ def head(
 ) -> None:
     """Show the first rows of a version, and read no others."""
     from lancefs.cli.render.rows import print_rows
+    from lancefs.cli.render.text import plural
     from lancefs.cli.scanning import scanner
 
     scan = scanner(target, columns, where, limit=rows, use_index=use_index)
@@ -52,7 +53,8 @@ def head(
     dataset = target.dataset
 
     def caption(count: int) -> str:
-        total = "" if where else f" of {dataset.count_rows():,}"
-        return f"{count:,}{total} rows, version {dataset.version}"
+        if where:
+            return f"{plural(count, 'row')}, version {dataset.version}"
+        return f"{count:,} of {plural(dataset.count_rows(), 'row')}, version {dataset.version}"
 
     print_rows(scan.projected_schema, scan.to_batches(), form, caption=caption)

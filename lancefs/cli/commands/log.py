@@ -8,7 +8,7 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.render.grid import GridColumn
-from lancefs.cli.render.text import count, moment, words
+from lancefs.cli.render.text import count, moment, plural, words
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -62,7 +62,7 @@ def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
     if any(commit.note for commit in commits):
         columns.append(GridColumn("note", "note", lambda value: value or ""))
     branch = f" of the branch {where.branch}" if where.branch else ""
-    caption = f"{len(commits):,} versions{branch}"
+    caption = f"{plural(len(commits), 'version')}{branch}"
     print_records(HISTORY, [asdict(commit) for commit in commits], form, columns, caption)
 
 
