@@ -182,6 +182,26 @@ def where(function: _F) -> _F:
     return option(function)
 
 
+def wide(function: _F) -> _F:
+    """Add `--wide`; the function gets whether a record goes down the page, as `is_wide`."""
+    option = click.option(
+        "--wide",
+        "-x",
+        "is_wide",
+        is_flag=True,
+        help="Show one value a line, a record after the other.",
+    )
+    return option(function)
+
+
+def some_rows(function: _F) -> _F:
+    """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`."""
+    rows = click.option(
+        "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="How many."
+    )
+    return rows(columns(where(no_index(wide(function)))))
+
+
 def no_index(function: _F) -> _F:
     """Add `--no-index`; the function gets whether indices may be used, as `use_index`."""
     option = click.option(

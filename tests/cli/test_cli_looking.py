@@ -179,6 +179,33 @@ def test_head_takes_any_ref_and_its_formats_agree(shop: Path, here: Here, ref: s
     assert [row["tea"] or None for row in read] == rows["tea"].to_pylist()
 
 
+def test_tail_and_sample_show_other_rows(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance@clean"
+    assert here("tail", table, "-n", "2", "-c", "id", "-f", "csv").out == '"id"\n88\n89\n'
+    chosen = here("tail", table, "-n", "2", "-c", "id", "-w", "id < 9", "-f", "ndjson").out
+    assert chosen == '{"id": 7}\n{"id": 8}\n'
+    options = ("-n", "5", "--seed", "1", "-c", "id,tea", "-f", "tsv")
+    drawn = here("sample", table, *options)
+    assert drawn.out == here("sample", table, *options).out
+    assert drawn.out.splitlines()[0] == '"id"\t"tea"'
+    assert len(drawn.out.splitlines()) == 6
+
+
+def test_count_prints_a_number(shop: Path, here: Here) -> None:
+    assert here("count", f"{shop}/teas.lance@1").out == "100\n"
+    assert here("count", f"{shop}/teas.lance", "-w", "id < 5").out == "5\n"
+    wrong = here("count", f"{shop}/teas.lance", "-w", "id <")
+    assert wrong.code == 2
+
+
+def test_a_record_may_go_down_the_page(shop: Path, here: Here) -> None:
+    done = here("head", f"{shop}/teas.lance@1", "-x", "-n", "2", "-c", "id,price")
+    assert done.out == "row 1\n  id     0\n  price  0\nrow 2\n  id     1\n  price  0.25\n"
+    refused = here("head", f"{shop}/teas.lance@1", "--wide", "--format", "json")
+    assert refused.code == 2
+    assert "leave out --wide, or --format json" in refused.err
+
+
 def test_head_explains_which_index_it_uses(tmp_path: Path, here: Here) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")

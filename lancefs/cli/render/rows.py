@@ -16,10 +16,10 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import GridColumn, is_terminal, print_grid
+from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
 from lancefs.cli.render.text import to_json
 from lancefs.printable import printable
-from lancefs.showing import plain_type, python_values, readable
+from lancefs.showing import cell, plain_type, python_values, readable
 
 
 def print_rows(
@@ -49,6 +49,21 @@ def print_rows(
         raise Failure("--format arrow writes bytes: send it to a file or a program, not a terminal")
     else:
         _WRITERS[form](schema, batches, _sink())
+
+
+def print_wide(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Print one value a line, a record after the other, each below its number."""
+    names = [printable(name) for name in schema.names]
+    width = max(map(len, names), default=0)
+    number = 0
+    for batch in batches:
+        table = readable(pa.Table.from_batches([batch], schema))
+        values = [python_values(column) for column in table.columns]
+        for row in zip(*values, strict=True) if values else [()] * table.num_rows:
+            number += 1
+            heading(f"row {number:,}")
+            for name, value in zip(names, row, strict=True):
+                print_line(f"  {name.ljust(width)}  {cell(value)}")
 
 
 def _sink() -> IO[bytes]:
