@@ -30,7 +30,7 @@ from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 from lancefs.table.schema import shown_schema
 from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
-from lancefs.table.versions import list_versions
+from lancefs.table.versions import latest, list_versions
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
+    from lancefs.table.table_stats import TableStats
     from lancefs.table.transactions import Transaction
 
 
@@ -112,6 +113,35 @@ class ReadingMethods:
         """Read the first rows, and decode little more; other arguments as for `scanner`."""
         return self.scanner(columns=columns, filter=filter, **options).head(num_rows)
 
+    def tail(
+        self,
+        num_rows: int,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read the last rows, in the order of the table; other arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).tail(num_rows)
+
+    def sample(
+        self,
+        num_rows: int,
+        seed: int | None = None,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read rows that are drawn by chance, each at most once, in the order of the table.
+
+        Args:
+            num_rows: How many; all rows where there are fewer.
+            seed: The same seed draws the same rows of a version; None draws others each time.
+            columns: As for `scanner`.
+            filter: As for `scanner`.
+            **options: As for `scanner`.
+        """
+        return self.scanner(columns=columns, filter=filter, **options).sample(num_rows, seed)
+
 
 class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
     """One version of a Lance table.
@@ -159,7 +189,42 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
 
         return as_html(self)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same version of a table, with the same columns and filters."""
+        if not isinstance(other, LanceDataset):
+            return NotImplemented
+        return self is other or (
+            self._identity == other._identity
+            and (self.is_local or self._version.resolved.root.fs == other._version.resolved.root.fs)
+            and len(self._filters) == len(other._filters)
+            and all(map(_same_filter, self._filters, other._filters))
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __len__(self) -> int:
+        """Count the rows; without a filter only the manifest is read."""
+        return self.count_rows()
+
+    def __bool__(self) -> bool:
+        """A dataset is true, also one without rows."""
+        return True
+
     # What the table is
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        """What tells versions apart; a table that was made anew has another time of commit."""
+        manifest, columns = self._version.manifest, tuple(field.name for field in self._columns)
+        unmerged = tuple(self.unmerged_generations()) if self.is_fresh else ()
+        place = self._version.resolved.root.url(), self.is_local, self.branch
+        return *place, manifest.version, manifest.timestamp, columns, unmerged
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and of columns."""
+        return len(self), len(self._columns)
 
     @property
     def opened(self) -> OpenVersion:
@@ -238,6 +303,30 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
     def close(self) -> None:
         """Let go of the files and of what was read of them; a later read opens them again."""
         self._version.close()
+
+    def checkout(self, ref: Ref | str | int) -> LanceDataset:
+        """Return another version of the table as a dataset, with the same filters.
+
+        Args:
+            ref: The version: a number of the same branch, or a ref such as `prod` or `exp:3`.
+
+        Raises:
+            RefNotFound: There is no such version.
+            ValueError: The text is not a ref.
+        """
+        extra = [field.name for field in self._columns[len(self._version.fields) :]]
+        return LanceDataset(self._version.at(ref), extra, self._filters)
+
+    @property
+    def latest_version(self) -> int:
+        """The newest version of the branch that this version is on, by a listing of now."""
+        return latest(self._version.resolved.store).version
+
+    def stats(self) -> TableStats:
+        """Count what the version consists of; only the manifest is read."""
+        from lancefs.table.table_stats import table_stats
+
+        return table_stats(self._version.manifest)
 
     def versions(self) -> list[int]:
         """List the versions of the branch that this version is on, oldest first."""
@@ -576,6 +665,12 @@ def _fragment(dataset: LanceDataset, number: int) -> LanceFragment:
     """Return the fragment that was pickled."""
     manifest = dataset.manifest
     return LanceFragment(dataset, manifest.fragments[manifest.fragments.positions[number]])
+
+
+def _same_filter(one: Filter, other: Filter) -> bool:
+    if isinstance(one, pc.Expression) and isinstance(other, pc.Expression):
+        return bool(one.equals(other))
+    return isinstance(one, str) and one == other
 
 
 def _materialized(dataset: pads.Dataset) -> pads.Dataset:

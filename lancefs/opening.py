@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.open_version import OpenVersion, open_version
-from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, resolve
+from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, parse_ref, resolve
+
+# A table, and the ref behind its ending.
+_VERSIONED = re.compile(r"(.*\.lance)/*@([^@]*)", re.DOTALL)
 
 
 def open(
@@ -29,11 +34,13 @@ def open(
     base_paths: Mapping[str, str] | None = None,
     max_memory: int | None = None,
     mmap: bool = True,
+    filesystem: Any = None,
 ) -> LanceDataset:
     """Open one version of a Lance table, the newest by default.
 
     Args:
-        url: The directory of the table: a local path, or a URL of any store that fsspec knows.
+        url: The directory of the table: a local path, or a URL of any store that fsspec knows. A
+            ref may follow: `t.lance@prod`, `t.lance@v7`; a directory of that whole name wins.
         version: A version number, on `branch` where that is given.
         tag: A tag.
         branch: A branch.
@@ -50,6 +57,7 @@ def open(
         mmap: Whether large local files may be mapped into memory. A file that is cut short while
             it is mapped ends the process; without mapping, the read fails. The storage option
             `mmap` of a local path means the same.
+        filesystem: What `url` is a path of: a filesystem of fsspec or pyarrow.
 
     Raises:
         NotALanceTable: There is no table.
@@ -59,14 +67,30 @@ def open(
         UnsupportedFeature: The version needs a feature that this release does not read.
     """
     options = dict(storage_options or {}) | ({} if mmap else {"mmap": False})
-    store = _store(os.fspath(url), options)
+    if filesystem is not None and options:
+        raise ValueError("filesystem has options of its own; storage_options and mmap go without")
     if base_paths:
         base_rules = (base_rules or BaseRules()).moving(base_paths)
-    store = confine(store, base_rules)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
-    if fresh:
-        return LanceDataset(_open_fresh(store, wanted, base_rules, max_memory))
-    return LanceDataset(open_version(store, wanted, base_rules, max_memory))
+
+    def open_at(path: str, wanted: Ref) -> LanceDataset:
+        store = confine(_store(path, options, filesystem), base_rules)
+        find = _open_fresh if fresh else open_version
+        return LanceDataset(find(store, wanted, base_rules, max_memory))
+
+    path = os.fspath(url)
+    versioned = _VERSIONED.fullmatch(path)
+    if versioned is None:
+        return open_at(path, wanted)
+    try:
+        return open_at(path, wanted)
+    except (NotALanceTable, ReadFailed):  # no such directory, or a server that does not list
+        if filesystem is None and os.path.exists(path):
+            raise
+        if wanted != Ref():
+            named = f"{path!r} names a version, and so does another argument"
+            raise ValueError(f"{named}; give one of them") from None
+        return open_at(versioned[1], parse_ref(versioned[2]))
 
 
 # As pylance calls it.
@@ -95,8 +119,13 @@ def _open_fresh(
     return again_if_cleaned_up(open_newest)
 
 
-def _store(url: str, storage_options: Mapping[str, Any]) -> Store:
+def _store(url: str, storage_options: Mapping[str, Any], filesystem: Any) -> Store:
     """Find the directory that a URL names."""
+    if filesystem is not None:
+        from lancefs.storage.arrow_filesystem import as_fsspec
+
+        filesystem = as_fsspec(filesystem)
+        return Store(filesystem, filesystem._strip_protocol(url))
     path = None if storage_options else local_path(url)
     if path is not None:
         return Store(None, path)

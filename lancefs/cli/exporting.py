@@ -10,6 +10,7 @@ interrupted goes on with the fragments that have no file yet.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lancefs.cli.exits import UNREADABLE, Failure
+from lancefs.cli.render.rows import write_csv, write_ndjson, write_tsv
 from lancefs.datafile.dictionary_chunks import unify_table
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.row_groups import GROUP_ROWS, row_groups
@@ -40,7 +42,7 @@ class Export:
         columns: Names of the columns, in order.
         filter: Rows to write; all where it is None.
         store: The destination.
-        form: `parquet`, `arrow` or `csv`.
+        form: `parquet`, `arrow`, `csv`, `tsv` or `ndjson`.
         selection: What else decides about the contents, for the journal.
         use_index: Whether the filter may be looked up in the indices of the table.
     """
@@ -85,6 +87,9 @@ def export_file(work: Export, on_rows: Callable[[int], None], overwrite: bool) -
     store, path = work.store, work.store.root
     if store.fs.exists(path) and not overwrite:
         raise Failure(f"{store.url()} exists; --overwrite replaces it")
+    folder = os.path.dirname(path)
+    if store.is_local and not os.path.isdir(folder):
+        raise Failure(f"{folder}: there is no such folder to write {os.path.basename(path)} into")
     with _complete(store, path) as sink:
         rows = _write(work.form, work.scanner(), sink, on_rows)
     return Written(1, 0, rows, int(store.fs.size(path)))
@@ -174,7 +179,14 @@ def _complete(store: Store, path: str) -> Iterator[IO[bytes]]:
         store.fs.makedirs(parent, exist_ok=True)
     beside = f"{parent}/{_UNFINISHED}{uuid.uuid4().hex[:8]}-{name}"
     try:
-        with store.fs.open(beside, "wb") as sink:
+        try:
+            sink = store.fs.open(beside, "wb")
+        except OSError as error:  # names a file that nobody asked for
+            reason = error.strerror or str(error)
+            raise Failure(
+                f"{parent}: nothing can be written there: {reason}", UNREADABLE
+            ) from error
+        with sink:
             yield sink
         store.fs.mv(beside, path)
     except BaseException:
@@ -230,14 +242,10 @@ def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: I
             writer.write_table(table, row_group_size=GROUP_ROWS * 2)
 
 
-def _write_csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
-    from lancefs.cli.render.rows import write_csv
-
-    write_csv(schema, batches, sink)
-
-
 _FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]], None]] = {
     "arrow": _write_arrow,
     "parquet": _write_parquet,
-    "csv": _write_csv,
+    "csv": write_csv,
+    "tsv": write_tsv,
+    "ndjson": write_ndjson,
 }

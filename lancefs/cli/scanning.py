@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import note
+from lancefs.cli.render.text import plural
 from lancefs.errors import InvalidFilter
 from lancefs.showing import readable_columns
 
@@ -40,6 +43,42 @@ def scanner(
         limit=limit,
         use_index=use_index,
     )
+
+
+def print_some(
+    target: Target,
+    rows: pa.Table | pa.RecordBatchReader,
+    form: str,
+    is_wide: bool,
+    where: str | None,
+) -> None:
+    """Print some rows of a version.
+
+    Args:
+        target: The version.
+        rows: The rows.
+        form: One of `shared_options.FORMATS`.
+        is_wide: Whether to print one value a line, in the format `table`.
+        where: The condition that chose them, if any.
+
+    Raises:
+        Failure: `is_wide` is for another format.
+    """
+    from lancefs.cli.render.rows import print_rows, print_wide
+
+    def caption(count: int) -> str:
+        version = f"version {target.dataset.version}"
+        if where:
+            return f"{plural(count, 'row')}, {version}"
+        return f"{count:,} of {plural(target.dataset.count_rows(), 'row')}, {version}"
+
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+    if not is_wide:
+        print_rows(rows.schema, batches, form, caption=caption)
+    elif form == "table":
+        print_wide(rows.schema, batches)
+    else:
+        raise Failure(f"--wide is a table; leave out --wide, or --format {form}")
 
 
 def selected_columns(target: Target, columns: list[str] | None) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancefs.cli.main import Session
     from lancefs.table.base_paths import BaseRules, Follow
 
-FORMATS = ("table", "json", "csv", "arrow")
+FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -180,6 +180,26 @@ def where(function: _F) -> _F:
         "--where", "-w", metavar="PREDICATE", help="Only rows for which this is true: price > 3."
     )
     return option(function)
+
+
+def wide(function: _F) -> _F:
+    """Add `--wide`; the function gets whether a record goes down the page, as `is_wide`."""
+    option = click.option(
+        "--wide",
+        "-x",
+        "is_wide",
+        is_flag=True,
+        help="Show one value a line, a record after the other.",
+    )
+    return option(function)
+
+
+def some_rows(function: _F) -> _F:
+    """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`."""
+    rows = click.option(
+        "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="How many."
+    )
+    return rows(columns(where(no_index(wide(function)))))
 
 
 def no_index(function: _F) -> _F:

@@ -130,10 +130,13 @@ class Target:
         """Name the table beside this path that was probably meant."""
         parent, _, name = self.store.root.rpartition("/")
         try:
-            beside = [one for one in Store(self.store.fs, parent or "/").names() if one != name]
+            names = Store(self.store.fs, parent or "/").names()
         except Exception:  # a hint only: whatever is wrong with the store is said elsewhere
             return ""
-        near = difflib.get_close_matches(name, beside, 3, 0.6)
+        # All tables have the ending in common, which makes no two names alike.
+        beside = {one.removesuffix(".lance"): one for one in names if one != name}
+        stems = difflib.get_close_matches(name.removesuffix(".lance"), beside, 3, 0.6)
+        near = [beside[stem] for stem in stems]
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -231,6 +231,44 @@ class LanceScanner:
         limit = num_rows if self._scan.limit is None else min(num_rows, self._scan.limit)
         return self._to_table(replace(self._scan, limit=limit))
 
+    def tail(self, num_rows: int) -> pa.Table:
+        """Read the last rows, in the order of the table; with a filter the rows are counted first.
+
+        Args:
+            num_rows: How many; all rows where there are fewer.
+        """
+        _check({"num_rows": num_rows}, "descriptors", None)
+        total = self.count_rows()
+        rows = min(num_rows, total)
+        offset = self._scan.offset + total - rows
+        return self._to_table(replace(self._scan, offset=offset, limit=rows))
+
+    def sample(self, num_rows: int, seed: int | None = None) -> pa.Table:
+        """Read rows that are drawn by chance, each at most once, in the order of the table.
+
+        With a filter the rows are counted first, and read in batches.
+
+        Args:
+            num_rows: How many; all rows where there are fewer.
+            seed: The same seed draws the same rows of a version; None draws others each time.
+        """
+        _check({"num_rows": num_rows}, "descriptors", None)
+        total = self.count_rows()
+        random = np.random.default_rng(seed)
+        drawn = np.sort(random.choice(total, min(num_rows, total), replace=False, shuffle=False))
+        if self._scan.filter is None and self._scan.limit is None and not self._scan.offset:
+            return self.take(drawn)
+        return pa.Table.from_batches(self._at(drawn), self.projected_schema)
+
+    def _at(self, positions: Positions) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at ascending positions among those that come out."""
+        start = 0
+        for batch in self.to_batches():
+            first, last = np.searchsorted(positions, (start, start + batch.num_rows))
+            inside = positions[first:last] - start
+            yield from _take(pa.Table.from_batches([batch]), inside).to_batches()
+            start += batch.num_rows
+
     def count_rows(self) -> int:
         """Count the rows that come out; without a filter no column is read."""
         scan = self._scan

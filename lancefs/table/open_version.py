@@ -22,6 +22,7 @@ from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, resolve
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
+from lancefs.table.schema import listed
 
 if TYPE_CHECKING:
     import fsspec
@@ -131,8 +132,9 @@ class OpenVersion:
         import difflib
 
         names = [field.name for field in self.fields]
-        near = difflib.get_close_matches(name, names, n=3) or names[:10]
-        raise ColumnNotFound(f"{self.name} has no column {name!r}; did you mean {', '.join(near)}?")
+        near = difflib.get_close_matches(name, names, n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else listed(self.fields)
+        raise ColumnNotFound(f"{self.name} has no column {name!r}; {hint}")
 
     def refuse_if_fresh(self, name: str) -> None:
         """Refuse a row metadata column of a fresh table, whose new rows have no ids yet.

@@ -87,6 +87,16 @@ def primary_key(fields: Sequence[Field]) -> tuple[Field, ...]:
     return tuple(sorted(parts, key=lambda f: (not f.primary_key, f.primary_key, f.id)))
 
 
+def listed(fields: Sequence[Field]) -> str:
+    """Name the columns of a table for an error message: the first ten, no row metadata."""
+    names = [field.name for field in fields if field.id >= 0]
+    more = ", …" if len(names) > 10 else ""
+    return (
+        f"the table has {len(names)} column{'' if len(names) == 1 else 's'}: "
+        f"{', '.join(names[:10])}{more}"
+    )
+
+
 def _find(fields: Sequence[Field], name: str) -> tuple[Field, ...] | None:
     for field in fields:
         if field.name == name:
@@ -107,8 +117,7 @@ def _nearest(fields: Sequence[Field], name: str) -> str:
     near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
     if near:
         return f"did you mean {' or '.join(repr(path) for path in near)}?"
-    shown = ", ".join(field.name for field in fields[:10])
-    return f"the table has {len(fields)} columns: {shown}{', …' if len(fields) > 10 else ''}"
+    return listed(fields)
 
 
 def _paths(field: Field) -> Iterator[str]:

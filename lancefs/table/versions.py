@@ -37,6 +37,18 @@ class Scheme(StrEnum):
     V2 = "V2"  # 2⁶⁴ − 1 − the version, in twenty digits: listings begin with the newest
 
 
+# What files may be that are taken for tables, by their endings.
+_ARCHIVES = ("zip", "tar")  # which are protocols of fsspec, too
+_FILES = {
+    **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), "Arrow"),
+    "parquet": "Parquet",
+    "csv": "CSV",
+    "tsv": "TSV",
+    "json": "JSON",
+    "ndjson": "NDJSON",
+}
+
+
 class VersionFile(NamedTuple):
     """The manifest file of one version.
 
@@ -225,6 +237,9 @@ def _web_hint(store: Store) -> str:
 
 
 def _not_a_table(store: Store) -> NotALanceTable:
+    what = _file_kind(store)
+    if what is not None:
+        return NotALanceTable(f"{store.url()}: {what}")
     names = store.names()
     if not names:
         return NotALanceTable(
@@ -235,3 +250,21 @@ def _not_a_table(store: Store) -> NotALanceTable:
     return NotALanceTable(
         f"{store.url()}: not a Lance table: there is no manifest in {VERSIONS}/{hint}"
     )
+
+
+def _file_kind(store: Store) -> str | None:
+    """Return what a path is that names a file, and what to do with it; None for other paths.
+
+    Web servers are not asked: they answer for directories as for files.
+    """
+    url = store.url()
+    ending = url.partition("?")[0].rpartition("/")[2].rpartition(".")[2].lower()
+    if ending not in (*_ARCHIVES, *_FILES) if store.is_web else not store.fs.isfile(store.root):
+        return None
+    if ending in _ARCHIVES:
+        copied = "simplecache::" if store.is_web else ""
+        inner = f"{ending}://NAME.lance::{copied}{url}"
+        return f"an archive, not a Lance table; a table NAME.lance in it has the URL {inner}"
+    if ending in _FILES:
+        return f"a file ({_FILES[ending]}), not a Lance table; pyarrow and DuckDB read it"
+    return f"a file, not a Lance table; a table is a directory that contains {VERSIONS}/"

@@ -22,7 +22,7 @@ from support import ORDERS
 WRONG = {
     "a command": (["hed", ORDERS], "there is no command 'hed': did you mean head?"),
     "an option": (["head", ORDERS, "--formt", "csv"], "Did you mean '--format'?"),
-    "a format": (["head", ORDERS, "-f", "jsn"], "did you mean json?"),
+    "a format": (["head", ORDERS, "-f", "jsn"], "did you mean json or ndjson?"),
     "a path": (["head", f"{ORDERS[:-1]}"], "did you mean orders.lance?"),
     "a version": (["head", f"{ORDERS}@9"], "there is no version 9; the table has 1, 2, 3, 4"),
     "a tag": (["log", f"{ORDERS}@prd"], "no tag 'prd'; the table has the tags prod"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 import pyarrow.feather as feather
+import pyarrow.json as pajson
 import pyarrow.parquet as pq
 import pytest
 from comparison import assert_same_table
+from fsspec.implementations.local import LocalFileSystem
 from running import COMMAND, ENVIRONMENT, Here, run, run_without
 from support import ORDERS, copy_table, corpus_case, needs_corpus
 
@@ -43,13 +46,25 @@ def test_a_folder_gets_one_file_a_fragment(
         assert_same_table(found, expected)
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
+def _read_tsv(path: str) -> pa.Table:
+    return pacsv.read_csv(path, parse_options=pacsv.ParseOptions(delimiter="\t"))
+
+
+READERS = {
+    "parquet": pq.read_table,
+    "arrow": feather.read_table,
+    "csv": pacsv.read_csv,
+    "tsv": _read_tsv,
+    "ndjson": pajson.read_json,
+}
+
+
+@pytest.mark.parametrize("form", READERS)
 def test_a_file_gets_what_was_chosen(form: str, shop: Path, tmp_path: Path, here: Here) -> None:
     path = tmp_path / f"teas.{form}"
     wanted = ["-c", "price,id", "-w", "tea = 'Assam' and id between 10 and 40"]
     assert here("export", f"{shop}/teas.lance@1", str(path), *wanted).code == 0
-    read = {"parquet": pq.read_table, "arrow": feather.read_table, "csv": pacsv.read_csv}[form]
-    table = read(str(path))
+    table = READERS[form](str(path))
     assert table.column_names == ["price", "id"]
     assert table["id"].to_pylist() == [i for i in range(10, 41) if i % 3 == 0]
     again = here("export", f"{shop}/teas.lance", str(path))
@@ -139,6 +154,40 @@ def test_an_ending_and_a_format_that_differ_are_refused(tmp_path: Path, here: He
     assert done.code == 2
     assert "its ending says parquet, --format says csv" in done.err
     assert "did you mean parquet" in here("export", ORDERS, "x", "-f", "parket").err
+
+
+def test_an_ending_that_is_no_format_is_refused(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "x.json"
+    done = here("export", ORDERS, str(path))
+    assert done.code == 2
+    assert "x.json: .json is the ending of no format; choose from parquet, arrow, csv" in done.err
+    assert "For a folder of files write" in done.err
+    assert not path.exists()
+    assert here("export", ORDERS, f"{path}/").code == 0
+    assert (path / "part-00000-0.parquet").exists()
+    assert here("export", ORDERS, str(tmp_path / "v1.2"), "--format", "csv").code == 0
+    assert (tmp_path / "v1.2" / "part-00000-0.csv").exists()
+    # A folder that is there is one, whatever its name.
+    assert here("export", ORDERS, str(path), "--overwrite").code == 0
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path, here: Here) -> None:
+    done = here("export", ORDERS, str(tmp_path / "none" / "x.parquet"))
+    assert done.code == 2
+    assert f"{tmp_path}/none: there is no such folder to write x.parquet into" in done.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_fs: LocalFileSystem, path: str, mode: str = "rb", **_options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(LocalFileSystem, "_open", refuse)
+    done = here("export", ORDERS, str(tmp_path / "x.parquet"))
+    assert done.code == 3
+    assert done.err == f"lancefs: {tmp_path}: nothing can be written there: Permission denied\n"
 
 
 def test_verify_says_whether_all_is_well(shop: Path, tmp_path: Path, here: Here) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import fsspec
@@ -13,10 +15,12 @@ import lance
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from fsspec.implementations.local import LocalFileSystem
 from running import Here, run, run_on_terminal
 from support import ORDERS
 
 import lancefs
+import lancefs.storage.store as store_module
 from lancefs.cli.commands.ls import TREE
 from lancefs.cli.main import COMMANDS
 from lancefs.cli.main import lancefs as group
@@ -78,6 +82,67 @@ def test_ls_goes_on_past_a_table_that_is_broken(tmp_path: Path, here: Here) -> N
     assert "1.manifest" in broken["note"]
 
 
+def test_ls_goes_on_past_a_folder_that_may_not_be_listed(
+    shop: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_directory = store_module.list_directory
+
+    def refuse(path: str) -> list[tuple[str, dict[str, object]]]:
+        if path.endswith("/more"):
+            raise PermissionError(13, "Permission denied", path)
+        return list_directory(path)
+
+    monkeypatch.setattr(store_module, "list_directory", refuse)
+    monkeypatch.setattr(LocalFileSystem, "ls", _refusing(LocalFileSystem.ls))
+    done = here("ls", str(shop))
+    assert (done.code, done.out) == (0, "more/\nteas.lance\n")
+    assert "/more" in done.err
+    assert "Permission denied" in done.err
+    listed = {row["name"]: row for row in json.loads(here("ls", str(shop), "-f", "json").out)}
+    assert listed["teas.lance"]["rows"] == 90
+    assert "Permission denied" in listed["more"]["note"]
+
+
+def _refusing(ls: Callable[..., Any]) -> Callable[..., Any]:
+    def refuse(fs: LocalFileSystem, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path.endswith("/more"):
+            raise PermissionError(13, "Permission denied", path)
+        return ls(fs, path, *args, **kwargs)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("f.parquet", "a file (Parquet), not a Lance table; pyarrow and DuckDB read it"),
+        ("z.zip", "has the URL zip://NAME.lance::"),
+        ("notes", "a file, not a Lance table; a table is a directory that contains _versions/"),
+    ],
+)
+@pytest.mark.parametrize("command", ["head", "ls", "log"])
+def test_a_file_that_is_no_table_is_called_one(
+    command: str, name: str, said: str, tmp_path: Path, here: Here
+) -> None:
+    (tmp_path / name).write_bytes(b"PK")
+    done = here(command, str(tmp_path / name))
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_names_that_share_the_ending_only_are_not_suggested(shop: Path, here: Here) -> None:
+    assert "did you mean teas.lance?" in here("head", f"{shop}/tea.lance").err
+    assert "did you mean" not in here("head", f"{shop}/none.lance").err
+    unlike = here("head", f"{shop}/teas.lance", "-c", "qqqq").err
+    assert "has no column 'qqqq'; the table has 3 columns: id, tea, price" in unlike
+
+
+def test_a_text_in_double_quotes_is_a_column_and_the_error_says_so(shop: Path, here: Here) -> None:
+    done = here("head", f"{shop}/teas.lance", "-w", 'tea = "Zoë"')
+    assert done.code == 2
+    assert "the table has 3 columns: id, tea, price (a text stands in single quotes)" in done.err
+
+
 def test_tree_draws_a_table_and_a_folder(shop: Path, here: Here) -> None:
     drawn = here("tree", f"{shop}/teas.lance", "--depth", "2").out
     assert "├── latest.arrow\n" in drawn
@@ -112,6 +177,33 @@ def test_head_takes_any_ref_and_its_formats_agree(shop: Path, here: Here, ref: s
     read = list(csv.DictReader(io.StringIO(here("head", text, "-n", "1000", "-f", "csv").out)))
     assert [int(row["id"]) for row in read] == rows["id"].to_pylist()
     assert [row["tea"] or None for row in read] == rows["tea"].to_pylist()
+
+
+def test_tail_and_sample_show_other_rows(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance@clean"
+    assert here("tail", table, "-n", "2", "-c", "id", "-f", "csv").out == '"id"\n88\n89\n'
+    chosen = here("tail", table, "-n", "2", "-c", "id", "-w", "id < 9", "-f", "ndjson").out
+    assert chosen == '{"id": 7}\n{"id": 8}\n'
+    options = ("-n", "5", "--seed", "1", "-c", "id,tea", "-f", "tsv")
+    drawn = here("sample", table, *options)
+    assert drawn.out == here("sample", table, *options).out
+    assert drawn.out.splitlines()[0] == '"id"\t"tea"'
+    assert len(drawn.out.splitlines()) == 6
+
+
+def test_count_prints_a_number(shop: Path, here: Here) -> None:
+    assert here("count", f"{shop}/teas.lance@1").out == "100\n"
+    assert here("count", f"{shop}/teas.lance", "-w", "id < 5").out == "5\n"
+    wrong = here("count", f"{shop}/teas.lance", "-w", "id <")
+    assert wrong.code == 2
+
+
+def test_a_record_may_go_down_the_page(shop: Path, here: Here) -> None:
+    done = here("head", f"{shop}/teas.lance@1", "-x", "-n", "2", "-c", "id,price")
+    assert done.out == "row 1\n  id     0\n  price  0\nrow 2\n  id     1\n  price  0.25\n"
+    refused = here("head", f"{shop}/teas.lance@1", "--wide", "--format", "json")
+    assert refused.code == 2
+    assert "leave out --wide, or --format json" in refused.err
 
 
 def test_head_explains_which_index_it_uses(tmp_path: Path, here: Here) -> None:

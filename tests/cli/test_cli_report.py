@@ -89,6 +89,35 @@ def test_a_small_table_has_nothing_that_stands_out(here: Here) -> None:
     assert "add total: decimal:128:14:2" in done.out
 
 
+def test_the_axis_of_one_version_has_one_number(tmp_path: Path, here: Here) -> None:
+    lance.write_dataset(pa.table({"a": [1, 2, 3]}), tmp_path / "t.lance")
+    page = here("report", str(tmp_path / "t.lance"), "-o", "-").out
+    wide = page[page.index('id="timeline-wide-') : page.index('class="chart narrow"')]
+    axis = wide[wide.index("matplotlib.axis_1") : wide.index("matplotlib.axis_2")]
+    assert re.findall(r"<text[^>]*>([^<]*)</text>", axis) == ["1", "version"]
+
+
+def test_a_version_that_added_and_deleted_has_a_dot_of_its_own(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(10), "b": range(10)}), path)
+    lance.dataset(path).update({"b": "b + 1"}, where="a < 3")
+    page = here("report", str(path), "-o", "-").out
+    assert "version 2: 10 rows (+3 −3)" in page
+    dot = page.partition("version 2: 10 rows (+3 −3)")[2].partition("<title>")[0]
+    assert "var(--good)" in dot
+    assert "var(--bad)" in dot
+    assert "linear-gradient(90deg, var(--good) 50%, var(--bad) 50%)" in page
+
+
+def test_it_says_how_many_columns_are_not_in_the_chart(tmp_path: Path, here: Here) -> None:
+    rows = pa.table({f"c{i}": np.random.default_rng(i).random(100) for i in range(20)})
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    page = here("report", str(tmp_path / "t.lance"), "-o", "-").out
+    assert re.search(
+        "The chart shows the 15 largest of 20 columns; the others take [0-9.]+ KiB", page
+    )
+
+
 def test_an_empty_table_has_a_page(tmp_path: Path, here: Here) -> None:
     empty = pa.table({"a": pa.array([], pa.int32())})
     lance.write_dataset(empty, tmp_path / "t.lance")

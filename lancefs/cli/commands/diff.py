@@ -122,8 +122,11 @@ def _is_table(text: str, options: dict[str, Any]) -> bool:
 
 
 def _changes(old: Target, new: Target) -> pa.Table:
+    from lancefs.cli.render.progress import progress
+
     try:
-        return new.dataset.changes(old.pinned)
+        with progress("comparing", None):
+            return new.dataset.changes(old.pinned)
     except ValueError as error:
         raise Failure(str(error)) from error
 

@@ -13,8 +13,9 @@ from lancefs.cli.render.text import plural, size
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
+    from lancefs.storage import Store
 
-_FORMATS = ("parquet", "arrow", "csv")
+_FORMATS = ("parquet", "arrow", "csv", "tsv", "ndjson")
 
 
 @shared_options.command(
@@ -23,8 +24,9 @@ _FORMATS = ("parquet", "arrow", "csv")
     lancefs export orders.lance@prod orders.parquet -c city,price
     lancefs export s3://bucket/big.lance gs://bucket/out/ --format arrow
     """,
-    epilog="A folder gets one file a fragment. When it is interrupted, the same command goes on: "
-    "files that are complete are kept.",
+    epilog="DEST is a file if it ends in .parquet, .arrow, .csv, .tsv or .ndjson, and a folder if "
+    "it ends in / or has no ending. A folder gets one file a fragment. When it is interrupted, the "
+    "same command goes on: files that are complete are kept.",
 )
 @shared_options.table
 @click.argument("dest", metavar="DEST")
@@ -57,23 +59,21 @@ def export(
     overwrite: bool,
     to_options: dict[str, Any],
 ) -> None:
-    """Write a version as Parquet, Arrow or CSV: a file, or a folder of one file a fragment."""
+    """Write a version as Parquet, Arrow, CSV, TSV or NDJSON: a file, or one file a fragment."""
     from lancefs.cli.exporting import Export, export_file, export_folder
     from lancefs.cli.render.progress import progress
     from lancefs.cli.scanning import checked_filter, selected_columns
     from lancefs.cli.target import open_store
 
-    ending = dest.rpartition(".")[2].lower() if "." in dest.rpartition("/")[2] else ""
-    is_file = ending in _FORMATS and not dest.endswith("/")
-    if is_file and form not in (None, ending):
-        raise Failure(f"{dest}: its ending says {ending}, --format says {form}")
+    store = open_store(dest, to_options)
+    is_file, form = _kind(dest, store, form)
     work = Export(
         name=target.address,
         dataset=target.dataset,
         columns=selected_columns(target, columns),
         filter=checked_filter(target, where),
-        store=open_store(dest, to_options),
-        form=form or (ending if is_file else "parquet"),
+        store=store,
+        form=form,
         selection={"columns": columns, "where": where},
         use_index=use_index,
     )
@@ -88,3 +88,28 @@ def export(
         f"{target.name}: {plural(written.rows, 'row')} in {plural(written.files, 'file')}, "
         f"{size(written.size)}{kept}"
     )
+
+
+def _kind(dest: str, store: Store, form: str | None) -> tuple[bool, str]:
+    """Return whether DEST is a file rather than a folder, and the format.
+
+    Args:
+        dest: DEST, as it was written.
+        store: The same, as a directory.
+        form: The format that was asked for; None for what the ending says.
+
+    Raises:
+        Failure: The ending is not that of a format, or that of another one.
+    """
+    name = dest.rpartition("/")[2]
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    if ending in _FORMATS:
+        if form not in (None, ending):
+            raise Failure(f"{dest}: its ending says {ending}, --format says {form}")
+        return True, ending
+    if ending and form is None and not store.fs.isdir(store.root):
+        raise Failure(
+            f"{dest}: .{ending} is the ending of no format; choose from {', '.join(_FORMATS)}. For "
+            f"a folder of files write {dest}/, or add --format"
+        )
+    return False, form or "parquet"

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     """
 )
 @shared_options.table
-@click.option(
-    "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="How many."
-)
-@shared_options.columns
-@shared_options.where
-@shared_options.no_index
+@shared_options.some_rows
 @click.option(
     "--explain", is_flag=True, help="Show no rows, but which indices are used and what is scanned."
 )
@@ -38,21 +33,15 @@ def head(
     columns: list[str] | None,
     where: str | None,
     use_index: bool,
+    is_wide: bool,
     explain: bool,
     form: str,
 ) -> None:
     """Show the first rows of a version, and read no others."""
-    from lancefs.cli.render.rows import print_rows
-    from lancefs.cli.scanning import scanner
+    from lancefs.cli.scanning import print_some, scanner
 
     scan = scanner(target, columns, where, limit=rows, use_index=use_index)
     if explain:
         click.echo("\n".join(map(printable, scan.explain().split("\n"))))
         return
-    dataset = target.dataset
-
-    def caption(count: int) -> str:
-        total = "" if where else f" of {dataset.count_rows():,}"
-        return f"{count:,}{total} rows, version {dataset.version}"
-
-    print_rows(scan.projected_schema, scan.to_batches(), form, caption=caption)
+    print_some(target, scan.to_reader(), form, is_wide, where)

@@ -8,7 +8,7 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.render.grid import GridColumn
-from lancefs.cli.render.text import count, moment, words
+from lancefs.cli.render.text import count, moment, plural, words
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -32,18 +32,22 @@ def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
     """
     from dataclasses import asdict
 
+    from lancefs.cli.render.progress import progress
     from lancefs.cli.render.rows import print_records
     from lancefs.table.history import HISTORY, read_history
+    from lancefs.table.versions import list_versions
 
     where = target.resolved
+    files = list_versions(where.store)
     newer = 0
     if target.ref.version is not None or target.ref.tag is not None or target.ref.as_of:
-        from lancefs.table.versions import list_versions
-
-        files = list_versions(where.store)
         newer = sum(file.version > where.file.version for file in files)
     limit = None if newest is None else newest + newer
-    commits = list(read_history(where.store, where.root, where.branch, limit))
+    commits = []
+    with progress("reading", min(limit or len(files), len(files)), "versions") as shown:
+        for commit in read_history(where.store, where.root, where.branch, limit):
+            commits.append(commit)
+            shown.advance(1)
     commits = commits[: len(commits) - newer]
     commits = commits if reverse else commits[::-1]
     columns = [
@@ -62,7 +66,7 @@ def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
     if any(commit.note for commit in commits):
         columns.append(GridColumn("note", "note", lambda value: value or ""))
     branch = f" of the branch {where.branch}" if where.branch else ""
-    caption = f"{len(commits):,} versions{branch}"
+    caption = f"{plural(len(commits), 'version')}{branch}"
     print_records(HISTORY, [asdict(commit) for commit in commits], form, columns, caption)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lancefs.cli import shared_options
 from lancefs.cli.browsing import listing, split_at_table
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import GridColumn, Styled, print_line
+from lancefs.cli.render.grid import GridColumn, Styled, print_line, tell
 from lancefs.cli.render.rows import print_records
 from lancefs.cli.render.text import count, moment, size
 from lancefs.cli.target import Target, parse_target
@@ -100,6 +100,8 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
         for row in rows:
             name = row["name"] if row["type"] == "table" else f"{row['name']}/"
             print_line(Styled(name, "bold") if row["type"] == "table" else name)
+            if row.get("note"):
+                tell(row["note"])
         return
     columns = [
         GridColumn("name", "name", str, style="bold"),
@@ -117,7 +119,11 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
 
 
 def _identify(store: Store, name: str) -> dict[str, Any]:
-    return {"name": name, "type": "table" if VERSIONS in store.names() else "folder"}
+    """Tell a table from a folder; what may not be listed counts as a folder, with a note."""
+    try:
+        return {"name": name, "type": "table" if VERSIONS in store.names() else "folder"}
+    except LanceError as error:
+        return {"name": name, "type": "folder", "note": str(error)}
 
 
 def _describe(store: Store, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import Styled, print_line, tell
 from lancefs.cli.render.rows import print_rows
+from lancefs.cli.render.text import plural
 
 if TYPE_CHECKING:
     from lancefs.table.base_paths import BaseRules
@@ -95,7 +96,7 @@ def _run(connection: Any, query: str, form: str) -> None:
             connection.execute(last)
             return
         reader = _reader(connection.sql(last))
-        print_rows(reader.schema, reader, form, caption=lambda rows: f"{rows:,} rows")
+        print_rows(reader.schema, reader, form, caption=lambda rows: plural(rows, "row"))
     except duckdb.Error as error:
         raise Failure(str(error)) from error
 

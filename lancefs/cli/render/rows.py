@@ -1,6 +1,7 @@
 """Arrow batches and records, printed in the formats of `--format`.
 
-JSON is one array with one object per line: it can be parsed as a whole and line by line.
+JSON is one array with one object per line: it can be parsed as a whole and line by line. NDJSON is
+the objects alone.
 """
 
 from __future__ import annotations
@@ -8,17 +9,17 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any, cast
 
 import pyarrow as pa
 
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import GridColumn, is_terminal, print_grid
+from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
 from lancefs.cli.render.text import to_json
 from lancefs.printable import printable
-from lancefs.showing import plain_type, python_values, readable
+from lancefs.showing import cell, plain_type, python_values, readable
 
 
 def print_rows(
@@ -48,6 +49,21 @@ def print_rows(
         raise Failure("--format arrow writes bytes: send it to a file or a program, not a terminal")
     else:
         _WRITERS[form](schema, batches, _sink())
+
+
+def print_wide(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Print one value a line, a record after the other, each below its number."""
+    names = [printable(name) for name in schema.names]
+    width = max(map(len, names), default=0)
+    number = 0
+    for batch in batches:
+        table = readable(pa.Table.from_batches([batch], schema))
+        values = [python_values(column) for column in table.columns]
+        for row in zip(*values, strict=True) if values else [()] * table.num_rows:
+            number += 1
+            heading(f"row {number:,}")
+            for name, value in zip(names, row, strict=True):
+                print_line(f"  {name.ljust(width)}  {cell(value)}")
 
 
 def _sink() -> IO[bytes]:
@@ -97,9 +113,10 @@ def print_records(
     if form == "table":
         rows = [[record.get(column.name) for column in columns] for record in records]
         print_grid(columns, rows, caption)
-    elif form == "json":
+    elif form in ("json", "ndjson"):
         names = schema.names
-        _print_json({name: record.get(name) for name in names} for record in records)
+        shown = ({name: record.get(name) for name in names} for record in records)
+        (_print_json if form == "json" else _print_ndjson)(shown, _sink())
     else:
         table = pa.Table.from_pylist(list(records), schema)
         print_rows(schema, table.to_batches(), form)
@@ -107,15 +124,17 @@ def print_records(
 
 def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
     """Write CSV with a header; nested and binary values are written as JSON."""
-    import pyarrow.csv as pacsv
+    _write_separated(schema, batches, sink, ",")
 
-    flat = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in schema])
-    options = pacsv.WriteOptions(quoting_style="needed")
-    empty = pa.RecordBatch.from_pylist([], flat)
-    with pacsv.CSVWriter(sink, flat, write_options=options) as writer:
-        for batch in chain([empty], batches):
-            if batch.num_rows:
-                writer.write_batch(_flatten(batch, flat))
+
+def write_tsv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
+    """Write CSV with tabs in place of commas."""
+    _write_separated(schema, batches, sink, "\t")
+
+
+def write_ndjson(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
+    """Write one JSON object a line."""
+    _print_ndjson(_dicts(schema, batches), sink)
 
 
 def column_of(field: pa.Field) -> GridColumn:
@@ -127,18 +146,44 @@ def column_of(field: pa.Field) -> GridColumn:
     return GridColumn(field.name, field.name, right=is_number)
 
 
+def _write_separated(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes], delimiter: str
+) -> None:
+    import pyarrow.csv as pacsv
+
+    flat = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in schema])
+    options = pacsv.WriteOptions(quoting_style="needed", delimiter=delimiter)
+    empty = pa.RecordBatch.from_pylist([], flat)
+    with pacsv.CSVWriter(sink, flat, write_options=options) as writer:
+        for batch in chain([empty], batches):
+            if batch.num_rows:
+                writer.write_batch(_flatten(batch, flat))
+
+
 def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
-    tables = (readable(pa.Table.from_batches([batch], schema)) for batch in batches)
-    _print_json((row for table in tables for row in _records(table)), sink)
+    _print_json(_dicts(schema, batches), sink)
 
 
-def _print_json(rows: Iterable[dict[str, Any]], sink: IO[bytes] | None = None) -> None:
-    sink = _sink() if sink is None else sink
+def _dicts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from _records(readable(pa.Table.from_batches([batch], schema)))
+
+
+def _print_json(rows: Iterable[dict[str, Any]], sink: IO[bytes]) -> None:
     separator = b"[\n"
     for row in rows:
-        sink.write(separator + to_json(row).encode("utf-8", "backslashreplace"))
+        sink.write(separator + _json_bytes(row))
         separator = b",\n"
     sink.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
+
+
+def _print_ndjson(rows: Iterable[dict[str, Any]], sink: IO[bytes]) -> None:
+    for row in rows:
+        sink.write(_json_bytes(row) + b"\n")
+
+
+def _json_bytes(row: dict[str, Any]) -> bytes:
+    return to_json(row).encode("utf-8", "backslashreplace")
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
@@ -149,7 +194,9 @@ def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[
 
 _WRITERS: dict[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], IO[bytes]], None]] = {
     "json": _write_json,
+    "ndjson": write_ndjson,
     "csv": write_csv,
+    "tsv": write_tsv,
     "arrow": _write_arrow,
 }
 

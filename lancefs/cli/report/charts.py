@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancefs.cli.render.text import count, share, size
+from lancefs.cli.render.text import count, plural, share, size
 from lancefs.cli.report.facts import Facts
 from lancefs.printable import as_html, printable
 
@@ -37,8 +37,9 @@ _PAGE_COLOURS = {
     **{colour: f"--c{number}" for number, colour in enumerate(_SERIES, 1)},
 }
 _MAX_BARS = {"wide": 120, "narrow": 40}
-_MAX_COLUMNS = 15
+MAX_COLUMNS = 15
 _MAX_TIPS = 200  # versions; charts of more have no texts on their dots
+_DOTS = ((_GOOD, _GOOD), (_BAD, _BAD), (_GOOD, _BAD))  # versions that changed rows
 _MAX_NAME = {"wide": 28, "narrow": 14}
 _WIDTHS = {"wide": 9.6, "narrow": 4.3}
 
@@ -90,7 +91,8 @@ class _Canvas:
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 
         chosen = self.axes.yaxis if axis == "y" else self.axes.xaxis
-        chosen.set_major_locator(MaxNLocator(5, integer=True))
+        # Of a single version there is one integer to see.
+        chosen.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
         chosen.set_major_formatter(FuncFormatter(lambda v, _: (show or _short)(v)))
 
     def svg(self, salt: str) -> str:
@@ -137,7 +139,7 @@ def timeline(facts: Facts) -> Chart:
     tags = sum(len(commit.tags) for commit in facts.commits)
     text = (
         f"Rows of the versions {commits[0].version} to {commits[-1].version}, from "
-        f"{count(commits[0].rows)} to {count(commits[-1].rows)}; {tags} tags."
+        f"{count(commits[0].rows)} to {count(commits[-1].rows)}; {plural(tags, 'tag')}."
         if commits
         else "The rows of the versions are not known."
     )
@@ -149,8 +151,8 @@ def timeline(facts: Facts) -> Chart:
 def fragments(facts: Facts) -> Chart:
     """Draw the rows of each fragment, live and deleted."""
     text = (
-        f"{len(facts.manifest.fragments)} fragments, {count(facts.rows)} rows, "
-        f"{count(facts.deleted)} deleted rows."
+        f"{plural(len(facts.manifest.fragments), 'fragment')}, {plural(facts.rows, 'row')}, "
+        f"{plural(facts.deleted, 'deleted row')}."
     )
     return _draw_variants(
         "Rows by fragment", text, "fragments", lambda screen: _draw_fragments(facts, screen)
@@ -204,23 +206,15 @@ def _draw_marks(canvas: _Canvas, commits: Sequence[Any]) -> None:
     """Draw a dot for each version, with a tooltip unless there are many versions."""
     dot_size = _dot_size(len(commits))
     if len(commits) > _MAX_TIPS:
-        for colour in (_GOOD, _BAD):
-            dots = [commit for commit in commits if _dot_colour(commit) == colour]
-            canvas.axes.plot(
-                [commit.version for commit in dots],
-                [commit.rows for commit in dots],
-                "o",
-                color=colour,
-                markersize=dot_size,
-            )
+        for colours in _DOTS:
+            dots = [commit for commit in commits if _dot_colours(commit) == colours]
+            _draw_dots(canvas, dots, colours, dot_size)
         return
     for commit in commits:
         change = f"+{commit.rows_added or 0:,} −{commit.rows_deleted or 0:,}"
         time = f"{commit.timestamp:%Y-%m-%d %H:%M}" if commit.timestamp else ""
-        title = f"version {commit.version}: {commit.rows:,} rows ({change})"
-        (dot,) = canvas.axes.plot(
-            [commit.version], [commit.rows], "o", color=_dot_colour(commit), markersize=dot_size
-        )
+        title = f"version {commit.version}: {plural(commit.rows, 'row')} ({change})"
+        dot = _draw_dots(canvas, [commit], _dot_colours(commit), dot_size)
         canvas.tip(dot, f"{title}\n{commit.summary or ''}\n{time}")
 
 
@@ -228,10 +222,29 @@ def _dot_size(number: int) -> float:
     return 5.5 if number <= 60 else 3.0 if number <= 300 else 1.6
 
 
-def _dot_colour(commit: Any) -> str:
-    """Return the colour of a version: whether it has more rows or fewer than the one before."""
-    change = (commit.rows_added or 0) - (commit.rows_deleted or 0)
-    return _GOOD if change > 0 else _BAD if change < 0 else _MUTED
+def _draw_dots(
+    canvas: _Canvas, commits: Sequence[Any], colours: tuple[str, str], dot_size: float
+) -> Any:
+    left, right = colours
+    (dots,) = canvas.axes.plot(
+        [commit.version for commit in commits],
+        [commit.rows for commit in commits],
+        "o",
+        fillstyle="full" if left == right else "left",
+        color=left,
+        markerfacecoloralt=right,
+        markeredgewidth=0,
+        markersize=dot_size,
+    )
+    return dots
+
+
+def _dot_colours(commit: Any) -> tuple[str, str]:
+    """Return the colours of the halves of a dot: whether rows were added, and whether deleted."""
+    added, deleted = bool(commit.rows_added), bool(commit.rows_deleted)
+    if not added and not deleted:
+        return _MUTED, _MUTED
+    return _GOOD if added else _BAD, _BAD if deleted else _GOOD
 
 
 def _draw_fragments(facts: Facts, screen: str) -> _Canvas:
@@ -248,7 +261,7 @@ def _draw_fragments(facts: Facts, screen: str) -> _Canvas:
             else f"fragments {group[0].id}–{group[-1].id}"
         )
         part = deleted / (live + deleted) if live + deleted else 0.0
-        tip = f"{name}: {live:,} rows, {share(part)} deleted, {size(bytes_)}"
+        tip = f"{name}: {plural(live, 'row')}, {share(part)} deleted, {size(bytes_)}"
         for bottom, height, colour in ((0, live, _FILL), (live, deleted, _BAD)):
             (bar,) = canvas.axes.bar([position], [height], bottom=bottom, width=0.82, color=colour)
             canvas.tip(bar, tip)
@@ -314,7 +327,7 @@ def legend(facts: Facts) -> list[tuple[str, str]]:
 
 
 def _largest_columns(facts: Facts) -> list[ColumnUse]:
-    return sorted(facts.usage.columns, key=lambda column: -column.bytes)[:_MAX_COLUMNS]
+    return sorted(facts.usage.columns, key=lambda column: -column.bytes)[:MAX_COLUMNS]
 
 
 def _rank(encodings: Sequence[dict[str, int]]) -> list[str]:

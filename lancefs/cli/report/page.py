@@ -96,12 +96,19 @@ def _chart(chart: charts.Chart, below: str = "") -> str:
     return f"<figure><figcaption>{as_html(chart.title)}</figcaption>{variants}{below}</figure>"
 
 
-def _legend(entries: Sequence[tuple[str, str]]) -> str:
+def _legend(entries: Sequence[tuple[str, ...]]) -> str:
+    """Return a legend of texts, each with one colour or the colours of two halves."""
     items = "".join(
-        f'<li><i style="background:var({colour})"></i>{as_html(text)}</li>'
-        for text, colour in entries
+        f'<li><i style="background:{_background(*colours)}"></i>{as_html(text)}</li>'
+        for text, *colours in entries
     )
     return f'<ul class="legend">{items}</ul>'
+
+
+def _background(left: str, right: str | None = None) -> str:
+    if right is None:
+        return f"var({left})"
+    return f"linear-gradient(90deg, var({left}) 50%, var({right}) 50%)"
 
 
 def _table(
@@ -156,7 +163,12 @@ def _versions(facts: Facts) -> str:
         if len(rows) < facts.versions
         else plural(len(rows), "version")
     )
-    kinds = (("rows were added", "--good"), ("rows were deleted", "--bad"), ("neither", "--muted"))
+    kinds = (
+        ("rows were added", "--good"),
+        ("rows were deleted", "--bad"),
+        ("both", "--good", "--bad"),
+        ("neither", "--muted"),
+    )
     more = (
         f"<p>Of {facts.versions:,} versions, the chart shows the newest {MOST_VERSIONS:,}.</p>"
         if facts.versions > len(facts.commits)
@@ -230,7 +242,20 @@ def _storage(facts: Facts) -> str:
     )
     has_chart = usage.unattributed < usage.total
     chart = _chart(charts.storage(facts), _legend(charts.legend(facts))) if has_chart else ""
-    return chart + note + _folded(plural(len(rows), "column"), table)
+    return chart + note + _left_out(facts) + _folded(plural(len(rows), "column"), table)
+
+
+def _left_out(facts: Facts) -> str:
+    """Say how many columns are not in the chart, if any."""
+    columns = sorted(facts.usage.columns, key=lambda column: -column.bytes)
+    others = columns[charts.MAX_COLUMNS :]
+    if not others:
+        return ""
+    rest = size(sum(column.bytes for column in others))
+    return (
+        f"<p>The chart shows the {charts.MAX_COLUMNS} largest of {len(columns):,} columns; the "
+        f"others take {rest}.</p>"
+    )
 
 
 def _schema(facts: Facts) -> str:

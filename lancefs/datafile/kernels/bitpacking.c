@@ -12,7 +12,7 @@
         for (int row = 0; row < BITS; row++) {                                                     \
             const int word = row * width / BITS, shift = row * width % BITS;                       \
             const uint8_t *restrict low = packed + (size_t)word * (BLOCK / 8);                     \
-            WORD *restrict to = out + UNPACK_ORDER[row / 8] * 16 + row % 8 * 128;                         \
+            WORD *restrict to = out + UNPACK_ORDER[row / 8] * 16 + row % 8 * 128;                  \
             if (shift + width <= BITS) {                                                           \
                 for (int lane = 0; lane < LANES; lane++) {                                         \
                     WORD value;                                                                    \

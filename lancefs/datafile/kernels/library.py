@@ -51,8 +51,9 @@ def _load() -> tuple[ctypes.CDLL | None, KernelReport]:
                 f"{VARIABLE}={choice}, but there are no such kernels: {error}"
             ) from error
         logging.getLogger("lancefs").warning(
-            "lancefs decodes with NumPy, which takes several times as long as its compiled "
-            "kernels: %s. Set %s=numpy to silence this warning.",
+            "lancefs, imported from %s, decodes with NumPy, which takes several times as long as "
+            "its compiled kernels: %s. Set %s=numpy to silence this warning.",
+            Path(__file__).parents[2],
             error,
             VARIABLE,
         )

@@ -1,0 +1,39 @@
+"""`lancefs sample`: rows of a version that are drawn by chance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lancefs.cli import shared_options
+
+if TYPE_CHECKING:
+    from lancefs.cli.target import Target
+
+
+@shared_options.command(
+    examples="""
+    lancefs sample orders.lance
+    lancefs sample orders.lance@7 -n 100 --seed 1 --format csv > sample.csv
+    """
+)
+@shared_options.table
+@shared_options.some_rows
+@click.option("--seed", type=click.IntRange(min=0), help="The same seed draws the same rows.")
+@shared_options.output
+def sample(
+    target: Target,
+    rows: int,
+    columns: list[str] | None,
+    where: str | None,
+    use_index: bool,
+    is_wide: bool,
+    seed: int | None,
+    form: str,
+) -> None:
+    """Show rows that are drawn by chance, each at most once, in the order of the table."""
+    from lancefs.cli.scanning import print_some, scanner
+
+    scan = scanner(target, columns, where, use_index=use_index)
+    print_some(target, scan.sample(rows, seed), form, is_wide, where)

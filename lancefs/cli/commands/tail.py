@@ -1,0 +1,35 @@
+"""`lancefs tail`: the last rows of a version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lancefs.cli import shared_options
+
+if TYPE_CHECKING:
+    from lancefs.cli.target import Target
+
+
+@shared_options.command(
+    examples="""
+    lancefs tail orders.lance
+    lancefs tail orders.lance@7 -n 3 -c city,price -w "price > 3"
+    """
+)
+@shared_options.table
+@shared_options.some_rows
+@shared_options.output
+def tail(
+    target: Target,
+    rows: int,
+    columns: list[str] | None,
+    where: str | None,
+    use_index: bool,
+    is_wide: bool,
+    form: str,
+) -> None:
+    """Show the last rows of a version, in the order of the table."""
+    from lancefs.cli.scanning import print_some, scanner
+
+    scan = scanner(target, columns, where, use_index=use_index)
+    print_some(target, scan.tail(rows), form, is_wide, where)

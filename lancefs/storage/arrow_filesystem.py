@@ -1,0 +1,33 @@
+"""Filesystems of pyarrow as filesystems of fsspec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.fs
+from fsspec import AbstractFileSystem
+from fsspec.implementations.arrow import ArrowFSWrapper
+
+
+class ArrowFileSystem(ArrowFSWrapper):  # type: ignore[misc]  # fsspec: no types
+    """A filesystem of pyarrow, read by byte ranges."""
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        """Read a range; the wrapper of fsspec seeks in a stream where a range begins at 0."""
+        data: bytes = AbstractFileSystem.cat_file(self, path, start, end, **kwargs)
+        return data
+
+
+def as_fsspec(filesystem: Any) -> AbstractFileSystem:
+    """Return a filesystem as one of fsspec.
+
+    Raises:
+        TypeError: It is neither of fsspec nor of pyarrow.
+    """
+    if isinstance(filesystem, AbstractFileSystem):
+        return filesystem
+    if isinstance(filesystem, pyarrow.fs.FileSystem):
+        return ArrowFileSystem(filesystem)
+    raise TypeError(f"filesystem is {filesystem!r}; one of fsspec or pyarrow was expected")

@@ -1,0 +1,46 @@
+"""Counts of what a version consists of, from its manifest."""
+
+from typing import NamedTuple
+
+from lancefs.table.manifest import Manifest
+
+
+class TableStats(NamedTuple):
+    """Counts of what a version consists of.
+
+    Attributes:
+        rows: Rows; None if the manifest does not record them.
+        deleted_rows: Deleted rows that are still in data files; None if the manifest does not
+            record them.
+        columns: Columns.
+        fragments: Fragments.
+        data_files: Data files.
+        deletion_files: Deletion files.
+        bytes: Bytes of all data files; None if the manifest does not record the size of each.
+    """
+
+    rows: int | None
+    deleted_rows: int | None
+    columns: int
+    fragments: int
+    data_files: int
+    deletion_files: int
+    bytes: int | None
+
+
+def table_stats(manifest: Manifest) -> TableStats:
+    """Count what a version consists of."""
+    fragments = list(manifest.fragments)
+    sizes = [file.size for fragment in fragments for file in fragment.files]
+    deleted = [fragment.num_deleted for fragment in fragments]
+    known = [number for number in deleted if number is not None]
+    bytes_ = [size for size in sizes if size is not None]
+    return TableStats(
+        rows=manifest.num_rows,
+        deleted_rows=sum(known) if len(known) == len(deleted) else None,
+        columns=len(manifest.fields),
+        fragments=len(fragments),
+        data_files=len(sizes),
+        deletion_files=sum(fragment.deletion_file is not None for fragment in fragments),
+        bytes=sum(bytes_) if len(bytes_) == len(sizes) else None,
+    )
