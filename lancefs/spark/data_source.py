@@ -75,7 +75,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         dataset, read = LanceDataset(pinned.open()), options.read
         names = None if read.columns is None else list(read.columns)
         chosen = dataset.scanner(names, with_row_id=read.with_row_id).projected_schema
-        schema = spark_schema(chosen, read.nanoseconds)
+        schema = spark_schema(chosen, read.nanoseconds, read.unsupported)
         if options.stream.change_feed:
             schema = with_feed(schema)
         return catalogue.noted(schema, self.options)
@@ -85,7 +85,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options, pinned = self._resolved(schema)
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
-        _check_schema(LanceDataset(pinned.open()), schema, options.read.nanoseconds)
+        _check_schema(LanceDataset(pinned.open()), schema, options.read)
         kind = FilteringReader if _pushes_filters() else LanceReader
         return kind(pinned, options.read, schema)
 
@@ -94,7 +94,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         from lancefs.spark.stream import stream_reader
 
         options, pinned = self._resolved(schema)
-        _check_schema(LanceDataset(pinned.open()), without_feed(schema), options.read.nanoseconds)
+        _check_schema(LanceDataset(pinned.open()), without_feed(schema), options.read)
         return stream_reader(options, pinned.open(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -192,7 +192,7 @@ def _pushes_filters() -> bool:
     return _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == _PUSHDOWN_WORKER
 
 
-def _check_schema(dataset: LanceDataset, schema: StructType, nanoseconds: Nanoseconds) -> None:
+def _check_schema(dataset: LanceDataset, schema: StructType, read: ReadOptions) -> None:
     """See that `.schema(…)` says of each column what it is.
 
     Raises:
@@ -202,7 +202,7 @@ def _check_schema(dataset: LanceDataset, schema: StructType, nanoseconds: Nanose
     names = schema.fieldNames()
     if not names:
         raise ValueError("no column is asked for; name at least one in the option columns")
-    own = spark_schema(dataset.scanner(names).projected_schema, nanoseconds)
+    own = spark_schema(dataset.scanner(names).projected_schema, read.nanoseconds, read.unsupported)
     for field, wanted in zip(own, schema, strict=True):
         is_, said = field.dataType.simpleString(), wanted.dataType.simpleString()
         if is_ != said:
