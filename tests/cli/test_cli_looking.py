@@ -397,3 +397,16 @@ def test_show_says_that_there_are_fresher_rows(tmp_path: Path, here: Here) -> No
     assert "1 generation, 2 rows, flushed and not merged" in here("show", path).out
     (found,) = json.loads(here("show", path, "-f", "json").out)["unmerged_generations"]
     assert found["rows"] == 2
+
+
+def test_a_member_of_a_struct_is_a_column(tmp_path: Path, here: Here) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": [1, 2], "st": [{"x": 5, "y": "a"}, None]}), path)
+    assert here("head", path, "-c", "st.x,id", "-f", "csv").out == '"st.x","id"\n5,1\n,2\n'
+    assert here("head", path, "-c", "id", "-w", "st.x > 3", "-f", "csv").out == '"id"\n1\n'
+    exported = tmp_path / "x.csv"
+    assert here("export", path, str(exported), "-c", "st.y").code == 0
+    assert exported.read_text() == '"st.y"\n"a"\n\n'
+    wrong = here("head", path, "-c", "st.z")
+    assert wrong.code == 2
+    assert "did you mean 'st.y' or 'st.x'" in wrong.err
