@@ -202,7 +202,7 @@ class _Plan(NamedTuple):
     rows: int
 
 
-class _Found(NamedTuple):
+class _NamedRows(NamedTuple):
     """Rows that indices name, and what they claim of them."""
 
     rows: RowSet
@@ -221,7 +221,7 @@ class _Query:
         self._indices = indices
         self._plans: dict[int, _Plan | None] = {}  # by the id of the test's object
 
-    def rows_of(self, predicate: Predicate) -> _Found | None:
+    def rows_of(self, predicate: Predicate) -> _NamedRows | None:
         """Return the rows that may pass a predicate; None where no index tells."""
         if isinstance(predicate, ColumnTest):
             return self._rows_of_test(predicate)
@@ -229,7 +229,7 @@ class _Query:
             return self._rows_of_any(predicate)
         return self._rows_of_all(predicate)
 
-    def _rows_of_any(self, predicate: AnyOf) -> _Found | None:
+    def _rows_of_any(self, predicate: AnyOf) -> _NamedRows | None:
         if self._rows_to_read(predicate) is None:
             return None
         parts = []
@@ -238,13 +238,15 @@ class _Query:
             if found is None:
                 return None
             parts.append(found)
-        return _Found(union([part.rows for part in parts]), of_any([part.claims for part in parts]))
+        return _NamedRows(
+            union([part.rows for part in parts]), of_any([part.claims for part in parts])
+        )
 
-    def _rows_of_all(self, predicate: AllOf) -> _Found | None:
+    def _rows_of_all(self, predicate: AllOf) -> _NamedRows | None:
         """Return the rows that pass all conditions that indices know, the rarest one first."""
         sizes = [(self._rows_to_read(part), part) for part in predicate.parts]
         known = [(size, part) for size, part in sizes if size is not None]
-        found: _Found | None = None
+        found: _NamedRows | None = None
         for _, part in sorted(known, key=lambda one: one[0]):
             if found is not None and self._is_enough(found.rows):
                 break
@@ -253,7 +255,7 @@ class _Query:
                 found = found or other
                 continue
             common = intersection(found.rows, other.rows)
-            found = _Found(common, (*found.claims, *other.claims))
+            found = _NamedRows(common, (*found.claims, *other.claims))
         return found
 
     def _is_enough(self, rows: RowSet) -> bool:
@@ -271,7 +273,7 @@ class _Query:
             return min(known, default=None)
         return sum(known) if len(known) == len(sizes) else None
 
-    def _rows_of_test(self, test: ColumnTest) -> _Found | None:
+    def _rows_of_test(self, test: ColumnTest) -> _NamedRows | None:
         plan = self._plan(test)
         if plan is None:
             return None
@@ -308,8 +310,10 @@ class _Query:
             f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
         )
         if not all(opened.is_exact for _, opened, _ in plan.segments):
-            return _Found(found, ())
-        return _Found(found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),))
+            return _NamedRows(found, ())
+        return _NamedRows(
+            found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),)
+        )
 
     def _plan(self, test: ColumnTest) -> _Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""
