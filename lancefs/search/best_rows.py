@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lancefs.datafile.buffers import Mask
 from lancefs.index.vectors.distances import Floats
 
 # Rows that are kept before the nearest ones are chosen among them, at least.
@@ -37,8 +38,8 @@ class BestRows:
 
     def __init__(self, k: int, lowest: float | None = None, limit: float | None = None) -> None:
         self._k = k
-        self._lowest = None if lowest is None else np.float32(lowest)
-        self._limit = None if limit is None else np.float32(limit)
+        self._lowest = lowest
+        self._limit = limit
         self._worst = np.float32(np.inf)  # no row beyond it is among the nearest
         self._parts: list[Ranked] = []
         self._waiting = 0
@@ -50,11 +51,7 @@ class BestRows:
             row_ids: Their ids, each added once.
             distances: Their distances.
         """
-        counts = distances <= self._worst
-        if self._lowest is not None:
-            counts &= distances >= self._lowest
-        if self._limit is not None:
-            counts &= distances < self._limit
+        counts = in_bounds(distances, self._lowest, self._limit) & (distances <= self._worst)
         positions = np.flatnonzero(counts)
         if not len(positions):
             return
@@ -73,6 +70,22 @@ class BestRows:
         self._parts, self._waiting = [best], len(best.row_ids)
         if self._waiting == self._k:
             self._worst = best.distances[-1]
+
+
+def in_bounds(distances: Floats, lowest: float | None, limit: float | None) -> Mask:
+    """Return which distances are defined, and within bounds.
+
+    Args:
+        distances: The distances.
+        lowest: The least distance that counts; None for no bound.
+        limit: All distances that count are below it; None for no bound.
+    """
+    counts: Mask = ~np.isnan(distances)
+    if lowest is not None:
+        counts &= distances >= np.float32(lowest)
+    if limit is not None:
+        counts &= distances < np.float32(limit)
+    return counts
 
 
 def nearest_of(parts: Sequence[Ranked], k: int) -> Ranked:

@@ -54,9 +54,9 @@ class VectorQuery:
         return int(self.vectors.shape[1])
 
     @property
-    def usual_metric(self) -> Metric:
-        """The metric that was asked for, or else the usual one."""
-        return self.metric or metrics_of(self.vectors.dtype)[0]
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics by which the vectors can be compared, the usual one first."""
+        return metrics_of(self.vectors.dtype)
 
 
 def vector_query(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
+from lancefs.index.segments import ColumnIndex
+from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural
 from lancefs.scan.scanner import Columns, Filter, LanceScanner
 from lancefs.search.best_rows import BestRows, Ranked
@@ -132,20 +134,63 @@ class VectorSearch:
     @cached_property
     def _outcome(self) -> _Outcome:
         """The nearest rows for each query vector."""
-        query = self._query
-        best = [BestRows(query.k, query.lowest, query.limit) for _ in query.vectors]
-        compared = compare_all(self._vectors(), query.usual_metric, query.vectors, best)
-        found = [one.ranked() for one in best]
-        notes = [f"exact search: {plural(compared, 'vector')} compared by {query.usual_metric}"]
+        found, notes = self._by_index() if self._rows.use_index else (None, [])
+        if found is None:
+            found = self._by_comparing_all(notes)
         if self._rows.filter is not None and not self._rows.prefilter:
             found = self._filtered(found, self._rows.filter)
             notes.append(f"filter after the search: {plural(_count(found), 'row')} left")
         return _Outcome(found, notes)
 
-    def _vectors(self) -> Iterator[pa.RecordBatch]:
-        """Yield the vectors of all rows that may count, with their ids."""
-        columns = [self._query.field.name, ROW_ID.name]
-        return self._scanner(columns, self._rows.filters_before).to_batches()
+    def _by_index(self) -> tuple[list[Ranked] | None, list[str]]:
+        """Return what an index finds, if one can be used, and how."""
+        from lancefs.search.indexed import IndexSearch
+
+        query, notes = self._query, list[str]()
+        for index in self._indices:
+            search = IndexSearch(
+                self._version,
+                index,
+                query,
+                self._scanner_of,
+                bool(self._rows.filters_before),
+            )
+            if search.metric is not None and query.metric not in (None, search.metric):
+                notes.append(f"index {index.name} is not used, it compares by {search.metric}")
+                continue
+            found = search.found()
+            if found is not None:
+                return found, [*notes, *search.notes]
+            notes.append(f"index {index.name} cannot be used")
+        return None, notes
+
+    @property
+    def _indices(self) -> Sequence[ColumnIndex]:
+        """The indices over the column, if any may be used."""
+        from lancefs.index.vectors.vector_indices import vector_indices_of
+
+        indices = vector_indices_of(self._version) if self._rows.use_index else None
+        return () if indices is None else indices.over(self._query.field.id)
+
+    def _by_comparing_all(self, notes: list[str]) -> list[Ranked]:
+        """Return what is found without an index; a note is added."""
+        query, metric = self._query, self._metric
+        best = [BestRows(query.k, query.lowest, query.limit) for _ in query.vectors]
+        batches = self._scanner_of([query.field.name, ROW_ID.name], None).to_batches()
+        compared = compare_all(batches, metric, query.vectors, best)
+        notes.append(f"exact search: {plural(compared, 'vector')} compared by {metric}")
+        return [one.ranked() for one in best]
+
+    @property
+    def _metric(self) -> Metric:
+        """How vectors are compared without an index: as one that cannot be read would do it."""
+        recorded = [index.recorded_metric for index in self._indices]
+        known = [metric for metric in recorded if metric in self._query.metrics]
+        return self._query.metric or (known[0] if known else self._query.metrics[0])
+
+    def _scanner_of(self, columns: Sequence[str], fragments: Sequence[int] | None) -> LanceScanner:
+        """Return what reads columns of the rows that are compared."""
+        return self._scanner(columns, self._rows.filters_before, fragments)
 
     def _filtered(self, found: Sequence[Ranked], wanted: Filter) -> list[Ranked]:
         """Return those of the nearest rows that pass a filter."""
@@ -158,9 +203,19 @@ class VectorSearch:
             for one, mask in zip(found, keep, strict=True)
         ]
 
-    def _scanner(self, columns: Columns | None, filters: Sequence[Filter]) -> LanceScanner:
+    def _scanner(
+        self,
+        columns: Columns | None,
+        filters: Sequence[Filter],
+        fragments: Sequence[int] | None = None,
+    ) -> LanceScanner:
         return LanceScanner(
-            self._version, self._rows.shown, columns, filters, use_index=self._rows.use_index
+            self._version,
+            self._rows.shown,
+            columns,
+            filters,
+            fragments=fragments,
+            use_index=self._rows.use_index,
         )
 
     def _plain_columns(self) -> Columns:
