@@ -142,7 +142,10 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         """Cut the version into tasks, by its manifest alone."""
-        spans = plan(self.pinned.open().manifest.fragments, self.options.rows_per_partition)
+        version, read = self.pinned.open(), self.options
+        types = LanceDataset(version).scanner(self.columns.fieldNames()).projected_schema.types
+        most, most_bytes = read.rows_per_partition, read.bytes_per_partition
+        spans = plan(version.manifest.fragments, most, None, most_bytes, types)
         return [InputPartition(span.astuple()) for span in spans]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

@@ -49,6 +49,7 @@ def read(
     with_row_id: bool = False,
     batch_size: int | None = None,
     rows_per_partition: int | None = None,
+    bytes_per_partition: int | None = None,
     nanoseconds: Nanoseconds | None = None,
     use_index: bool = True,
     storage_options: Mapping[str, Any] | None = None,
@@ -68,6 +69,7 @@ def read(
         with_row_id: Whether a column `_rowid` comes last.
         batch_size: At most this many rows a batch.
         rows_per_partition: At most about this many rows a task.
+        bytes_per_partition: At most about this many bytes of data files a task.
         nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
         use_index: Whether filters may be looked up in the indices of the table.
         storage_options: For fsspec, such as credentials.
@@ -88,6 +90,7 @@ def read(
         "withRowId": "true" if with_row_id else None,
         "batchSize": batch_size,
         "rowsPerPartition": rows_per_partition,
+        "bytesPerPartition": bytes_per_partition,
         "nanoseconds": nanoseconds,
         "useIndex": None if use_index else "false",
         "storage": json.dumps(dict(storage_options)) if storage_options else None,

@@ -117,8 +117,10 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
                 None if before is None else self._manifest(before),
                 self.options.stream.skip_changes,
             )
-            rows = self.options.read.rows_per_partition
-            for span in plan(manifest.fragments, rows, positions):
+            read = self.options.read
+            for span in plan(
+                manifest.fragments, read.rows_per_partition, positions, read.bytes_per_partition
+            ):
                 found.append((version, committed, *span.astuple()))
         return [InputPartition(value) for value in found]
 

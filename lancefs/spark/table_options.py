@@ -28,6 +28,7 @@ _NAMES = (
     "withRowId",
     "batchSize",
     "rowsPerPartition",
+    "bytesPerPartition",
     "nanoseconds",
     "useIndex",
     "followBasePaths",
@@ -83,6 +84,7 @@ class ReadOptions:
         with_row_id: Whether a column `_rowid` comes last.
         batch_rows: At most this many rows a batch; None for what the columns' width suggests.
         rows_per_partition: At most about this many rows a task.
+        bytes_per_partition: At most about this many bytes of data files a task.
         nanoseconds: What becomes of nanoseconds.
         use_index: Whether filters may be looked up in the indices of the table.
     """
@@ -92,6 +94,7 @@ class ReadOptions:
     with_row_id: bool = False
     batch_rows: int | None = None
     rows_per_partition: int | None = None
+    bytes_per_partition: int | None = None
     nanoseconds: Nanoseconds = "error"
     use_index: bool = True
 
@@ -182,6 +185,7 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
         with_row_id=_flag(said, "withRowId"),
         batch_rows=_positive(said, "batchSize"),
         rows_per_partition=_positive(said, "rowsPerPartition"),
+        bytes_per_partition=_positive(said, "bytesPerPartition"),
         nanoseconds=nanoseconds,  # type: ignore[arg-type]
         use_index=_flag(said, "useIndex", "true"),
     )
