@@ -21,7 +21,7 @@ from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
-from lancefs.index.segments import Coverage, IndexSegment, ScalarIndex
+from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zonemap import ZoneMap
 from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
@@ -82,12 +82,12 @@ class TableIndices:
         files: TableFiles,
         fragments: Fragments,
         coverage: Coverage,
-        indices: Sequence[ScalarIndex],
+        indices: Sequence[ColumnIndex],
     ) -> None:
         self.fragments = fragments
         self.coverage = coverage
         self._files = files
-        self._by_field: dict[int, list[ScalarIndex]] = {}
+        self._by_field: dict[int, list[ColumnIndex]] = {}
         for index in indices:
             self._by_field.setdefault(index.field_id, []).append(index)
         self._checked: set[str] = set()  # ids of segments whose zones are complete
@@ -138,11 +138,11 @@ class TableIndices:
         """Remember that all rows that an answer names pass what indices say of them."""
         self._tested = answer
 
-    def over(self, field_id: int) -> Sequence[ScalarIndex]:
+    def over(self, field_id: int) -> Sequence[ColumnIndex]:
         """Return the indices over a column."""
         return self._by_field.get(field_id, ())
 
-    def open(self, index: ScalarIndex, segment: IndexSegment) -> OpenSegment | None:
+    def open(self, index: ColumnIndex, segment: IndexSegment) -> OpenSegment | None:
         """Return a segment, open; None if it cannot be read, or covers nothing."""
         if segment.index.uuid in self._broken or not len(segment.covered):
             return None
@@ -197,7 +197,7 @@ class _Plan(NamedTuple):
         rows: Rows of these pages, about.
     """
 
-    source: ScalarIndex
+    source: ColumnIndex
     segments: Sequence[tuple[IndexSegment, OpenSegment, Ints]]
     rows: int
 
@@ -323,7 +323,7 @@ class _Query:
             self._plans[id(test)] = min(known, key=lambda plan: plan.rows, default=None)
         return self._plans[id(test)]
 
-    def _plan_with(self, index: ScalarIndex, test: ColumnTest) -> _Plan | None:
+    def _plan_with(self, index: ColumnIndex, test: ColumnTest) -> _Plan | None:
         segments, rows = [], 0
         for segment in index.segments:
             opened = self._indices.open(index, segment)
