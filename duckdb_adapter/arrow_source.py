@@ -244,14 +244,17 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             self._on_bind()
             return lambda *_: self._rows.read(None, None).__arrow_c_stream__()
 
+        @passed_on()
         def __arrow_c_schema__(self) -> object:
             self._on_bind()
             return self._rows.schema.__arrow_c_schema__()
 
+        @passed_on()
         def rows(self) -> int | None:
             self._on_bind()
             return self._rows.known_count()
 
+        @passed_on()
         def accepts(self, predicate: Any) -> bool:
             try:
                 self._filter(predicate)

@@ -20,6 +20,9 @@ _PAUSE, _LONGEST = 0.05, 5.0
 # Modules whose code runs between DuckDB and us, or between DuckDB and its caller.
 _INNER = re.compile(r"(_?duckdb|duckdb_adapter|pyarrow|contextlib|lancefs(?!\.cli))\b")
 
+# The name of the code by which a wrapped connection runs a query, perhaps several times.
+QUERY_SCOPE = "<lancefs: a query>"
+
 
 def raise_again(error: KeyboardInterrupt) -> None:
     """Let the main thread see an interrupt that was caught in code that DuckDB called.
@@ -68,4 +71,6 @@ def _place_of_main() -> tuple[FrameType, int] | None:
 
 
 def _is_inner(frame: FrameType) -> bool:
+    if frame.f_code.co_filename == QUERY_SCOPE:  # it has the caller's variables, and so its name
+        return True
     return _INNER.match(str(frame.f_globals.get("__name__"))) is not None

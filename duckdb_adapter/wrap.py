@@ -24,6 +24,7 @@ from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import close_at_exit, let_go
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS, find_call
+from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.secrets import SecretStorage
 from lancefs.errors import LanceError
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
 _NO_TABLE = "Table with name ", " does not exist!"
 _NO_FUNCTION = re.compile(r"Table Function with name \"?(\w+)\"? does not exist!")
 # Runs a method of the connection from a scope whose variables are the ones that we chose.
-_RUN = compile(
-    "__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", "<lancefs: a query>", "exec"
-)
+_RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
 # A query names a few tables; more of them than this are names that come back again and again.
 _MOST_NAMES = 1000
 

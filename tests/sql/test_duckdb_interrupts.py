@@ -31,9 +31,10 @@ for number in range(1000):
         if left is not None:
             break
         wait_for_it()
-    except (duckdb.Error, RuntimeError):
+    except (duckdb.Error, RuntimeError) as error:
         try:
-            wait_for_it()
+            if str(error) != "Query interrupted":  # DuckDB's own word for Ctrl-C
+                wait_for_it()
         except KeyboardInterrupt:
             pass
     except KeyboardInterrupt:
