@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
 import pyarrow as pa
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import note
 from lancefs.cli.render.text import plural
 from lancefs.errors import InvalidFilter
+from lancefs.printable import printable
 from lancefs.showing import readable_columns
 
 if TYPE_CHECKING:
@@ -77,6 +79,11 @@ def print_some(
         print_wide(rows.schema, batches, form)
     else:
         print_rows(rows.schema, batches, form, caption=caption)
+
+
+def print_explained(text: str) -> None:
+    """Print how a scan or a search finds rows."""
+    click.echo("\n".join(map(printable, text.split("\n"))))
 
 
 def selected_columns(target: Target, columns: list[str] | None) -> list[str]:

@@ -6,7 +6,6 @@ damaged file, a condition that no index knows, fragments that no segment covers)
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +15,8 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import LanceError, UnsupportedFeature
-from lancefs.forks import Lock, cached_property
+from lancefs.forks import cached_property
+from lancefs.index.by_version import ByVersion
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
@@ -342,10 +342,6 @@ class _Query:
         return _Plan(index, segments, rows) if segments else None
 
 
-_known: weakref.WeakKeyDictionary[OpenVersion, TableIndices | None] = weakref.WeakKeyDictionary()
-_lock = Lock()
-
-
 def indices_of(version: OpenVersion) -> TableIndices | None:
     """Return the indices of a version in which filters can be looked up; None if there are none.
 
@@ -354,14 +350,7 @@ def indices_of(version: OpenVersion) -> TableIndices | None:
     Args:
         version: The version.
     """
-    if version.manifest.index_section is None or version.is_fresh:
-        return None
-    with _lock:
-        if version in _known:
-            return _known[version]
-    found = _read(version)
-    with _lock:
-        return _known.setdefault(version, found)
+    return _BY_VERSION.of(version)
 
 
 def _read(version: OpenVersion) -> TableIndices | None:
@@ -375,6 +364,9 @@ def _read(version: OpenVersion) -> TableIndices | None:
     if not indices:
         return None
     return TableIndices(version.files, version.manifest.fragments, coverage, indices)
+
+
+_BY_VERSION = ByVersion(_read)
 
 
 def _say_unused(name: str, error: LanceError) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
-from lancefs.printable import printable
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -38,10 +37,10 @@ def head(
     form: str,
 ) -> None:
     """Show the first rows of a version, and read no others."""
-    from lancefs.cli.scanning import print_some, scanner
+    from lancefs.cli.scanning import print_explained, print_some, scanner
 
     scan = scanner(target, columns, where, limit=rows, use_index=use_index)
     if explain:
-        click.echo("\n".join(map(printable, scan.explain().split("\n"))))
+        print_explained(scan.explain())
         return
     print_some(target, scan.to_reader(), form, is_wide, where)

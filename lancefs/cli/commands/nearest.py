@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
-from lancefs.printable import printable
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -58,7 +57,7 @@ def nearest(
     form: str,
 ) -> None:
     """Show the rows whose vectors are nearest to that of a row, or in a file; nearest first."""
-    from lancefs.cli.scanning import print_some
+    from lancefs.cli.scanning import print_explained, print_some
     from lancefs.cli.vectors import query_vector, vector_search
 
     query = query_vector(target, column, like, vector)
@@ -75,6 +74,6 @@ def nearest(
         use_index=use_index,
     )
     if explain:
-        click.echo("\n".join(map(printable, search.explain().split("\n"))))
+        print_explained(search.explain())
         return
     print_some(target, search.to_table(), form, is_wide, where)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 from lancefs.errors import LanceError
-from lancefs.forks import Lock
+from lancefs.index.by_version import ByVersion
 from lancefs.index.files import IndexReader
 from lancefs.index.opened import identity_of, index_file
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
@@ -76,10 +75,6 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
     return _OPENED.get(key, opened, lambda entry: entry[0].cost)[0]
 
 
-_known: weakref.WeakKeyDictionary[OpenVersion, VectorIndices | None] = weakref.WeakKeyDictionary()
-_lock = Lock()
-
-
 def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
     """Return the vector indices of a version; None if there are none.
 
@@ -88,14 +83,7 @@ def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
     Args:
         version: The version.
     """
-    if version.manifest.index_section is None or version.is_fresh:
-        return None
-    with _lock:
-        if version in _known:
-            return _known[version]
-    found = _read(version)
-    with _lock:
-        return _known.setdefault(version, found)
+    return _BY_VERSION.of(version)
 
 
 def _read(version: OpenVersion) -> VectorIndices | None:
@@ -107,6 +95,9 @@ def _read(version: OpenVersion) -> VectorIndices | None:
         _warn("section", error)
         return None
     return VectorIndices(version.files, coverage, indices) if indices else None
+
+
+_BY_VERSION = ByVersion(_read)
 
 
 def _warn(name: str, error: LanceError) -> None:

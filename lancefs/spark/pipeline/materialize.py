@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
@@ -122,7 +121,7 @@ def materialize(
         pin(table, version),
         (files.url, files.storage),
         _shipped(settings),
-        _packed(packs),
+        packs,
     )
     written = [Piece.from_json(json.loads(text)) for text in results]
     place = {fragment: position for position, fragment in enumerate(wanted)}
@@ -139,16 +138,16 @@ def materialize(
 
 
 def make_writer(
-    pinned: Pinned, where: tuple[str, dict[str, Any]], settings: tuple[Any, ...], packs: bytes
+    pinned: Pinned, where: tuple[str, dict[str, Any]], settings: tuple[Any, ...], packs: list[Pack]
 ) -> Callable[[int], str]:
     """Return what a worker does: write some fragments, and say so."""
-    how, places = Settings(*settings), _unpacked(packs)
+    how = Settings(*settings)
     files, version = Files(*where), pinned.open()
     contents, schema = Contents(LanceDataset(version), how), _schema(LanceDataset(version), how)
 
     def write(number: int) -> str:
         try:
-            piece = _write(version, places[number], contents, schema, files, how)
+            piece = _write(version, packs[number], contents, schema, files, how)
             files.write(piece.note, piece.to_json().encode())
         except LanceError:
             raise
@@ -345,11 +344,3 @@ def _log_plan(
 def _shipped(settings: Settings) -> tuple[Any, ...]:
     how = settings
     return how.format, how.partition_by, how.columns, how.types, how.target_bytes
-
-
-def _packed(packs: Sequence[Pack]) -> bytes:
-    return np.array(packs, "<u4").tobytes()
-
-
-def _unpacked(data: bytes) -> list[Pack]:
-    return [(first, last) for first, last in np.frombuffer(data, "<u4").reshape(-1, 2).tolist()]
