@@ -162,9 +162,8 @@ class IndexSearch:
         vector = query.vectors[number]
         for one in self._opened:
             try:
-                parts.append(
-                    one.nearest(vector, query.k, query.refine_factor or 1, query.nprobes, *bounds)
-                )
+                factor = query.refine_factor or 1
+                parts.append(one.nearest(vector, query.k, factor, query.nprobes, bounds))
             except LanceError as error:
                 raise _BrokenSegment(one.segment, error) from error
         return nearest_of(parts, self._wanted)

@@ -25,6 +25,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "IVF_PQ": {"num_sub_vectors": 8},
     "IVF_PQ4": {"num_sub_vectors": 8, "num_bits": 4},
     "IVF_SQ": {},
+    "IVF_RQ": {},
     "IVF_HNSW_FLAT": {},
     "IVF_HNSW_PQ": {"num_sub_vectors": 8},
     "IVF_HNSW_SQ": {},
@@ -124,6 +125,25 @@ def test_a_search_that_is_told_nothing_finds_as_much_as_pylance(
         mine.append(recall(ours(path, q, 10), best))
         other.append(recall(theirs(path, q, 10), best))
     assert np.mean(mine) >= np.mean(other) - 0.01
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("bits", range(1, 10))
+@pytest.mark.parametrize("dimension", [32, 72])
+def test_codes_of_any_number_of_bits_are_read(
+    tmp_path: Path, bits: int, metric: str, dimension: int
+) -> None:
+    path = write(tmp_path / "t.lance", rows(700, dimension))
+    lance.dataset(path).create_index("v", "IVF_RQ", metric=metric, num_partitions=2, num_bits=bits)
+    q = np.random.default_rng(4).normal(0, 3, dimension).astype(np.float32)
+    found, expected = (search(path, q, 700, nprobes=2) for search in (ours, theirs))
+    distances = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    assert distances.keys() == set(expected["id"].to_pylist())
+    # pylance compares with a rounded query.
+    known = np.array(expected["_distance"])
+    errors = np.array([distances[number.as_py()] for number in expected["id"]]) - known
+    assert np.abs(errors).max() < 0.02 * np.median(known)
+    assert "(IVF_RQ," in notes(path, q)
 
 
 def test_bytes_are_searched_by_an_index(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import numpy as np
 from lancefs.datafile.buffers import Ints
 from lancefs.index.files import IndexReader
 from lancefs.index.row_sets import Addresses
+from lancefs.index.vectors.codes import Codes
 from lancefs.index.vectors.distances import METRICS, Floats, Metric, Vectors, distances
-from lancefs.index.vectors.stored import STORED, Codes
+from lancefs.index.vectors.stored import STORED
 from lancefs.index.vectors.tensors import matrix_of, read_json, read_partitions
 from lancefs.storage.budget_cache import BudgetCache
 
@@ -101,6 +102,10 @@ class VectorPartitions:
     def num_partitions(self) -> int:
         """Number of partitions."""
         return len(self._starts)
+
+    def rows_in(self, partitions: Sequence[int]) -> int:
+        """Return how many vectors partitions have."""
+        return int(self._lengths[partitions].sum())
 
     def normalized(self, query: Vectors) -> Vectors:
         """Return a query as it is compared with the vectors of the index."""

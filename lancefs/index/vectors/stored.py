@@ -1,6 +1,4 @@
-"""How an index stores the vectors of its partitions: as they are, or as codes of fewer bits.
-
-Each kind reads the columns of a partition into what it compares, and compares a query with that.
+"""The kinds of storage of an index over vectors: the vectors as they are, or codes of fewer bits.
 
 Format page: vector indices (`docs/src/format/index/vector/index.md`).
 """
@@ -8,42 +6,16 @@ Format page: vector indices (`docs/src/format/index/vector/index.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.kernels import sum_codes
 from lancefs.index.files import IndexReader
-from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances
+from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
+from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, products
+from lancefs.index.vectors.rotated import RotatedCodes
 from lancefs.index.vectors.tensors import read_tensor, storage_metadata, whole_number
-
-# What is compared of the vectors of a partition: codes, or the vectors.
-Codes: TypeAlias = npt.NDArray[Any]
-# Returns the distances of the vectors of a partition, given its centroid and its codes.
-Compare: TypeAlias = Callable[[Vectors, Codes], Floats]
-
-
-class StoredVectors(Protocol):
-    """How an index stores vectors."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The columns that are read of a partition."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        ...
-
-    def codes(self, columns: Sequence[pa.Array]) -> Codes:
-        """Return what is compared of the vectors of a partition."""
-        ...
-
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with the vectors of partitions."""
-        ...
 
 
 class WholeVectors:
@@ -115,9 +87,9 @@ class ScalarCodes:
         if self._metric == "dot":
             fixed = 1 - self._lowest * float(query.sum())
             step = np.float32(self._step)
-            return lambda centroid, codes: (
-                fixed - step * (1 - distances("dot", codes.astype(np.float32), query[None, :])[0])
-            ).astype(np.float32)
+            return lambda centroid, codes: (fixed - step * products(codes, query)).astype(
+                np.float32
+            )
         with np.errstate(all="ignore"):
             exact = (query - np.float32(self._lowest)) / np.float32(self._step or 1)
         code = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8).astype(np.float32)[None, :]
@@ -178,48 +150,29 @@ class ProductCodes:
         parts, _, length = self._codebook.shape
         if self._is_dot:
             products = np.einsum("scj,sj->sc", self._codebook, query.reshape(parts, length))
-            table = (1 - products).astype(np.float32)
-            return lambda centroid, codes: _sums(table, codes) - np.float32(parts - 1)
+            table = _whole_tables((1 - products).astype(np.float32))
+            return lambda centroid, codes: sum_codes(table, codes) - np.float32(parts - 1)
+
+        difference = np.empty_like(self._codebook)
 
         def compare(centroid: Vectors, codes: Codes) -> Floats:
             rest = (query - centroid).reshape(parts, 1, length)
-            difference = self._codebook - rest
-            return _sums(np.einsum("scj,scj->sc", difference, difference), codes)
+            np.subtract(self._codebook, rest, out=difference)
+            tables = np.einsum("scj,scj->sc", difference, difference)
+            return sum_codes(_whole_tables(tables), codes)
 
         return compare
 
 
-def _sums(table: Floats, codes: Codes) -> Floats:
-    """Return for each vector the sum of what a table says of the codes of its parts."""
-    total = np.zeros(codes.shape[1], np.float32)
-    for row, part in zip(table, codes, strict=True):
-        total += row[part]
-    return total
-
-
-def matrix_of_lists(file: IndexReader, lists: pa.Array, length: int) -> Codes:
-    """Return lists of one length as rows of a matrix.
-
-    Args:
-        file: The file that they are from, for errors.
-        lists: The lists.
-        length: Items of each.
-
-    Raises:
-        CorruptFile: Lists or items are missing, or there is another number of items.
-    """
-    items = lists.type.value_type if pa.types.is_fixed_size_list(lists.type) else pa.null()
-    is_number = pa.types.is_floating(items) or pa.types.is_uint8(items)
-    if not is_number or lists.type.list_size != length or lists.null_count:
-        raise file.damage(f"values of type {lists.type}; lists of {length} numbers were expected")
-    values = lists.flatten()
-    if values.null_count:
-        raise file.damage("a vector or code lacks a number")
-    return np.asarray(values).reshape(len(lists), length)
+def _whole_tables(tables: Floats) -> Floats:
+    """Return tables with room for all codes of a byte."""
+    missing = 256 - tables.shape[1]
+    return np.pad(tables, ((0, 0), (0, missing))) if missing else tables
 
 
 STORED: Mapping[str, Callable[[IndexReader, Metric, int], StoredVectors]] = {
     "FLAT": WholeVectors,
     "PQ": ProductCodes,
+    "RQ": RotatedCodes,
     "SQ": ScalarCodes,
 }
