@@ -450,7 +450,8 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
 
         Args:
             columns: Names of columns, in the order wanted, or a dict of names and expressions; all
-                columns by default.
+                columns by default. `user.age` is a member of a struct, read without the others; the
+                column that comes out is called so, too.
             filter: Rows to keep: those for which it is true. An expression of `pyarrow.compute`,
                 or SQL text: `"price > 3 AND city IN ('Lyon', 'Oslo')"`.
             batch_size: At most this many rows a batch.

@@ -130,38 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    write = commands.add_parser("materialize", help="write a version as Parquet or Arrow files")
-    write.add_argument("source", help="the table")
-    write.add_argument("destination", help="a directory on any store, the same on every worker")
-    write.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="parquet",
-        help="the format of the files; parquet by default",
-    )
-    write.add_argument("--partition-by", metavar="A,B", help="columns that become directories")
-    write.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
-    write.add_argument(
-        "--types", choices=TYPES, default="arrow", help="the types of the table, or of Spark"
-    )
-    write.add_argument(
-        "--target-file-size",
-        type=_size,
-        default=TARGET_BYTES,
-        metavar="SIZE",
-        help="about how large files become, such as 64MB; 256MB by default",
-    )
-    write.add_argument("--incremental", action="store_true", help="keep what has not changed")
-    write.add_argument(
-        "--check", action="store_true", help="read files that are kept, and compare their checksums"
-    )
-    check = commands.add_parser("verify", help="decode everything, and compare with the manifest")
-    check.add_argument("source", help="the table")
-    check.add_argument(
-        "--output", metavar="DESTINATION", help="read back what 'materialize' wrote there, too"
-    )
-    check.add_argument("--json", action="store_true", help="print the report for programs")
-    for command in (write, check):
+    _add_materialize(commands)
+    _add_verify(commands)
+    for command in commands.choices.values():
         command.add_argument("--ref", help="a version, a tag, or branch:version; latest by default")
         command.add_argument("--master", help="where Spark runs, for instance local[4]")
         command.add_argument(
@@ -188,6 +159,43 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
         command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")
     return parser
+
+
+def _add_materialize(commands: Any) -> None:
+    write = commands.add_parser("materialize", help="write a version as Parquet or Arrow files")
+    write.add_argument("source", help="the table")
+    write.add_argument("destination", help="a directory on any store, the same on every worker")
+    write.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="parquet",
+        help="the format of the files; parquet by default",
+    )
+    write.add_argument("--partition-by", metavar="A,B", help="columns that become directories")
+    write.add_argument("--columns", metavar="A,B", help="the columns to write; all by default")
+    write.add_argument(
+        "--types", choices=TYPES, default="arrow", help="the types of the table, or of Spark"
+    )
+    write.add_argument(
+        "--target-file-size",
+        type=_size,
+        default=TARGET_BYTES,
+        metavar="SIZE",
+        help="about how large files become, such as 64MB; 256MB by default",
+    )
+    write.add_argument("--incremental", action="store_true", help="keep what has not changed")
+    write.add_argument(
+        "--check", action="store_true", help="read files that are kept, and compare their checksums"
+    )
+
+
+def _add_verify(commands: Any) -> None:
+    check = commands.add_parser("verify", help="decode everything, and compare with the manifest")
+    check.add_argument("source", help="the table")
+    check.add_argument(
+        "--output", metavar="DESTINATION", help="read back what 'materialize' wrote there, too"
+    )
+    check.add_argument("--json", action="store_true", help="print the report for programs")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from spark_support import append, make_table
+from spark_support import append, environment, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -313,11 +313,6 @@ def test_a_file_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
 def command(path: str, out: Path) -> list[str]:
     program = [sys.executable, "-m", "lancefs.spark", "materialize", path, str(out)]
     return [*program, "--incremental", "--target-file-size", "1", "--master", "local[2]"]
-
-
-def environment() -> dict[str, str]:
-    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    return {**os.environ, **here, "PYTHONWARNINGS": "ignore"}
 
 
 def test_a_run_that_is_killed_is_completed_by_the_next(spark: Any, tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ from lancefs.spark.pipeline.destination import (
     label_of,
     parse_manifest,
 )
-from lancefs.spark.pipeline.jobs import run_pieces
+from lancefs.spark.pipeline.jobs import cores_of, run_pieces
 from lancefs.spark.pipeline.output_check import find_changes
-from lancefs.spark.pipeline.output_files import Files, Found
-from lancefs.spark.pipeline.packing import Pack, cores_of, pack
+from lancefs.spark.pipeline.output_files import Files, FileState
+from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
 from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 from lancefs.spark.stores import absolute
@@ -254,7 +254,7 @@ def _known(files: Files, before: Materialized | None) -> list[Piece]:
     return known
 
 
-def _is_as_written(part: Part, there: Mapping[str, Found]) -> bool:
+def _is_as_written(part: Part, there: Mapping[str, FileState]) -> bool:
     found = there.get(part.path)
     return found is not None and (found.size, found.modified) == (part.size, part.modified)
 

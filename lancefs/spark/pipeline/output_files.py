@@ -25,7 +25,7 @@ _BLOCK = 8 * 1024 * 1024
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
 
 
-class Found(NamedTuple):
+class FileState(NamedTuple):
     """What the store says of a file.
 
     Attributes:
@@ -147,14 +147,14 @@ class Files:
         remote.close()
         remote.commit()
 
-    def names(self, directory: str = "") -> dict[str, Found]:
+    def names(self, directory: str = "") -> dict[str, FileState]:
         """List the files below a directory, at any depth."""
         self.fs.invalidate_cache()
         found = self.fs.find(self.full(directory), detail=True)
         start = len(self.full("x")) - 1
         return {name[start:]: _found(info) for name, info in found.items()}
 
-    def found(self, path: str) -> Found:
+    def found(self, path: str) -> FileState:
         """Look a file up in the store.
 
         Raises:
@@ -187,7 +187,7 @@ class Files:
                         self.fs.rm_file(path)
 
 
-def _found(info: Mapping[str, Any]) -> Found:
+def _found(info: Mapping[str, Any]) -> FileState:
     """Return what a filesystem tells; times in whole seconds, as listings may have no others."""
     time = next((info[name] for name in _TIMES if info.get(name) is not None), None)
     if isinstance(time, str):
@@ -197,8 +197,8 @@ def _found(info: Mapping[str, Any]) -> Found:
         time = time.timestamp()
     size = int(info["size"] or 0)
     if not isinstance(time, (int, float)):
-        return Found(size, None)
-    return Found(size, datetime.fromtimestamp(int(time), UTC).isoformat())
+        return FileState(size, None)
+    return FileState(size, datetime.fromtimestamp(int(time), UTC).isoformat())
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import SparkSession
-
 from lancefs.table.fragments import Fragment
 
 # Bytes below which a task mostly waits for Spark, so that no core is worth being used for less.
@@ -43,8 +41,3 @@ def pack(
             packs.append((position, position))
             left = 0 if size is None else most - size
     return packs
-
-
-def cores_of(spark: SparkSession) -> int:
-    """Return how many tasks a session runs at a time, as far as it says."""
-    return int(spark.sparkContext.defaultParallelism)

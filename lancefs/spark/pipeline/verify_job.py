@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from lancefs.masking import mask_secrets
 from lancefs.spark.partitions import BYTES_PER_PARTITION
 from lancefs.spark.pinned_version import Pinned, open_table, pin
-from lancefs.spark.pipeline.jobs import run_pieces
-from lancefs.spark.pipeline.packing import Pack, cores_of, pack
+from lancefs.spark.pipeline.jobs import cores_of, run_pieces
+from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
 from lancefs.table.refs import Ref, make_ref

@@ -46,7 +46,7 @@ def write_parts(
         return writers.finish()
 
 
-class _Writer:
+class _OutputFile:
     """A file that is being written.
 
     Args:
@@ -105,7 +105,7 @@ class _Writers:
         self._how = how
         names = [field.name for field in schema if field.name not in how.partition_by]
         self._schema = pa.schema([schema.field(n) for n in names], metadata=schema.metadata)
-        self._open: dict[str, _Writer] = {}
+        self._open: dict[str, _OutputFile] = {}
         self._done: list[Part] = []
 
     def __enter__(self) -> _Writers:
@@ -131,11 +131,11 @@ class _Writers:
             self._close(directory)
         return tuple(self._done)
 
-    def _start(self, directory: str) -> _Writer:
+    def _start(self, directory: str) -> _OutputFile:
         extension = _EXTENSIONS[self._how.format]
         name = f"{self._name}-{uuid.uuid4().hex[:12]}.{extension}"
         path = "/".join(part for part in (DATA, directory, name) if part)
-        return _Writer(self._files, path, self._schema, self._how.format)
+        return _OutputFile(self._files, path, self._schema, self._how.format)
 
     def _close(self, directory: str) -> None:
         self._done.append(self._open.pop(directory).finish())
