@@ -83,6 +83,8 @@ class VectorPartitions:
             raise vectors.damage(
                 f"{len(self._starts)} partitions; the index has {len(self._centroids)} centroids"
             )
+        if not np.isfinite(self._centroids[self._lengths > 0]).all():
+            raise index.damage("a centroid is not finite")
         make = STORED.get(self.kind.rpartition("_")[2])
         if make is None:
             raise index.unsupported(f"a vector index of kind {self.kind}")
@@ -140,7 +142,9 @@ class VectorPartitions:
         """
         compare = self._stored.comparing(query)
         for number, partition in self._read(partitions):
-            yield partition.numbers, compare(self._centroids[number], partition.codes)
+            with np.errstate(all="ignore"):
+                found = compare(self._centroids[number], partition.codes)
+            yield partition.numbers, found
 
     def _read(self, partitions: Sequence[int]) -> Iterator[tuple[int, Partition]]:
         """Yield partitions; those that are not kept are read some at a time."""

@@ -80,6 +80,8 @@ class RotatedCodes:
             if column.type != pa.float32() or column.null_count:
                 raise self._file.damage(f"factors of type {column.type}; floats were expected")
             found[name] = np.asarray(column)
+            if not np.isfinite(found[name]).all():
+                raise self._file.damage("a factor is not finite")
         return found
 
     def comparing(self, query: Vectors) -> Compare:
@@ -92,9 +94,8 @@ class RotatedCodes:
                 base = -np.float32(query @ centroid)
             else:
                 base = np.float32(squared_lengths((query - centroid)[None, :])[0])
-            with np.errstate(all="ignore"):
-                product = products(codes["code"], rotated) - middle
-                found: Floats = codes["add"] + codes["scale"] * product + base
+            product = products(codes["code"], rotated) - middle
+            found: Floats = codes["add"] + codes["scale"] * product + base
             return found
 
         return compare

@@ -123,6 +123,8 @@ class ProductCodes:
         codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
         if codebook.shape != (1 << bits, dimension):
             raise file.damage(f"the codebook has the shape {codebook.shape}")
+        if not np.isfinite(codebook).all():
+            raise file.damage("a number of the codebook is not finite")
         # The shape of the tensor is not how its numbers lie: part by part, code by code.
         self._codebook = codebook.reshape(parts, 1 << bits, dimension // parts).astype(np.float32)
         self._file = file
