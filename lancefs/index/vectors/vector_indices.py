@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from lancefs.errors import LanceError
 from lancefs.forks import Lock
-from lancefs.index.files import IndexReader
+from lancefs.index.files import IndexReader, holding_buffers
 from lancefs.index.opened import identity_of, index_file
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.vectors.partitions import FILES, VectorPartitions
 from lancefs.printable import get_logger
-from lancefs.storage import File, holding_tails
+from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import read_indices
@@ -22,6 +22,9 @@ logger = get_logger(__name__)
 
 # Bytes of centroids and codebooks that a process keeps.
 _BUDGET = 64 * 1024 * 1024
+
+# Global buffers that are read: the partitions, and the codebook.
+_BUFFERS = (1, 2)
 
 _OPENED: BudgetCache[tuple[object, ...], tuple[VectorPartitions, list[File]]] = BudgetCache(_BUDGET)
 
@@ -69,11 +72,21 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
     key = tuple(part for file in found for part in identity_of(file))
 
     def opened() -> tuple[VectorPartitions, list[File]]:
+        first = found[0]  # it is read as a whole, where it is small: the centroids
+        if not first.store.is_local and first.size <= SMALL:
+            first.tail = first.size
         with holding_tails(found):
             index, vectors = (IndexReader(file, files.max_memory) for file in found)
-            return VectorPartitions(index, vectors, key), found
+            with holding_buffers([index, vectors], _BUFFERS):
+                return VectorPartitions(index, vectors, key), found
 
-    return _OPENED.get(key, opened, lambda entry: entry[0].cost)[0]
+    return _OPENED.get(key, opened, _cost)[0]
+
+
+def _cost(entry: tuple[VectorPartitions, list[File]]) -> int:
+    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    partitions, files = entry
+    return partitions.cost + sum(max(TAIL, one.tail) for one in files if not one.store.is_local)
 
 
 _known: weakref.WeakKeyDictionary[OpenVersion, VectorIndices | None] = weakref.WeakKeyDictionary()
