@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancefs.datafile.buffers import Mask
-from lancefs.index.row_sets import Addresses, is_among
+from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import Coverage, IndexSegment
 from lancefs.index.vectors.distances import Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.probing import partitions_to_probe
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
+from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import DistanceRange
 
 # Rows more than are wanted that are looked for in the table at first, and how many times as many
@@ -36,7 +37,7 @@ class OpenVectors:
         segment: The segment.
         partitions: Its partitions.
         coverage: Says where the rows are that it names.
-        allowed: Row ids of the rows that may be found, ascending; None for all rows.
+        allowed: The rows that may be found; None for all rows.
         probed: Partitions that were read, for all queries.
         compared: Vectors that were compared.
     """
@@ -44,7 +45,7 @@ class OpenVectors:
     segment: IndexSegment
     partitions: VectorPartitions
     coverage: Coverage
-    allowed: Addresses | None = None
+    allowed: RowBits | None = None
     probed: int = 0
     compared: int = 0
 
@@ -102,11 +103,11 @@ class OpenVectors:
             best.add(numbers, distances)
         return best.ranked()
 
-    def _are_allowed(self, numbers: Addresses, allowed: Addresses) -> Mask:
+    def _are_allowed(self, numbers: Addresses, allowed: RowBits) -> Mask:
         """Tell which row numbers are of rows that may be found."""
         if self.coverage.has_row_ids(self.segment):
-            return is_among(numbers, allowed)
+            return allowed.has(numbers)
         which, row_ids = self.coverage.locate(self.segment, numbers)
         found = np.zeros(len(numbers), np.bool_)
-        found[which] = is_among(row_ids, allowed)
+        found[which] = allowed.has(row_ids)
         return found
