@@ -184,9 +184,9 @@ class VectorSearch:
     @property
     def _metric(self) -> Metric:
         """How vectors are compared without an index: as one that cannot be read would do it."""
-        recorded = [index.recorded_metric for index in self._indices]
-        known = [metric for metric in recorded if metric in self._query.metrics]
-        return self._query.metric or (known[0] if known else self._query.metrics[0])
+        recorded = {index.metric for index in self._indices}
+        known = [metric for metric in self._query.metrics if metric in recorded]
+        return self._query.metric or (known or self._query.metrics)[0]
 
     def _scanner_of(self, columns: Sequence[str], fragments: Sequence[int] | None) -> LanceScanner:
         """Return what reads columns of the rows that are compared."""

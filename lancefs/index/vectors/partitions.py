@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.buffers import Ints
+from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.index.files import IndexReader
 from lancefs.index.row_sets import Addresses
 from lancefs.index.vectors.codes import Codes
@@ -27,8 +28,8 @@ FILES = ("index.idx", "auxiliary.idx")
 
 # Bytes of partitions that a process keeps.
 _BUDGET = 128 * 1024 * 1024
-# Rows of partitions that are read in one round of requests, at most.
-_ROWS_AT_ONCE = 256 * 1024
+# Bytes of partitions that are read in one round of requests, at most, where there are several.
+_BYTES_AT_ONCE = 32 * 1024 * 1024
 # Memory of the open files, about.
 _READERS_BYTES = 32 * 1024
 
@@ -89,6 +90,8 @@ class VectorPartitions:
         if make is None:
             raise index.unsupported(f"a vector index of kind {self.kind}")
         self._stored = make(vectors, self.metric, self.dimension)
+        types = [vectors.column_type(name) for name in (_ROW_ID, *self._stored.columns)]
+        self._row_bytes = sum(min_value_bytes(one) for one in types)
 
     @property
     def dimension(self) -> int:
@@ -156,8 +159,8 @@ class VectorPartitions:
             elif self._lengths[number]:
                 waiting.append(number)
         while waiting:
-            rows = np.cumsum(self._lengths[waiting])
-            count = max(1, int(np.searchsorted(rows, _ROWS_AT_ONCE, side="right")))
+            sizes = np.cumsum(self._lengths[waiting]) * self._row_bytes
+            count = max(1, int(np.searchsorted(sizes, _BYTES_AT_ONCE, side="right")))
             yield from self._read_together(waiting[:count])
             waiting = waiting[count:]
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 
-from lancefs.errors import LanceError
+from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock
 from lancefs.index.files import IndexReader, holding_buffers
 from lancefs.index.opened import identity_of, index_file
-from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
+from lancefs.index.segments import (
+    VECTORS_HOLD_ROW_IDS,
+    ColumnIndex,
+    Coverage,
+    IndexSegment,
+    is_over_vectors,
+)
 from lancefs.index.vectors.partitions import FILES, VectorPartitions
 from lancefs.printable import get_logger
 from lancefs.storage import SMALL, TAIL, File, holding_tails
@@ -119,6 +125,9 @@ def _read(version: OpenVersion) -> VectorIndices | None:
     except LanceError as error:
         _warn("section", error)
         return None
+    for index in filter(is_over_vectors, listed):
+        if (index.index_version or 0) not in VECTORS_HOLD_ROW_IDS:
+            _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
     return VectorIndices(version.files, coverage, indices) if indices else None
 
 
