@@ -15,7 +15,7 @@ from lancefs.errors import LanceError
 from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.vectors.distances import Metric, distances
-from lancefs.index.vectors.vector_indices import vector_indices_of
+from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
@@ -53,6 +53,7 @@ class IndexSearch:
 
     Args:
         version: The version.
+        indices: Its vector indices.
         index: The index.
         query: What is searched for.
         scanner: Returns what reads columns of the rows that may be found.
@@ -62,14 +63,13 @@ class IndexSearch:
     def __init__(
         self,
         version: OpenVersion,
+        indices: VectorIndices,
         index: ColumnIndex,
         query: VectorQuery,
         scanner: MakeScanner,
         is_filtered: bool,
     ) -> None:
         self.notes: list[str] = []
-        indices = vector_indices_of(version)
-        assert indices is not None
         self._indices = indices
         self._index = index
         self._query = query

@@ -72,7 +72,7 @@ class VectorPartitions:
 
     def __init__(self, index: IndexReader, vectors: IndexReader, key: object) -> None:
         self._key = key
-        self.kind, self.metric = _described(index)
+        self.kind, self.metric = described(index)
         self._vectors = vectors
         named = vectors.metadata.get("distance_type", b"").decode("utf-8", "replace")
         if named != self.metric:
@@ -178,8 +178,16 @@ class VectorPartitions:
             yield number, partition
 
 
-def _described(index: IndexReader) -> tuple[str, Metric]:
-    """Return the kind of an index, and how it compares vectors."""
+def described(index: IndexReader) -> tuple[str, Metric]:
+    """Return the kind of an index, and how it compares vectors.
+
+    Args:
+        index: The file `index.idx`.
+
+    Raises:
+        CorruptFile: The file does not tell.
+        UnsupportedFeature: The kind or the metric is not known.
+    """
     description = read_json(index, "lance:index")
     if not isinstance(description, dict):
         raise index.damage("lance:index does not describe the index")

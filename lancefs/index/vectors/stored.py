@@ -15,7 +15,12 @@ from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, products
 from lancefs.index.vectors.rotated import RotatedCodes
-from lancefs.index.vectors.tensors import read_tensor, storage_metadata, whole_number
+from lancefs.index.vectors.tensors import (
+    read_tensor,
+    storage_metadata,
+    tensor_in,
+    whole_number,
+)
 
 
 class WholeVectors:
@@ -114,13 +119,17 @@ class ProductCodes:
 
     def __init__(self, file: IndexReader, metric: Metric, dimension: int) -> None:
         metadata = storage_metadata(file)
-        bits = whole_number(file, metadata, "nbits")
+        # Lance 0.20 called it `num_bits`, and had the codebook in the description.
+        bits = whole_number(file, metadata, "nbits" if "nbits" in metadata else "num_bits")
         if bits not in (4, 8):
             raise file.unsupported(f"product codes of {bits} bits")
         parts = whole_number(file, metadata, "num_sub_vectors")
         if dimension % parts or (bits == 4 and parts % 2):
             raise file.damage(f"vectors of {dimension} numbers in {parts} parts")
-        codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
+        if metadata.get("codebook_tensor"):
+            codebook = tensor_in(file, metadata, "codebook_tensor")
+        else:
+            codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
         if codebook.shape != (1 << bits, dimension):
             raise file.damage(f"the codebook has the shape {codebook.shape}")
         if not np.isfinite(codebook).all():

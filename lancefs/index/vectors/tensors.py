@@ -49,6 +49,22 @@ def read_tensor(file: IndexReader, number: int) -> Vectors:
     return matrix_of(file, message)
 
 
+def tensor_in(file: IndexReader, metadata: Mapping[str, Any], key: str) -> Vectors:
+    """Return a tensor that is in the description of how vectors are stored, as bytes.
+
+    Raises:
+        CorruptFile: There is no tensor.
+        UnsupportedFeature: The numbers are of a type that is not known.
+    """
+    try:
+        data = bytes(metadata[key])
+    except (LookupError, TypeError, ValueError) as error:
+        raise file.damage(f"{key} of the stored vectors does not hold bytes") from error
+    with locating(file.url, key):
+        message = parse_message(vectors_pb2.Tensor(), data)
+    return matrix_of(file, message)
+
+
 def matrix_of(file: IndexReader, tensor: vectors_pb2.Tensor) -> Vectors:
     """Return a tensor as a matrix.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock
@@ -16,7 +17,8 @@ from lancefs.index.segments import (
     IndexSegment,
     is_over_vectors,
 )
-from lancefs.index.vectors.partitions import FILES, VectorPartitions
+from lancefs.index.vectors.distances import METRICS, Metric
+from lancefs.index.vectors.partitions import FILES, VectorPartitions, described
 from lancefs.printable import get_logger
 from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
@@ -65,6 +67,20 @@ class VectorIndices:
         except LanceError as error:
             self.give_up(segment, error)
             return None
+
+    def metric(self, index: ColumnIndex) -> Metric | None:
+        """Return how an index compares vectors, also one that cannot be used; None if unknown.
+
+        Releases before 10 or so did not record it in the manifest; then the files tell.
+        """
+        recorded = next((metric for metric in METRICS if metric == index.metric), None)
+        if recorded is not None:
+            return recorded
+        for segment in index.segments:
+            file = index_file(segment, FILES[0], self._files)
+            with suppress(LanceError):  # it was said that the index cannot be used
+                return described(IndexReader(file, self._files.max_memory))[1]
+        return None
 
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
