@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from support import corpus_cases
 from vector_tables import assert_same, ours, rows, theirs, write
 
 import lancefs
+from lancefs.proto import vectors_pb2
 
 DIMENSION = 16
 # The arguments of pylance's `create_index`, by kind.
@@ -358,6 +360,46 @@ def test_without_its_files_an_index_is_left_out_with_one_warning(
     assert sum(record.name.startswith("lancefs") for record in caplog.records) == 1
     assert "index v_idx is not used, vectors are compared one by one" in caplog.text
     assert dataset.vector_search("v", q).explain().startswith("index v_idx cannot be used\n")
+
+
+def _make_one_file(path: str, metric: int, cut: int = 0) -> None:
+    """Leave an index of one file, as releases up to 0.21 wrote them, without its vectors."""
+    _lose(path, "auxiliary.idx")
+    (file,) = _files(path, "index.idx")
+    described = vectors_pb2.VectorIndex(spec_version=1, dimension=16, metric_type=metric)  # type: ignore[arg-type]
+    message = vectors_pb2.Index(name="v_idx", columns=["v"], vector_index=described)
+    end = struct.pack("<I", message.ByteSize()) + message.SerializeToString()
+    place = file.stat().st_size - len(end) - 16  # as many bytes as the manifest records
+    data = bytes(place) + end + struct.pack("<QHH4s", place, 0, 1, b"LANC")
+    file.write_bytes(data[cut:])
+
+
+@pytest.mark.parametrize("is_one_file", [False, True])
+def test_vectors_are_compared_by_the_metric_of_an_index_that_cannot_be_used(
+    tables: Callable[[str, str], str],
+    tmp_path: Path,
+    is_one_file: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lancefs.table.indices.plain", lambda message: {})  # as releases to 4 wrote
+    path = str(shutil.copytree(tables("IVF_PQ", "cosine"), tmp_path / "t.lance"))
+    if is_one_file:
+        _make_one_file(path, 1)
+    _lose(path, "auxiliary.idx")
+    q = queries(1)[0]
+    assert ours(path, q).equals(ours(path, q, metric="cosine", use_index=False))
+    assert "compared by cosine" in notes(path, q)
+
+
+@pytest.mark.parametrize("cut", [1, 60, 600, 650])
+def test_an_index_of_one_file_may_be_damaged(
+    tables: Callable[[str, str], str], tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lancefs.table.indices.plain", lambda message: {})
+    path = str(shutil.copytree(tables("IVF_PQ", "l2"), tmp_path / "t.lance"))
+    _make_one_file(path, 2, cut)
+    q = queries(1)[0]
+    assert ours(path, q).equals(ours(path, q, metric="l2", use_index=False))
 
 
 def test_an_index_of_an_unknown_version_is_left_out_with_one_warning(

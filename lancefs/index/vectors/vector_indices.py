@@ -18,6 +18,7 @@ from lancefs.index.segments import (
     is_over_vectors,
 )
 from lancefs.index.vectors.distances import METRICS, Metric
+from lancefs.index.vectors.one_file import metric_of
 from lancefs.index.vectors.partitions import FILES, VectorPartitions, described
 from lancefs.printable import get_logger
 from lancefs.storage import SMALL, TAIL, File, holding_tails
@@ -73,14 +74,13 @@ class VectorIndices:
 
         Releases before 10 or so did not record it in the manifest; then the files tell.
         """
-        recorded = next((metric for metric in METRICS if metric == index.metric), None)
-        if recorded is not None:
-            return recorded
-        for segment in index.segments:
+        found = index.metric
+        for segment in index.segments if found is None else ():
             file = index_file(segment, FILES[0], self._files)
             with suppress(LanceError):  # it was said that the index cannot be used
-                return described(IndexReader(file, self._files.max_memory))[1]
-        return None
+                found = metric_of(file) or described(IndexReader(file))[1]
+                break
+        return next((metric for metric in METRICS if metric == found), None)
 
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
