@@ -14,6 +14,8 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import corpus_cases
 from vector_tables import assert_same, ours, rows, theirs, write
 
@@ -255,6 +257,42 @@ def test_rows_are_right_after_changes(
         rows_now = {row["id"]: row for row in lancefs.open(path).to_table().to_pylist()}
         assert all(rows_now[row["id"]]["small"] == row["small"] for row in some.to_pylist())
     assert "index v_idx" in notes(path, q)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    changes=st.lists(st.sampled_from(HISTORIES), min_size=2, max_size=5),
+    kind=st.sampled_from(["IVF_FLAT", "IVF_SQ", "IVF_RQ"]),
+    is_stable=st.booleans(),
+)
+def test_rows_are_right_after_any_history(
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: list[Callable[[str], None]],
+    kind: str,
+    is_stable: bool,
+) -> None:
+    path = create(
+        tmp_path_factory.mktemp("history") / "t.lance",
+        kind,
+        count=600,
+        enable_stable_row_ids=is_stable,
+    )
+    for change in changes:
+        if not (is_stable and change is _compact_later):
+            change(path)
+    q = queries(1, seed=len(changes))[0]
+    for version in lancefs.open(path).versions()[1:]:
+        dataset = lancefs.open(path, version=version)
+        exact = dataset.nearest("v", q, 15, columns=["id"], use_index=False)
+        found = dataset.nearest("v", q, 15, columns=["id"], nprobes=PARTITIONS, refine_factor=100)
+        assert_same(found, exact)
+        text = "small < 3"
+        exact = dataset.nearest("v", q, 15, columns=["id"], filter=text, use_index=False)
+        for few in (0, 4096):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("lancefs.search.indexed._FEW_ROWS", few)
+                found = dataset.nearest("v", q, 15, columns=["id"], filter=text, refine_factor=100)
+            assert_same(found, exact)
 
 
 def test_rows_that_no_segment_covers_are_compared_and_all_distances_exact(tmp_path: Path) -> None:
