@@ -163,6 +163,9 @@ class VectorSearch:
             if search.metric is not None and query.metric not in (None, search.metric):
                 notes.append(f"index {index.name} is not used, it compares by {search.metric}")
                 continue
+            if not any(len(segment.covered) for segment in index.segments):
+                notes.append(f"index {index.name} covers no rows of this version")
+                continue
             found = search.found()
             if found is not None:
                 return found, [*notes, *search.notes]

@@ -312,6 +312,15 @@ def test_the_candidates_of_segments_are_merged(tmp_path: Path) -> None:
     assert "2 of 2 segments used" in notes(path, q)
 
 
+def test_an_index_that_covers_nothing_any_more_is_not_used(tmp_path: Path) -> None:
+    path = create(tmp_path / "t.lance", "IVF_FLAT", count=600)
+    lance.dataset(path).delete("true")
+    _append(path)
+    q = queries(1)[0]
+    assert ours(path, q).equals(ours(path, q, use_index=False))
+    assert notes(path, q).startswith("index v_idx covers no rows of this version\nexact search")
+
+
 def test_several_vectors_are_searched_by_an_index(tables: Callable[[str, str], str]) -> None:
     path, several = tables("IVF_PQ", "cosine"), queries(4)
     found = lancefs.open(path).nearest("v", several, 5, columns=["id"], refine_factor=3)
