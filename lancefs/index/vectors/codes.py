@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancefs.index.files import IndexReader
+from lancefs.errors import CorruptFile
 from lancefs.index.vectors.distances import Floats, Vectors
 
 # What is compared of the vectors of a partition: codes, or the vectors.
@@ -45,11 +45,10 @@ class StoredVectors(Protocol):
         ...
 
 
-def matrix_of_lists(file: IndexReader, lists: pa.Array, length: int) -> Codes:
+def matrix_of_lists(lists: pa.Array, length: int) -> Codes:
     """Return lists of one length as rows of a matrix.
 
     Args:
-        file: The file that they are from, for errors.
         lists: The lists.
         length: Items of each.
 
@@ -59,8 +58,8 @@ def matrix_of_lists(file: IndexReader, lists: pa.Array, length: int) -> Codes:
     items = lists.type.value_type if pa.types.is_fixed_size_list(lists.type) else pa.null()
     is_number = pa.types.is_floating(items) or pa.types.is_uint8(items)
     if not is_number or lists.type.list_size != length or lists.null_count:
-        raise file.damage(f"values of type {lists.type}; lists of {length} numbers were expected")
+        raise CorruptFile(f"values of type {lists.type}; lists of {length} numbers were expected")
     values = lists.flatten()
     if values.null_count:
-        raise file.damage("a vector or code lacks a number")
+        raise CorruptFile("a vector or code lacks a number")
     return np.asarray(values).reshape(len(lists), length)

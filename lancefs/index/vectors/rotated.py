@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints
+from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, matrix_of_lists
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, products, squared_lengths
@@ -45,7 +46,6 @@ class RotatedCodes:
         metadata = storage_metadata(file)
         self._bits = whole_number(file, metadata, "num_bits")
         _check_known(file, metadata, self._bits, dimension)
-        self._file = file
         self._is_dot = metric == "dot"
         self._dimension = dimension
         self._rotation = _Rotation(file, metadata, dimension)
@@ -66,22 +66,22 @@ class RotatedCodes:
         signs, *extra, added, scales = columns
         found = np.empty(len(signs), self._dtype)
         width = -(-self._dimension // 8)
-        by_row = matrix_of_lists(self._file, signs, width)
+        by_row = matrix_of_lists(signs, width)
         if self._is_packed:
             by_row = _unpacked(by_row)
         bits = np.unpackbits(by_row, axis=1, count=self._dimension, bitorder="little")
         code = found["code"]
         code[:] = bits
         if extra:
-            rest = _further_bits(self._file, extra[0], self._bits - 1, self._dimension)
+            rest = _further_bits(extra[0], self._bits - 1, self._dimension)
             code <<= self._bits - 1
             code |= rest
         for name, column in (("add", added), ("scale", scales)):
             if column.type != pa.float32() or column.null_count:
-                raise self._file.damage(f"factors of type {column.type}; floats were expected")
+                raise CorruptFile(f"factors of type {column.type}; floats were expected")
             found[name] = np.asarray(column)
             if not np.isfinite(found[name]).all():
-                raise self._file.damage("a factor is not finite")
+                raise CorruptFile("a factor is not finite")
         return found
 
     def comparing(self, query: Vectors) -> Compare:
@@ -190,11 +190,11 @@ class _BitField(NamedTuple):
     numbers: Ints
 
 
-def _further_bits(file: IndexReader, column: pa.Array, bits: int, dimension: int) -> Array:
+def _further_bits(column: pa.Array, bits: int, dimension: int) -> Array:
     """Return the bits after the sign of each number, as a number."""
     blocks = -(-dimension // _BLOCK_NUMBERS)
     size = _BLOCK_NUMBERS // 8 * bits
-    stored = matrix_of_lists(file, column, blocks * size).reshape(-1, size)
+    stored = matrix_of_lists(column, blocks * size).reshape(-1, size)
     found = np.zeros((len(stored), _BLOCK_NUMBERS), np.uint8)
     for field in _fields(bits):
         part = (stored[:, field.bytes_] >> field.shift) & ((1 << field.width) - 1)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.kernels import sum_codes
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, products
@@ -36,13 +37,12 @@ class WholeVectors:
     cost = 0
 
     def __init__(self, file: IndexReader, metric: Metric, dimension: int) -> None:
-        self._file = file
         self._metric = metric
         self._dimension = dimension
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the vectors."""
-        return matrix_of_lists(self._file, columns[0], self._dimension)
+        return matrix_of_lists(columns[0], self._dimension)
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with vectors."""
@@ -77,7 +77,6 @@ class ScalarCodes:
             raise file.damage("the bounds of the scalar codes are no numbers") from error
         if not (np.isfinite([lowest, highest]).all() and lowest <= highest):
             raise file.damage(f"the bounds of the scalar codes are {lowest} and {highest}")
-        self._file = file
         self._metric = metric
         self._dimension = dimension
         self._lowest = lowest
@@ -85,7 +84,7 @@ class ScalarCodes:
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the codes of each vector."""
-        return matrix_of_lists(self._file, columns[0], self._dimension)
+        return matrix_of_lists(columns[0], self._dimension)
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with codes."""
@@ -106,40 +105,36 @@ class ProductCodes:
     """A code of 4 or 8 bits for each part of a vector: kind PQ.
 
     Args:
-        file: The file of the codes.
+        codebook: A row for each code. The shape is not how its numbers lie: they are those of part
+            after part, code after code.
+        parts: Number of parts.
         metric: How vectors are compared.
-        dimension: Numbers of a vector.
+        is_transposed: Whether the codes of a partition lie part after part, or row after row.
 
     Raises:
-        CorruptFile: The description of the codes, or the codebook, is damaged.
+        CorruptFile: The codebook does not fit.
         UnsupportedFeature: Codes have another number of bits.
     """
 
     columns = ("__pq_code",)
 
-    def __init__(self, file: IndexReader, metric: Metric, dimension: int) -> None:
-        metadata = storage_metadata(file)
-        # Lance 0.20 called it `num_bits`, and had the codebook in the description.
-        bits = whole_number(file, metadata, "nbits" if "nbits" in metadata else "num_bits")
-        if bits not in (4, 8):
-            raise file.unsupported(f"product codes of {bits} bits")
-        parts = whole_number(file, metadata, "num_sub_vectors")
-        if dimension % parts or (bits == 4 and parts % 2):
-            raise file.damage(f"vectors of {dimension} numbers in {parts} parts")
-        if metadata.get("codebook_tensor"):
-            codebook = tensor_in(file, metadata, "codebook_tensor")
-        else:
-            codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
-        if codebook.shape != (1 << bits, dimension):
-            raise file.damage(f"the codebook has the shape {codebook.shape}")
+    def __init__(self, codebook: Vectors, parts: int, metric: Metric, is_transposed: bool) -> None:
+        codes, dimension = codebook.shape
+        if codes not in (16, 256):
+            raise UnsupportedFeature(f"product codes of {codes} values")
+        if not parts or dimension % parts or (codes == 16 and parts % 2):
+            raise CorruptFile(f"vectors of {dimension} numbers in {parts} parts")
         if not np.isfinite(codebook).all():
-            raise file.damage("a number of the codebook is not finite")
-        # The shape of the tensor is not how its numbers lie: part by part, code by code.
-        self._codebook = codebook.reshape(parts, 1 << bits, dimension // parts).astype(np.float32)
-        self._file = file
+            raise CorruptFile("a number of the codebook is not finite")
+        self._codebook = codebook.reshape(parts, codes, dimension // parts).astype(np.float32)
         self._is_dot = metric == "dot"
-        self._bits = bits
-        self._is_transposed = metadata.get("transposed") is True
+        self._bits = 4 if codes == 16 else 8
+        self._is_transposed = is_transposed
+
+    @property
+    def width(self) -> int:
+        """Bytes of the codes of a vector."""
+        return len(self._codebook) * self._bits // 8
 
     @property
     def cost(self) -> int:
@@ -148,8 +143,15 @@ class ProductCodes:
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the codes of all vectors for each part."""
-        width = len(self._codebook) * self._bits // 8
-        stored = matrix_of_lists(self._file, columns[0], width)
+        return self.arranged(matrix_of_lists(columns[0], self.width))
+
+    def arranged(self, stored: Codes) -> Codes:
+        """Return the codes of all vectors for each part.
+
+        Args:
+            stored: The bytes of the codes of a partition, in as many rows as it has vectors.
+        """
+        width = self.width
         by_byte = stored.reshape(width, -1) if self._is_transposed else stored.T
         if self._bits == 8:
             return np.ascontiguousarray(by_byte)
@@ -175,6 +177,32 @@ class ProductCodes:
         return compare
 
 
+def product_codes(file: IndexReader, metric: Metric, dimension: int) -> ProductCodes:
+    """Return product codes as a file describes them.
+
+    Args:
+        file: The file of the codes.
+        metric: How vectors are compared.
+        dimension: Numbers of a vector.
+
+    Raises:
+        CorruptFile: The description of the codes, or the codebook, is damaged.
+        UnsupportedFeature: Codes have another number of bits.
+    """
+    metadata = storage_metadata(file)
+    # Lance 0.20 called it `num_bits`, and had the codebook in the description.
+    bits = whole_number(file, metadata, "nbits" if "nbits" in metadata else "num_bits")
+    if metadata.get("codebook_tensor"):
+        codebook = tensor_in(file, metadata, "codebook_tensor")
+    else:
+        codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
+    if bits > 16 or codebook.shape != (1 << bits, dimension):
+        raise file.damage(f"codes of {bits} bits, and a codebook of the shape {codebook.shape}")
+    parts = whole_number(file, metadata, "num_sub_vectors")
+    with locating(file.url, "codebook"):
+        return ProductCodes(codebook, parts, metric, metadata.get("transposed") is True)
+
+
 def _whole_tables(tables: Floats) -> Floats:
     """Return tables with room for all codes of a byte."""
     missing = 256 - tables.shape[1]
@@ -183,7 +211,7 @@ def _whole_tables(tables: Floats) -> Floats:
 
 STORED: Mapping[str, Callable[[IndexReader, Metric, int], StoredVectors]] = {
     "FLAT": WholeVectors,
-    "PQ": ProductCodes,
+    "PQ": product_codes,
     "RQ": RotatedCodes,
     "SQ": ScalarCodes,
 }

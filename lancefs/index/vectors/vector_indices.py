@@ -18,8 +18,9 @@ from lancefs.index.segments import (
     is_over_vectors,
 )
 from lancefs.index.vectors.distances import METRICS, Metric
-from lancefs.index.vectors.one_file import metric_of
-from lancefs.index.vectors.partitions import FILES, VectorPartitions, described
+from lancefs.index.vectors.one_file import OneFile, is_one_file, metric_of
+from lancefs.index.vectors.partitions import VectorPartitions
+from lancefs.index.vectors.two_files import FILES, TwoFiles, described
 from lancefs.printable import get_logger
 from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
@@ -78,7 +79,7 @@ class VectorIndices:
         for segment in index.segments if found is None else ():
             file = index_file(segment, FILES[0], self._files)
             with suppress(LanceError):  # it was said that the index cannot be used
-                found = metric_of(file) or described(IndexReader(file))[1]
+                found = metric_of(file) if is_one_file(file) else described(IndexReader(file))[1]
                 break
         return next((metric for metric in METRICS if metric == found), None)
 
@@ -91,6 +92,9 @@ class VectorIndices:
 
 def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
     found = [index_file(segment, name, files) for name in FILES]
+    listed = {file.path for file in segment.index.files}
+    if FILES[1] not in listed and is_one_file(found[0]):
+        found = found[:1]
     key = tuple(part for file in found for part in identity_of(file))
 
     def opened() -> tuple[VectorPartitions, list[File]]:
@@ -98,9 +102,11 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
         if not first.store.is_local and first.size <= SMALL:
             first.tail = first.size
         with holding_tails(found):
+            if len(found) == 1:
+                return VectorPartitions(OneFile(first), key), found
             index, vectors = (IndexReader(file, files.max_memory) for file in found)
             with holding_buffers([index, vectors], _BUFFERS):
-                return VectorPartitions(index, vectors, key), found
+                return VectorPartitions(TwoFiles(index, vectors), key), found
 
     return _OPENED.get(key, opened, _cost)[0]
 
