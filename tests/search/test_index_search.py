@@ -7,6 +7,7 @@ import logging
 import shutil
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +328,14 @@ def test_several_vectors_are_searched_by_an_index(tables: Callable[[str, str], s
     for number, q in enumerate(several):
         one = found.filter(pa.compute.field("query_index") == number).drop("query_index")
         assert one.equals(ours(path, q, 5, refine_factor=3))
+
+
+def test_threads_may_search_at_the_same_time(tables: Callable[[str, str], str]) -> None:
+    path, several = tables("IVF_PQ", "l2"), queries(12)
+    dataset = lancefs.open(path)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda q: dataset.nearest("v", q, 5, columns=["id"]), several))
+    assert all(one.equals(ours(path, q, 5)) for one, q in zip(found, several, strict=True))
 
 
 def test_distances_are_within_the_range_by_an_index(tables: Callable[[str, str], str]) -> None:
