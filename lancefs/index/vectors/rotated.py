@@ -17,7 +17,7 @@ from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, matrix_of_lists
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, products, squared_lengths
-from lancefs.index.vectors.tensors import storage_metadata, whole_number
+from lancefs.index.vectors.tensors import read_tensor, storage_metadata, whole_number
 
 # Rows whose signs are stored together, and which of them a byte has: one in each half.
 _BLOCK_ROWS = 32
@@ -40,21 +40,28 @@ class RotatedCodes:
         UnsupportedFeature: The codes are laid out, or made, in another way.
     """
 
-    cost = 0
-
     def __init__(self, file: IndexReader, metric: Metric, dimension: int) -> None:
         metadata = storage_metadata(file)
         self._bits = whole_number(file, metadata, "num_bits")
-        _check_known(file, metadata, self._bits, dimension)
+        self._is_residual = _is_residual(file, metadata, self._bits, dimension)
         self._is_dot = metric == "dot"
         self._dimension = dimension
-        self._rotation = _Rotation(file, metadata, dimension)
+        self._rotation: _Signs | _Matrix
+        if metadata.get("rotation_type", "matrix") == "fast":
+            self._rotation = _Signs(file, metadata, dimension)
+        else:
+            self._rotation = _Matrix(file, metadata, dimension)
         self._is_packed = metadata.get("packed") is True
         extra = "_ex" if self._bits > 1 else ""
         self._factors = (f"__add_factors{extra}", f"__scale_factors{extra}")
         self._extra = ("__blocked_ex_codes",) if self._bits > 1 else ()
         whole = np.uint8 if self._bits <= 8 else np.uint16
         self._dtype = np.dtype([("code", whole, dimension), ("add", "f4"), ("scale", "f4")])
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return self._rotation.cost
 
     @property
     def columns(self) -> Sequence[str]:
@@ -86,39 +93,70 @@ class RotatedCodes:
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with codes."""
-        rotated = self._rotation.rotate(query)
-        middle = np.float32((1 << (self._bits - 1)) - 0.5) * rotated.sum(dtype=np.float32)
+        half = np.float32((1 << (self._bits - 1)) - 0.5)
+        whole = self._rotation.rotate(query)
+        # Releases before 14 compare what a query is apart from the centroid.
+        factor = np.float32(2 / np.sqrt(self._dimension) if self._is_residual else 1)
 
         def compare(centroid: Vectors, codes: Codes) -> Floats:
+            rest = query - centroid
             if self._is_dot:
                 base = -np.float32(query @ centroid)
             else:
-                base = np.float32(squared_lengths((query - centroid)[None, :])[0])
-            product = products(codes["code"], rotated) - middle
-            found: Floats = codes["add"] + codes["scale"] * product + base
+                base = np.float32(squared_lengths(rest[None, :])[0])
+            rotated = self._rotation.rotate(rest) if self._is_residual else whole
+            product = products(codes["code"], rotated) - half * rotated.sum(dtype=np.float32)
+            found: Floats = codes["add"] + codes["scale"] * (factor * product) + base
             return found
 
         return compare
 
 
-def _check_known(file: IndexReader, metadata: Mapping[str, Any], bits: int, dimension: int) -> None:
-    """Refuse codes that are made in another way than that of Lance 14."""
-    known = {"rotation_type": "fast", "query_estimator": "raw_query", "code_dim": dimension}
-    for key, value in known.items():
-        if metadata.get(key) != value:
-            raise file.unsupported(f"RaBitQ codes whose {key} is {str(metadata.get(key))[:20]!r}")
-    if metadata.get("layered") or bits > 9:
-        raise file.unsupported(f"layered RaBitQ codes, or of {bits} bits")
+def _is_residual(file: IndexReader, metadata: Mapping[str, Any], bits: int, dimension: int) -> bool:
+    """Tell whether codes are those of a release before 14; refuse those that are not known."""
+    estimator = metadata.get("query_estimator", "residual_query")
+    known = bits == 1 if estimator == "residual_query" else bits <= 9
+    if metadata.get("layered") or estimator not in ("residual_query", "raw_query") or not known:
+        raise file.unsupported(f"RaBitQ codes of {bits} bits for {str(estimator)[:20]!r}")
+    if metadata.get("code_dim", dimension) != dimension:
+        raise file.unsupported(f"RaBitQ codes of {str(metadata.get('code_dim'))[:20]} numbers")
+    if metadata.get("rotation_type", "matrix") not in ("fast", "matrix"):
+        raise file.unsupported(f"a rotation {str(metadata.get('rotation_type'))[:20]!r}")
+    return bool(estimator == "residual_query")
 
 
-class _Rotation:
-    """The rotation that is applied to queries, as it was to the vectors.
+class _Matrix:
+    """A rotation by a matrix, as releases before 4 had it.
 
     Args:
         file: The file of the codes.
         metadata: How vectors are stored.
         dimension: Numbers of a vector.
     """
+
+    def __init__(self, file: IndexReader, metadata: Mapping[str, Any], dimension: int) -> None:
+        matrix = read_tensor(file, whole_number(file, metadata, "rotate_mat_position"))
+        if matrix.shape != (dimension, dimension) or not np.isfinite(matrix).all():
+            raise file.damage(f"a rotation by a matrix of the shape {matrix.shape}")
+        self._matrix = matrix.astype(np.float32)
+        self.cost = self._matrix.nbytes
+
+    def rotate(self, query: Vectors) -> Vectors:
+        """Return a query, rotated."""
+        rotated: Vectors = self._matrix @ query.astype(np.float32)
+        return rotated
+
+
+class _Signs:
+    """A rotation by changes of signs and Walsh-Hadamard transforms.
+
+    Args:
+        file: The file of the codes.
+        metadata: How vectors are stored.
+        dimension: Numbers of a vector.
+    """
+
+    cost = 0
 
     def __init__(self, file: IndexReader, metadata: Mapping[str, Any], dimension: int) -> None:
         width = -(-dimension // 8)
