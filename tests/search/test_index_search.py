@@ -132,7 +132,7 @@ def test_a_search_that_is_told_nothing_finds_as_much_as_pylance(
     assert np.mean(mine) >= np.mean(other) - 0.01
 
 
-@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("bits", range(1, 10))
 @pytest.mark.parametrize("dimension", [32, 72])
 def test_codes_of_any_number_of_bits_are_read(
@@ -147,7 +147,7 @@ def test_codes_of_any_number_of_bits_are_read(
     # pylance compares with a rounded query.
     known = np.array(expected["_distance"])
     errors = np.array([distances[number.as_py()] for number in expected["id"]]) - known
-    assert np.abs(errors).max() < 0.02 * np.median(known)
+    assert np.abs(errors).max() < 0.1 * np.std(known)
     assert "(IVF_RQ," in notes(path, q)
 
 

@@ -100,13 +100,16 @@ class RotatedCodes:
 
         def compare(centroid: Vectors, codes: Codes) -> Floats:
             rest = query - centroid
-            if self._is_dot:
-                base = -np.float32(query @ centroid)
-            else:
-                base = np.float32(squared_lengths(rest[None, :])[0])
+            near = np.float32(query @ centroid)
+            if not self._is_dot:
+                fixed = codes["add"] + np.float32(squared_lengths(rest[None, :])[0])
+            elif self._is_residual:
+                fixed = codes["add"] - near
+            else:  # what a vector has in the direction of the centroid is in `add`, from 1 on
+                fixed = 1 - near + near * (codes["add"] - 1)
             rotated = self._rotation.rotate(rest) if self._is_residual else whole
             product = products(codes["code"], rotated) - half * rotated.sum(dtype=np.float32)
-            found: Floats = codes["add"] + codes["scale"] * (factor * product) + base
+            found: Floats = fixed + codes["scale"] * (factor * product)
             return found
 
         return compare
