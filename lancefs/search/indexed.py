@@ -146,7 +146,9 @@ class IndexSearch:
         """Find the rows that may be found, in the fragments of each segment; return how many."""
         for one in self._opened:
             one.allowed = RowBits()
-            scanner = self._scanner(["_rowid"], one.segment.covered.tolist())
+            covered = one.segment.covered.tolist()
+            is_all = len(covered) == len(self._fragments)
+            scanner = self._scanner(["_rowid"], None if is_all else covered)
             for batch in scanner.to_batches():
                 one.allowed.add(np.asarray(batch.column(0)))
         return sum(one.allowed.num_rows for one in self._opened if one.allowed is not None)
