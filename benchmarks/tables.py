@@ -74,6 +74,11 @@ def _write(home: Path, rows: int) -> Iterator[str]:
     yield save("indexed.lance", people(rows), max_rows_per_file=1_000_000)
     for column, kind in (("id", "BTREE"), ("name", "BTREE"), ("city", "BITMAP")):
         lance.dataset(str(home / "indexed.lance")).create_scalar_index(column, kind)
+    lance.write_dataset(embeddings(rows // 6), str(home / "embeddings.lance"))
+    lance.dataset(str(home / "embeddings.lance")).create_index(
+        "vector", "IVF_PQ", num_partitions=max(1, rows // 24_000), num_sub_vectors=16
+    )
+    yield "embeddings.lance"
     small = lines(500 * FRAGMENTS_OF_500_ROWS)
     yield save("small-fragments.lance", small, max_rows_per_file=500)
     for version in range(VERSIONS):
@@ -134,6 +139,25 @@ def lines(rows: int) -> pa.Table:
             "comment": _text(source, rows),
         }
     )
+
+
+def embeddings(rows: int) -> pa.RecordBatchReader:
+    """Return vectors of 128 numbers around a thousand centres, with the numbers of their rows."""
+    source = np.random.default_rng(17)
+    centres = source.standard_normal((1000, 128)).astype(np.float32)
+    vector = pa.list_(pa.float32(), 128)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, rows, 100_000):
+            count = min(100_000, rows - start)
+            noise = 0.7 * source.standard_normal((count, 128), np.float32)
+            values = centres[source.integers(0, 1000, count)] + noise
+            column = pa.FixedSizeListArray.from_arrays(values.astype(np.float32).ravel(), 128)
+            ids = pa.array(np.arange(start, start + count))
+            yield pa.record_batch({"id": ids, "vector": column})
+
+    schema = pa.schema([("id", pa.int64()), ("vector", vector)])
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def nested(rows: int) -> pa.Table:

@@ -39,6 +39,12 @@ WHERE shipdate >= DATE '1994-01-01' AND shipdate < DATE '1995-01-01'
 # Spread over the tables of all sizes that are measured.
 IN_100 = f"id in ({', '.join(str(7_919 * number % 400_000) for number in range(100))})"
 
+# Arguments of vector searches, which pylance and lancefs share.
+SEARCHES: dict[str, dict[str, Any]] = {
+    "flat": {"use_index": False},
+    "index": {"nprobes": 20, "refine_factor": 5},
+}
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -49,8 +55,10 @@ class Workload:
         columns: The columns to read; all where it is None.
         kind: `table`, `filter`, `take`, `count`, `stream`, `sql`, `head` or `import`; `few` and
             `ten` are the first ten rows, and ten rows taken, in a process that runs already; `find`
-            and `tally` read and count the rows that a filter keeps, of a dataset that is open.
-        query: What DuckDB is asked where the kind is `sql`; the filter of `find` and `tally`.
+            and `tally` read and count the rows that a filter keeps, of a dataset that is open, and
+            `nearest` finds the ten rows whose vectors are nearest to one.
+        query: What DuckDB is asked where the kind is `sql`; the filter of `find` and `tally`; the
+            name of the arguments of `nearest`, in `SEARCHES`.
         target: The ratio to pylance that we want to reach, or None.
     """
 
@@ -98,6 +106,8 @@ WORKLOADS = {
     "string =, BTREE": Workload("indexed", kind="find", query="name = 'user-00004711'", target=2),
     "IN of 100, BTREE": Workload("indexed", kind="find", query=IN_100, target=2),
     "count of one value, BITMAP": Workload("indexed", kind="tally", query="city = 'c07'", target=2),
+    "nearest of all": Workload("embeddings", kind="nearest", query="flat", target=1),
+    "nearest, IVF_PQ": Workload("embeddings", kind="nearest", query="index", target=0.67),
     "open + count, 1,500 fragments": Workload("small-fragments", kind="count", target=1),
     "open + head(10), 1,500 fragments": Workload("small-fragments", kind="few", target=1),
     "open + take 10, 1,500 fragments": Workload("small-fragments", kind="ten", target=1),
@@ -166,6 +176,9 @@ def _dataset(
             return lambda: kept.count_rows(filter=workload.query)
         return lambda: kept.to_table(filter=workload.query, **options)
 
+    if workload.kind == "nearest":
+        return _nearest(opened(), SEARCHES[workload.query])
+
     def read() -> Any:
         dataset = opened()
         match workload.kind:
@@ -186,6 +199,17 @@ def _dataset(
         return dataset.to_table(columns=columns, **options)
 
     return read
+
+
+def _nearest(dataset: Any, options: dict[str, Any]) -> Callable[[], Any]:
+    """Find the ten rows whose vectors are nearest to one."""
+    import numpy as np
+
+    q = np.random.default_rng(23).standard_normal(128, np.float32)
+    if hasattr(dataset, "nearest"):
+        return lambda: dataset.nearest("vector", q, 10, columns=["id"], **options)
+    asked = {"column": "vector", "q": q, "k": 10, **options}
+    return lambda: dataset.to_table(columns=["id", "_distance"], nearest=asked)
 
 
 def _query(method: str, path: str, query: str) -> Callable[[], Any]:

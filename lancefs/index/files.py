@@ -6,7 +6,8 @@ Format page: indices (`docs/src/format/index/index.md`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.legacy.footer import VERSIONS as LEGACY_VERSIONS
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import schema_pb2
-from lancefs.storage import TAIL, ByteRange, File, run
+from lancefs.storage import TAIL, ByteRange, Bytes, File, read_all, run
 
 # The end of a data file: two version numbers, and the magic.
 _VERSIONS = struct.Struct("<HH4s")
@@ -41,6 +42,7 @@ class IndexReader:
         self.file = file
         self._max_memory = max_memory
         self._buffers: Sequence[ByteRange] = ()
+        self._held: Mapping[int, Bytes] = {}  # see `holding_buffers`
         if _is_legacy(file):
             from lancefs.datafile.legacy.reader import LegacyReader
 
@@ -135,7 +137,8 @@ class IndexReader:
         """
         if not 0 <= number < len(self._buffers):
             raise self.damage(f"buffer {number} is wanted, the file has {len(self._buffers)}")
-        return self.file.read([self._buffers[number]])[0].tobytes()
+        held = self._held.get(number)
+        return (self.file.read([self._buffers[number]])[0] if held is None else held).tobytes()
 
     def damage(self, what: str) -> CorruptFile:
         """Return an error about the content of the file."""
@@ -154,6 +157,30 @@ class IndexReader:
         if field is None:
             raise self.damage(f"no column {name!r}; the file has {', '.join(self._fields)}")
         return field
+
+
+@contextmanager
+def holding_buffers(readers: Sequence[IndexReader], numbers: Sequence[int]) -> Iterator[None]:
+    """Read global buffers of several files in one round of requests, and hold them in memory.
+
+    `IndexReader.buffer` makes no request for them inside of the context.
+
+    Args:
+        readers: The files.
+        numbers: Numbers of the buffers; those that a file does not have are left out.
+    """
+    there = [[number for number in numbers if number < len(one._buffers)] for one in readers]
+    wanted = [
+        (one.file, [one._buffers[number] for number in own])
+        for one, own in zip(readers, there, strict=True)
+    ]
+    for one, own, read in zip(readers, there, read_all(wanted), strict=True):
+        one._held = dict(zip(own, read, strict=True))
+    try:
+        yield
+    finally:
+        for one in readers:
+            one._held = {}
 
 
 def _is_legacy(file: File) -> bool:

@@ -36,7 +36,7 @@ HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
     "ZoneMap": {0: False},
 }
 # The same for indices over vectors, of all kinds.
-_VECTORS_HOLD_ROW_IDS: Mapping[int, bool] = {0: True, 1: True, 2: True}
+VECTORS_HOLD_ROW_IDS: Mapping[int, bool] = {0: True, 1: True, 2: True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,21 @@ class IndexSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """An index over one column, with the segments of this version that can be asked."""
+    """An index over one column, with the segments of this version that can be asked.
+
+    Attributes:
+        name: Its name.
+        kind: Its kind.
+        field_id: The column.
+        segments: The segments.
+        metric: How an index over vectors compares them, if the manifest tells; its files do.
+    """
 
     name: str
     kind: str
     field_id: int
     segments: tuple[IndexSegment, ...]
-
-    @property
-    def recorded_metric(self) -> str | None:
-        """How an index over vectors compares them, if the manifest tells; its files do."""
-        details = [segment.index.details for segment in self.segments if segment.index.details]
-        return str(details[0].get("metric_type", "l2")).lower() if details else None
+    metric: str | None
 
 
 class Coverage:
@@ -106,8 +109,8 @@ class Coverage:
     def vector_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
         """Yield the indices over vectors, of any kind."""
         for own in _by_name(indices):
-            if (own[0].type or "").partition("_")[0] in ("Vector", "IVF"):
-                yield from self._column_index(own, _VECTORS_HOLD_ROW_IDS)
+            if is_over_vectors(own[0]):
+                yield from self._column_index(own, VECTORS_HOLD_ROW_IDS)
 
     def _column_index(
         self, own: Sequence[Index], known: Mapping[int, bool]
@@ -127,7 +130,8 @@ class Coverage:
             if index.type == first.type and (version := index.index_version or 0) in known
         )
         if self._may_overlap(first.name, segments):
-            yield ColumnIndex(first.name, first.type or "", first.field_ids[0], segments)
+            metric = str(first.details.get("metric_type", "l2")).lower() if first.details else None
+            yield ColumnIndex(first.name, first.type or "", first.field_ids[0], segments, metric)
 
     def rows_of(
         self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
@@ -342,6 +346,11 @@ class _Limits:
             return None
         order = np.argsort(self._fragments.ids)
         return self._fragments.ids[order], counts[0][order].astype(np.uint64)
+
+
+def is_over_vectors(index: Index) -> bool:
+    """Tell whether an index is one over vectors, of any kind."""
+    return (index.type or "").partition("_")[0] in ("Vector", "IVF")
 
 
 def _by_name(indices: Sequence[Index]) -> list[list[Index]]:

@@ -49,3 +49,59 @@ class IVF(_message.Message):
     centroids_tensor: Tensor
     loss: float
     def __init__(self, centroids: _Optional[_Iterable[float]] = ..., offsets: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., centroids_tensor: _Optional[_Union[Tensor, _Mapping[str, _Any]]] = ..., loss: _Optional[float] = ...) -> None: ...
+
+class Index(_message.Message):
+    __slots__ = ("name", "columns", "dataset_version", "vector_index")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    DATASET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_INDEX_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    dataset_version: int
+    vector_index: VectorIndex
+    def __init__(self, name: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., dataset_version: _Optional[int] = ..., vector_index: _Optional[_Union[VectorIndex, _Mapping[str, _Any]]] = ...) -> None: ...
+
+class VectorIndex(_message.Message):
+    __slots__ = ("spec_version", "dimension", "stages", "metric_type")
+    class Metric(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        L2: _ClassVar[VectorIndex.Metric]
+        COSINE: _ClassVar[VectorIndex.Metric]
+        DOT: _ClassVar[VectorIndex.Metric]
+        HAMMING: _ClassVar[VectorIndex.Metric]
+    L2: VectorIndex.Metric
+    COSINE: VectorIndex.Metric
+    DOT: VectorIndex.Metric
+    HAMMING: VectorIndex.Metric
+    SPEC_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    METRIC_TYPE_FIELD_NUMBER: _ClassVar[int]
+    spec_version: int
+    dimension: int
+    stages: _containers.RepeatedCompositeFieldContainer[VectorIndexStage]
+    metric_type: VectorIndex.Metric
+    def __init__(self, spec_version: _Optional[int] = ..., dimension: _Optional[int] = ..., stages: _Optional[_Iterable[_Union[VectorIndexStage, _Mapping[str, _Any]]]] = ..., metric_type: _Optional[_Union[VectorIndex.Metric, str]] = ...) -> None: ...
+
+class VectorIndexStage(_message.Message):
+    __slots__ = ("ivf", "pq")
+    IVF_FIELD_NUMBER: _ClassVar[int]
+    PQ_FIELD_NUMBER: _ClassVar[int]
+    ivf: IVF
+    pq: PQ
+    def __init__(self, ivf: _Optional[_Union[IVF, _Mapping[str, _Any]]] = ..., pq: _Optional[_Union[PQ, _Mapping[str, _Any]]] = ...) -> None: ...
+
+class PQ(_message.Message):
+    __slots__ = ("num_bits", "num_sub_vectors", "dimension", "codebook", "codebook_tensor")
+    NUM_BITS_FIELD_NUMBER: _ClassVar[int]
+    NUM_SUB_VECTORS_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    CODEBOOK_FIELD_NUMBER: _ClassVar[int]
+    CODEBOOK_TENSOR_FIELD_NUMBER: _ClassVar[int]
+    num_bits: int
+    num_sub_vectors: int
+    dimension: int
+    codebook: _containers.RepeatedScalarFieldContainer[float]
+    codebook_tensor: Tensor
+    def __init__(self, num_bits: _Optional[int] = ..., num_sub_vectors: _Optional[int] = ..., dimension: _Optional[int] = ..., codebook: _Optional[_Iterable[float]] = ..., codebook_tensor: _Optional[_Union[Tensor, _Mapping[str, _Any]]] = ...) -> None: ...

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lancefs.datafile.buffers import Mask
 from lancefs.index.vectors.distances import Floats
 
 # Rows that are kept before the nearest ones are chosen among them, at least.
@@ -34,13 +33,16 @@ class BestRows:
         k: How many.
         lowest: The least distance that counts.
         limit: All distances that count are below it; None for no limit.
+
+    Attributes:
+        worst: No row that is farther is among the nearest.
     """
 
     def __init__(self, k: int, lowest: float | None = None, limit: float | None = None) -> None:
         self._k = k
         self._lowest = lowest
         self._limit = limit
-        self._worst = np.float32(np.inf)  # no row beyond it is among the nearest
+        self.worst = np.float32(np.inf)
         self._parts: list[Ranked] = []
         self._waiting = 0
 
@@ -51,7 +53,11 @@ class BestRows:
             row_ids: Their ids, each added once.
             distances: Their distances.
         """
-        counts = in_bounds(distances, self._lowest, self._limit) & (distances <= self._worst)
+        counts = distances <= self.worst  # not NaN
+        if self._lowest is not None:
+            counts &= distances >= np.float32(self._lowest)
+        if self._limit is not None:
+            counts &= distances < np.float32(self._limit)
         positions = np.flatnonzero(counts)
         if not len(positions):
             return
@@ -69,23 +75,7 @@ class BestRows:
         best = nearest_of(self._parts, self._k)
         self._parts, self._waiting = [best], len(best.row_ids)
         if self._waiting == self._k:
-            self._worst = best.distances[-1]
-
-
-def in_bounds(distances: Floats, lowest: float | None, limit: float | None) -> Mask:
-    """Return which distances are defined, and within bounds.
-
-    Args:
-        distances: The distances.
-        lowest: The least distance that counts; None for no bound.
-        limit: All distances that count are below it; None for no bound.
-    """
-    counts: Mask = ~np.isnan(distances)
-    if lowest is not None:
-        counts &= distances >= np.float32(lowest)
-    if limit is not None:
-        counts &= distances < np.float32(limit)
-    return counts
+            self.worst = best.distances[-1]
 
 
 def nearest_of(parts: Sequence[Ranked], k: int) -> Ranked:

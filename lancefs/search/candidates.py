@@ -6,22 +6,25 @@ are looked for in the table, and more of them where too few are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.index.row_sets import Addresses, is_among
+from lancefs.datafile.buffers import Mask
+from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import Coverage, IndexSegment
-from lancefs.index.vectors.distances import Floats, Vectors
+from lancefs.index.vectors.distances import Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.probing import partitions_to_probe
-from lancefs.search.best_rows import Ranked, in_bounds, nearest_of
+from lancefs.search.best_rows import BestRows, Ranked, nearest_of
+from lancefs.search.row_bits import RowBits
+from lancefs.search.vector_query import DistanceRange
 
-# Candidates that are kept before those that are not among the nearest are dropped.
-_MOST_WAITING = 2 * 1024 * 1024
-# Rows more than are wanted that are looked for in the table at first.
+# Rows more than are wanted that are looked for in the table at first, and how many times as many
+# where too few of them are there.
 _SPARE = 16
+_MORE = 8
 
 _NOTHING = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
 
@@ -34,7 +37,7 @@ class OpenVectors:
         segment: The segment.
         partitions: Its partitions.
         coverage: Says where the rows are that it names.
-        allowed: Row ids of the rows that may be found, ascending; None for all rows.
+        allowed: The rows that may be found; None for all rows.
         probed: Partitions that were read, for all queries.
         compared: Vectors that were compared.
     """
@@ -42,18 +45,12 @@ class OpenVectors:
     segment: IndexSegment
     partitions: VectorPartitions
     coverage: Coverage
-    allowed: Addresses | None = None
+    allowed: RowBits | None = None
     probed: int = 0
     compared: int = 0
 
     def nearest(
-        self,
-        query: Vectors,
-        k: int,
-        factor: int,
-        nprobes: int | None,
-        lowest: float | None = None,
-        limit: float | None = None,
+        self, query: Vectors, k: int, factor: int, nprobes: int | None, bounds: DistanceRange
     ) -> Ranked:
         """Return the rows that are nearest by what the index stores, and their distances by that.
 
@@ -62,10 +59,8 @@ class OpenVectors:
             k: How many rows are wanted in the end.
             factor: How many times as many are returned.
             nprobes: Partitions that are looked at; None for those that are likely to have the
-                rows, and as many more as are needed for so
-                many rows.
-            lowest: The least distance that counts.
-            limit: All distances that count are below it.
+                rows, and as many more as are needed for so many rows.
+            bounds: The least distance that counts, and the limit that all are below.
 
         Raises:
             CorruptFile: The segment is damaged.
@@ -77,58 +72,42 @@ class OpenVectors:
         best, done = _NOTHING, 0
         while done < len(order) and len(best.row_ids) < k and (not done or nprobes is None):
             numbers = order[done : done + max(count, done)].tolist()
-            part = self._nearest_in(self._compared(normalized, numbers, lowest, limit), k)
+            part = self._nearest_in(normalized, numbers, k, bounds)
             best, done = nearest_of([best, part], k), done + len(numbers)
+        self.probed += done
+        self.compared += self.partitions.rows_in(order[:done].tolist())
         return best
 
-    def _compared(
-        self, query: Vectors, numbers: Sequence[int], lowest: float | None, limit: float | None
-    ) -> Iterator[Ranked]:
-        """Yield the vectors of partitions that may be found, with their row numbers."""
-        self.probed += len(numbers)
-        for row_numbers, distances in self.partitions.compare(query, numbers):
-            self.compared += len(row_numbers)
-            counts = in_bounds(distances, lowest, limit)
-            yield Ranked(row_numbers[counts], distances[counts])
-
-    def _nearest_in(self, parts: Iterator[Ranked], k: int) -> Ranked:
-        """Return the nearest rows of parts, which have row numbers in place of ids."""
-        best, waiting, rows = _NOTHING, list[Ranked](), 0
-        for part in parts:
-            waiting.append(part)
-            rows += len(part.row_ids)
-            if rows > _MOST_WAITING:
-                best = nearest_of([best, self._nearest_rows(waiting, k)], k)
-                waiting, rows = [], 0
-        return nearest_of([best, self._nearest_rows(waiting, k)], k)
-
-    def _nearest_rows(self, parts: Sequence[Ranked], k: int) -> Ranked:
-        """Return the nearest rows of some vectors."""
-        numbers = np.concatenate([np.empty(0, np.uint64), *(part.row_ids for part in parts)])
-        distances = np.concatenate([np.empty(0, np.float32), *(part.distances for part in parts)])
-        if self.allowed is not None:
-            numbers, distances = self._allowed(numbers, distances)
+    def _nearest_in(
+        self, query: Vectors, partitions: Sequence[int], k: int, bounds: DistanceRange
+    ) -> Ranked:
+        """Return the nearest rows of some partitions."""
         wanted = k + _SPARE
         while True:
-            near = _least(distances, wanted)
-            which, row_ids = self.coverage.locate(self.segment, numbers[near])
-            if len(which) >= k or len(near) == len(numbers):
-                return nearest_of([Ranked(row_ids, distances[near][which])], k)
-            wanted *= 4
+            near = self._nearest_numbers(query, partitions, wanted, bounds)
+            which, row_ids = self.coverage.locate(self.segment, near.row_ids)
+            if len(which) >= k or len(near.row_ids) < wanted:
+                return nearest_of([Ranked(row_ids, near.distances[which])], k)
+            wanted *= _MORE
 
-    def _allowed(self, numbers: Addresses, distances: Floats) -> tuple[Addresses, Floats]:
-        """Return the row numbers of rows that may be found."""
-        assert self.allowed is not None
+    def _nearest_numbers(
+        self, query: Vectors, partitions: Sequence[int], k: int, bounds: DistanceRange
+    ) -> Ranked:
+        """Return the nearest vectors of some partitions, with their row numbers."""
+        best = BestRows(k, *bounds)
+        for numbers, distances in self.partitions.compare(query, partitions):
+            if self.allowed is not None:
+                near = np.flatnonzero(distances <= best.worst)
+                near = near[self._are_allowed(numbers[near], self.allowed)]
+                numbers, distances = numbers[near], distances[near]
+            best.add(numbers, distances)
+        return best.ranked()
+
+    def _are_allowed(self, numbers: Addresses, allowed: RowBits) -> Mask:
+        """Tell which row numbers are of rows that may be found."""
         if self.coverage.has_row_ids(self.segment):
-            kept = np.flatnonzero(is_among(numbers, self.allowed))
-        else:
-            which, row_ids = self.coverage.locate(self.segment, numbers)
-            kept = which[is_among(row_ids, self.allowed)]
-        return numbers[kept], distances[kept]
-
-
-def _least(distances: Floats, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the positions of the least distances, with all that are equal to the last one."""
-    if len(distances) <= count:
-        return np.arange(len(distances))
-    return np.flatnonzero(distances <= np.partition(distances, count - 1)[count - 1])
+            return allowed.has(numbers)
+        which, row_ids = self.coverage.locate(self.segment, numbers)
+        found = np.zeros(len(numbers), np.bool_)
+        found[which] = allowed.has(row_ids)
+        return found

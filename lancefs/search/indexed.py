@@ -15,12 +15,13 @@ from lancefs.errors import LanceError
 from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.vectors.distances import Metric, distances
-from lancefs.index.vectors.vector_indices import vector_indices_of
+from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
+from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 
@@ -52,6 +53,7 @@ class IndexSearch:
 
     Args:
         version: The version.
+        indices: Its vector indices.
         index: The index.
         query: What is searched for.
         scanner: Returns what reads columns of the rows that may be found.
@@ -61,14 +63,13 @@ class IndexSearch:
     def __init__(
         self,
         version: OpenVersion,
+        indices: VectorIndices,
         index: ColumnIndex,
         query: VectorQuery,
         scanner: MakeScanner,
         is_filtered: bool,
     ) -> None:
         self.notes: list[str] = []
-        indices = vector_indices_of(version)
-        assert indices is not None
         self._indices = indices
         self._index = index
         self._query = query
@@ -114,13 +115,11 @@ class IndexSearch:
         Raises:
             _BrokenSegment: A segment turned out to be damaged.
         """
-        allowed = self._allowed() if self._is_filtered else None
-        if allowed is not None and len(allowed) <= max(_FEW_ROWS, self._wanted):
-            self.notes.append(f"filter first: {plural(len(allowed), 'row')} to compare")
-            candidates = [Ranked(allowed, np.zeros(len(allowed), np.float32))] * len(
-                self._query.vectors
-            )
-            return self._exact(candidates)
+        if self._is_filtered:
+            rows = self._find_allowed()
+            if rows <= max(_FEW_ROWS, self._wanted):
+                self.notes.append(f"filter first: {plural(rows, 'row')} to compare")
+                return self._exact([self._allowed()] * len(self._query.vectors))
         if self._is_exact and self._query.lowest is not None:
             return None  # the nearest candidates may all be below the least distance
         candidates = [self._candidates(number) for number in range(len(self._query.vectors))]
@@ -143,17 +142,22 @@ class IndexSearch:
         covered = set[int]().union(*(one.segment.covered.tolist() for one in self._opened))
         return [number for number in self._fragments if number not in covered]
 
-    def _allowed(self) -> Addresses:
-        """Find the rows that may be found, in the fragments of each segment; return all of them."""
-        parts = [np.empty(0, np.uint64)]
+    def _find_allowed(self) -> int:
+        """Find the rows that may be found, in the fragments of each segment; return how many."""
         for one in self._opened:
-            scanner = self._scanner(["_rowid"], one.segment.covered.tolist())
-            ids = np.concatenate(
-                [parts[0], *(np.asarray(batch.column(0)) for batch in scanner.to_batches())]
-            )
-            one.allowed = np.sort(ids)
-            parts.append(one.allowed)
-        return np.concatenate(parts)
+            one.allowed = RowBits()
+            covered = one.segment.covered.tolist()
+            is_all = len(covered) == len(self._fragments)
+            scanner = self._scanner(["_rowid"], None if is_all else covered)
+            for batch in scanner.to_batches():
+                one.allowed.add(np.asarray(batch.column(0)))
+        return sum(one.allowed.num_rows for one in self._opened if one.allowed is not None)
+
+    def _allowed(self) -> Ranked:
+        """Return all rows that may be found, without their distances."""
+        sets = [one.allowed.row_ids() for one in self._opened if one.allowed is not None]
+        row_ids = np.concatenate(sets)
+        return Ranked(row_ids, np.zeros(len(row_ids), np.float32))
 
     def _candidates(self, number: int) -> Ranked:
         """Return the rows that are nearest to a query by what the segments store."""
@@ -162,9 +166,8 @@ class IndexSearch:
         vector = query.vectors[number]
         for one in self._opened:
             try:
-                parts.append(
-                    one.nearest(vector, query.k, query.refine_factor or 1, query.nprobes, *bounds)
-                )
+                factor = query.refine_factor or 1
+                parts.append(one.nearest(vector, query.k, factor, query.nprobes, bounds))
             except LanceError as error:
                 raise _BrokenSegment(one.segment, error) from error
         return nearest_of(parts, self._wanted)

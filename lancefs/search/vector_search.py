@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
-from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural
 from lancefs.scan.scanner import Columns, Filter, LanceScanner
@@ -21,6 +20,9 @@ from lancefs.search.exact import compare_all
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+
+if TYPE_CHECKING:
+    from lancefs.index.vectors.vector_indices import VectorIndices
 
 DISTANCE = pa.field("_distance", pa.float32())
 QUERY_INDEX = pa.field("query_index", pa.int32(), nullable=False)
@@ -147,9 +149,12 @@ class VectorSearch:
         from lancefs.search.indexed import IndexSearch
 
         query, notes = self._query, list[str]()
-        for index in self._indices:
+        if self._indices is None:
+            return None, notes
+        for index in self._indices.over(query.field.id):
             search = IndexSearch(
                 self._version,
+                self._indices,
                 index,
                 query,
                 self._scanner_of,
@@ -158,19 +163,21 @@ class VectorSearch:
             if search.metric is not None and query.metric not in (None, search.metric):
                 notes.append(f"index {index.name} is not used, it compares by {search.metric}")
                 continue
+            if not any(len(segment.covered) for segment in index.segments):
+                notes.append(f"index {index.name} covers no rows of this version")
+                continue
             found = search.found()
             if found is not None:
                 return found, [*notes, *search.notes]
             notes.append(f"index {index.name} cannot be used")
         return None, notes
 
-    @property
-    def _indices(self) -> Sequence[ColumnIndex]:
-        """The indices over the column, if any may be used."""
+    @cached_property
+    def _indices(self) -> VectorIndices | None:
+        """The vector indices of the version, if any may be used."""
         from lancefs.index.vectors.vector_indices import vector_indices_of
 
-        indices = vector_indices_of(self._version) if self._rows.use_index else None
-        return () if indices is None else indices.over(self._query.field.id)
+        return vector_indices_of(self._version) if self._rows.use_index else None
 
     def _by_comparing_all(self, notes: list[str]) -> list[Ranked]:
         """Return what is found without an index; a note is added."""
@@ -184,9 +191,11 @@ class VectorSearch:
     @property
     def _metric(self) -> Metric:
         """How vectors are compared without an index: as one that cannot be read would do it."""
-        recorded = [index.recorded_metric for index in self._indices]
-        known = [metric for metric in recorded if metric in self._query.metrics]
-        return self._query.metric or (known[0] if known else self._query.metrics[0])
+        query, known = self._query, list[Metric | None]()
+        if self._indices is not None and query.metric is None:
+            known = [self._indices.metric(one) for one in self._indices.over(query.field.id)]
+        of_index = next((metric for metric in known if metric in query.metrics), None)
+        return query.metric or of_index or query.metrics[0]
 
     def _scanner_of(self, columns: Sequence[str], fragments: Sequence[int] | None) -> LanceScanner:
         """Return what reads columns of the rows that are compared."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import corpus_cases
 from vector_tables import assert_same, ours, rows, theirs, write
 
 import lancefs
+from lancefs.proto import vectors_pb2
 
 DIMENSION = 16
 # The arguments of pylance's `create_index`, by kind.
@@ -25,6 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "IVF_PQ": {"num_sub_vectors": 8},
     "IVF_PQ4": {"num_sub_vectors": 8, "num_bits": 4},
     "IVF_SQ": {},
+    "IVF_RQ": {},
     "IVF_HNSW_FLAT": {},
     "IVF_HNSW_PQ": {"num_sub_vectors": 8},
     "IVF_HNSW_SQ": {},
@@ -32,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
 # Kinds whose distances are sums that pylance makes of the same numbers; graphs miss rows, and the
 # tables of 4 bits are rounded.
 SAME_WITHOUT_REFINING = ["IVF_FLAT", "IVF_PQ", "IVF_SQ"]
-PARTITIONS = 6
+PARTITIONS = 5
 
 
 def index(path: str, kind: str, metric: str = "l2", **options: Any) -> None:
@@ -124,6 +130,25 @@ def test_a_search_that_is_told_nothing_finds_as_much_as_pylance(
         mine.append(recall(ours(path, q, 10), best))
         other.append(recall(theirs(path, q, 10), best))
     assert np.mean(mine) >= np.mean(other) - 0.01
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("bits", range(1, 10))
+@pytest.mark.parametrize("dimension", [32, 72])
+def test_codes_of_any_number_of_bits_are_read(
+    tmp_path: Path, bits: int, metric: str, dimension: int
+) -> None:
+    path = write(tmp_path / "t.lance", rows(700, dimension))
+    lance.dataset(path).create_index("v", "IVF_RQ", metric=metric, num_partitions=2, num_bits=bits)
+    q = np.random.default_rng(4).normal(0, 3, dimension).astype(np.float32)
+    found, expected = (search(path, q, 700, nprobes=2) for search in (ours, theirs))
+    distances = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    assert distances.keys() == set(expected["id"].to_pylist())
+    # pylance compares with a rounded query.
+    known = np.array(expected["_distance"])
+    errors = np.array([distances[number.as_py()] for number in expected["id"]]) - known
+    assert np.abs(errors).max() < 0.1 * np.std(known)
+    assert "(IVF_RQ," in notes(path, q)
 
 
 def test_bytes_are_searched_by_an_index(tmp_path: Path) -> None:
@@ -235,6 +260,42 @@ def test_rows_are_right_after_changes(
     assert "index v_idx" in notes(path, q)
 
 
+@settings(max_examples=12, deadline=None)
+@given(
+    changes=st.lists(st.sampled_from(HISTORIES), min_size=2, max_size=5),
+    kind=st.sampled_from(["IVF_FLAT", "IVF_SQ", "IVF_RQ"]),
+    is_stable=st.booleans(),
+)
+def test_rows_are_right_after_any_history(
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: list[Callable[[str], None]],
+    kind: str,
+    is_stable: bool,
+) -> None:
+    path = create(
+        tmp_path_factory.mktemp("history") / "t.lance",
+        kind,
+        count=600,
+        enable_stable_row_ids=is_stable,
+    )
+    for change in changes:
+        if not (is_stable and change is _compact_later):
+            change(path)
+    q = queries(1, seed=len(changes))[0]
+    for version in lancefs.open(path).versions()[1:]:
+        dataset = lancefs.open(path, version=version)
+        exact = dataset.nearest("v", q, 15, columns=["id"], use_index=False)
+        found = dataset.nearest("v", q, 15, columns=["id"], nprobes=PARTITIONS, refine_factor=100)
+        assert_same(found, exact)
+        text = "small < 3"
+        exact = dataset.nearest("v", q, 15, columns=["id"], filter=text, use_index=False)
+        for few in (0, 4096):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("lancefs.search.indexed._FEW_ROWS", few)
+                found = dataset.nearest("v", q, 15, columns=["id"], filter=text, refine_factor=100)
+            assert_same(found, exact)
+
+
 def test_rows_that_no_segment_covers_are_compared_and_all_distances_exact(tmp_path: Path) -> None:
     path = create(tmp_path / "t.lance", "IVF_PQ")
     _append(path)
@@ -252,12 +313,29 @@ def test_the_candidates_of_segments_are_merged(tmp_path: Path) -> None:
     assert "2 of 2 segments used" in notes(path, q)
 
 
+def test_an_index_that_covers_nothing_any_more_is_not_used(tmp_path: Path) -> None:
+    path = create(tmp_path / "t.lance", "IVF_FLAT", count=600)
+    lance.dataset(path).delete("true")
+    _append(path)
+    q = queries(1)[0]
+    assert ours(path, q).equals(ours(path, q, use_index=False))
+    assert notes(path, q).startswith("index v_idx covers no rows of this version\nexact search")
+
+
 def test_several_vectors_are_searched_by_an_index(tables: Callable[[str, str], str]) -> None:
     path, several = tables("IVF_PQ", "cosine"), queries(4)
     found = lancefs.open(path).nearest("v", several, 5, columns=["id"], refine_factor=3)
     for number, q in enumerate(several):
         one = found.filter(pa.compute.field("query_index") == number).drop("query_index")
         assert one.equals(ours(path, q, 5, refine_factor=3))
+
+
+def test_threads_may_search_at_the_same_time(tables: Callable[[str, str], str]) -> None:
+    path, several = tables("IVF_PQ", "l2"), queries(12)
+    dataset = lancefs.open(path)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda q: dataset.nearest("v", q, 5, columns=["id"]), several))
+    assert all(one.equals(ours(path, q, 5)) for one, q in zip(found, several, strict=True))
 
 
 def test_distances_are_within_the_range_by_an_index(tables: Callable[[str, str], str]) -> None:
@@ -335,9 +413,66 @@ def test_without_its_files_an_index_is_left_out_with_one_warning(
             found = dataset.nearest("v", q, columns=["id"])
             # By the metric of the index, which the manifest records.
             assert found.equals(ours(path, q, metric="cosine", use_index=False))
-    assert len(caplog.records) == 1
+    assert sum(record.name.startswith("lancefs") for record in caplog.records) == 1
     assert "index v_idx is not used, vectors are compared one by one" in caplog.text
     assert dataset.vector_search("v", q).explain().startswith("index v_idx cannot be used\n")
+
+
+def _make_one_file(path: str, metric: int, cut: int = 0) -> None:
+    """Leave an index of one file, as releases up to 0.21 wrote them, without its vectors."""
+    _lose(path, "auxiliary.idx")
+    (file,) = _files(path, "index.idx")
+    described = vectors_pb2.VectorIndex(spec_version=1, dimension=16, metric_type=metric)  # type: ignore[arg-type]
+    message = vectors_pb2.Index(name="v_idx", columns=["v"], vector_index=described)
+    end = struct.pack("<I", message.ByteSize()) + message.SerializeToString()
+    place = file.stat().st_size - len(end) - 16  # as many bytes as the manifest records
+    data = bytes(place) + end + struct.pack("<QHH4s", place, 0, 1, b"LANC")
+    file.write_bytes(data[cut:])
+
+
+@pytest.mark.parametrize("is_one_file", [False, True])
+def test_vectors_are_compared_by_the_metric_of_an_index_that_cannot_be_used(
+    tables: Callable[[str, str], str],
+    tmp_path: Path,
+    is_one_file: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lancefs.table.indices.plain", lambda message: {})  # as releases to 4 wrote
+    path = str(shutil.copytree(tables("IVF_PQ", "cosine"), tmp_path / "t.lance"))
+    if is_one_file:
+        _make_one_file(path, 1)
+    _lose(path, "auxiliary.idx")
+    q = queries(1)[0]
+    assert ours(path, q).equals(ours(path, q, metric="cosine", use_index=False))
+    assert "compared by cosine" in notes(path, q)
+
+
+@pytest.mark.parametrize("cut", [1, 60, 600, 650])
+def test_an_index_of_one_file_may_be_damaged(
+    tables: Callable[[str, str], str], tmp_path: Path, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lancefs.table.indices.plain", lambda message: {})
+    path = str(shutil.copytree(tables("IVF_PQ", "l2"), tmp_path / "t.lance"))
+    _make_one_file(path, 2, cut)
+    q = queries(1)[0]
+    assert ours(path, q).equals(ours(path, q, metric="l2", use_index=False))
+
+
+def test_an_index_of_an_unknown_version_is_left_out_with_one_warning(
+    tables: Callable[[str, str], str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tables("IVF_PQ", "cosine")
+    for module in ("segments", "vectors.vector_indices"):
+        monkeypatch.setattr(f"lancefs.index.{module}.VECTORS_HOLD_ROW_IDS", {7: True})
+    dataset = lancefs.open(path)
+    with caplog.at_level(logging.WARNING):
+        for q in queries(2):
+            found = dataset.nearest("v", q, columns=["id"])
+            assert found.equals(ours(path, q, metric="cosine", use_index=False))
+    assert sum(record.name.startswith("lancefs") for record in caplog.records) == 1
+    assert "its version is 1" in caplog.text
 
 
 def test_a_segment_without_its_files_leaves_the_others_in_use(tmp_path: Path) -> None:

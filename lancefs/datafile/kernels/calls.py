@@ -58,9 +58,10 @@ def c_function(name: str, parameters: str) -> Any:
     Args:
         name: Its name in C, without `lancefs_`.
         parameters: The kinds of its parameters in their order, separated by spaces. Inputs are
-            arrays: `bytes` (values of any width), `levels` (uint16), `offsets` (int32) or `ints`
-            (int64); an array of another dtype, or that is not contiguous, is copied. `out` is an
-            array that the function writes. `number` is an int64. None is passed as NULL.
+            arrays: `bytes` (values of any width), `levels` (uint16), `offsets` (int32), `ints`
+            (int64) or `floats` (float32); an array of another dtype, or that is not contiguous, is
+            copied. `out` is an array that the function writes. `number` is an int64. None is passed
+            as NULL.
 
     Returns:
         The function. It returns an int and raises `Damaged` for a negative one. None if the library
@@ -143,6 +144,7 @@ _PARAMETERS: dict[str, Any] = {
     "levels": _typed(np.uint16),
     "offsets": _typed(np.int32),
     "ints": _typed(np.int64),
+    "floats": _typed(np.float32),
     "out": _Parameter(_output),
     "number": _Parameter(_pointer) if ctypes.sizeof(ctypes.c_void_p) == 8 else ctypes.c_int64,
 }

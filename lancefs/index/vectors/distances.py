@@ -57,6 +57,16 @@ def distances(metric: Metric, vectors: Vectors, queries: Vectors) -> Floats:
     return found
 
 
+def products(vectors: Vectors, query: Vectors) -> Vectors:
+    """Return the product of each vector, of numbers of any type, with a query."""
+    found = np.empty(len(vectors), query.dtype)
+    rows = max(1, _BLOCK_BYTES // max(1, vectors.shape[1] * query.itemsize))
+    for start in range(0, len(vectors), rows):
+        block = vectors[start : start + rows].astype(query.dtype, copy=False)
+        np.einsum("ij,j->i", block, query, out=found[start : start + rows])
+    return found
+
+
 def squared_lengths(vectors: Vectors) -> Vectors:
     """Return the square of the length of each vector."""
     lengths: Vectors = np.einsum("ij,ij->i", vectors, vectors)

@@ -39,5 +39,6 @@ def partitions_to_probe(metric: Metric, k: int, distances: Floats) -> int:
     if rules is None or not len(distances):
         return len(distances)
     rule = next(rule for rule in rules if k <= rule.k)
-    near = distances - distances[0] <= rule.margin * distances[0]
+    with np.errstate(invalid="ignore"):
+        near = distances - distances[0] <= rule.margin * distances[0]
     return min(max(int(np.count_nonzero(near)), rule.least), rule.most, len(distances))

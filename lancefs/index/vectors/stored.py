@@ -1,6 +1,4 @@
-"""How an index stores the vectors of its partitions: as they are, or as codes of fewer bits.
-
-Each kind reads the columns of a partition into what it compares, and compares a query with that.
+"""The kinds of storage of an index over vectors: the vectors as they are, or codes of fewer bits.
 
 Format page: vector indices (`docs/src/format/index/vector/index.md`).
 """
@@ -8,42 +6,22 @@ Format page: vector indices (`docs/src/format/index/vector/index.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.kernels import sum_codes
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
-from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances
-from lancefs.index.vectors.tensors import read_tensor, storage_metadata, whole_number
-
-# What is compared of the vectors of a partition: codes, or the vectors.
-Codes: TypeAlias = npt.NDArray[Any]
-# Returns the distances of the vectors of a partition, given its centroid and its codes.
-Compare: TypeAlias = Callable[[Vectors, Codes], Floats]
-
-
-class StoredVectors(Protocol):
-    """How an index stores vectors."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The columns that are read of a partition."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        ...
-
-    def codes(self, columns: Sequence[pa.Array]) -> Codes:
-        """Return what is compared of the vectors of a partition."""
-        ...
-
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with the vectors of partitions."""
-        ...
+from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
+from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, products
+from lancefs.index.vectors.rotated import RotatedCodes
+from lancefs.index.vectors.tensors import (
+    read_tensor,
+    storage_metadata,
+    tensor_in,
+    whole_number,
+)
 
 
 class WholeVectors:
@@ -59,13 +37,12 @@ class WholeVectors:
     cost = 0
 
     def __init__(self, file: IndexReader, metric: Metric, dimension: int) -> None:
-        self._file = file
         self._metric = metric
         self._dimension = dimension
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the vectors."""
-        return matrix_of_lists(self._file, columns[0], self._dimension)
+        return matrix_of_lists(columns[0], self._dimension)
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with vectors."""
@@ -100,7 +77,6 @@ class ScalarCodes:
             raise file.damage("the bounds of the scalar codes are no numbers") from error
         if not (np.isfinite([lowest, highest]).all() and lowest <= highest):
             raise file.damage(f"the bounds of the scalar codes are {lowest} and {highest}")
-        self._file = file
         self._metric = metric
         self._dimension = dimension
         self._lowest = lowest
@@ -108,16 +84,16 @@ class ScalarCodes:
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the codes of each vector."""
-        return matrix_of_lists(self._file, columns[0], self._dimension)
+        return matrix_of_lists(columns[0], self._dimension)
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with codes."""
         if self._metric == "dot":
             fixed = 1 - self._lowest * float(query.sum())
             step = np.float32(self._step)
-            return lambda centroid, codes: (
-                fixed - step * (1 - distances("dot", codes.astype(np.float32), query[None, :])[0])
-            ).astype(np.float32)
+            return lambda centroid, codes: (fixed - step * products(codes, query)).astype(
+                np.float32
+            )
         with np.errstate(all="ignore"):
             exact = (query - np.float32(self._lowest)) / np.float32(self._step or 1)
         code = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8).astype(np.float32)[None, :]
@@ -129,34 +105,38 @@ class ProductCodes:
     """A code of 4 or 8 bits for each part of a vector: kind PQ.
 
     Args:
-        file: The file of the codes.
+        codebook: A row for each code. The shape is not how its numbers lie: they are those of part
+            after part, code after code.
+        parts: Number of parts.
         metric: How vectors are compared.
-        dimension: Numbers of a vector.
+        is_transposed: Whether the codes of a partition lie part after part, or row after row.
 
     Raises:
-        CorruptFile: The description of the codes, or the codebook, is damaged.
+        CorruptFile: The codebook does not fit.
         UnsupportedFeature: Codes have another number of bits.
     """
 
     columns = ("__pq_code",)
 
-    def __init__(self, file: IndexReader, metric: Metric, dimension: int) -> None:
-        metadata = storage_metadata(file)
-        bits = whole_number(file, metadata, "nbits")
-        if bits not in (4, 8):
-            raise file.unsupported(f"product codes of {bits} bits")
-        parts = whole_number(file, metadata, "num_sub_vectors")
-        if dimension % parts or (bits == 4 and parts % 2):
-            raise file.damage(f"vectors of {dimension} numbers in {parts} parts")
-        codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
-        if codebook.shape != (1 << bits, dimension):
-            raise file.damage(f"the codebook has the shape {codebook.shape}")
-        # The shape of the tensor is not how its numbers lie: part by part, code by code.
-        self._codebook = codebook.reshape(parts, 1 << bits, dimension // parts).astype(np.float32)
-        self._file = file
+    def __init__(self, codebook: Vectors, parts: int, metric: Metric, is_transposed: bool) -> None:
+        codes, dimension = codebook.shape
+        if codes not in (16, 256):
+            raise UnsupportedFeature(f"product codes of {codes} values")
+        if not parts or dimension % parts or (codes == 16 and parts % 2):
+            raise CorruptFile(f"vectors of {dimension} numbers in {parts} parts")
+        if not np.isfinite(codebook).all():
+            raise CorruptFile("a number of the codebook is not finite")
+        by_part = codebook.reshape(parts, codes, dimension // parts).astype(np.float32)
+        # The numbers of all codes follow each other: what is computed of them has long loops.
+        self._codebook = np.ascontiguousarray(by_part.transpose(2, 0, 1))
         self._is_dot = metric == "dot"
-        self._bits = bits
-        self._is_transposed = metadata.get("transposed") is True
+        self._bits = 4 if codes == 16 else 8
+        self._is_transposed = is_transposed
+
+    @property
+    def width(self) -> int:
+        """Bytes of the codes of a vector."""
+        return int(self._codebook.shape[1]) * self._bits // 8
 
     @property
     def cost(self) -> int:
@@ -165,8 +145,15 @@ class ProductCodes:
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the codes of all vectors for each part."""
-        width = len(self._codebook) * self._bits // 8
-        stored = matrix_of_lists(self._file, columns[0], width)
+        return self.arranged(matrix_of_lists(columns[0], self.width))
+
+    def arranged(self, stored: Codes) -> Codes:
+        """Return the codes of all vectors for each part.
+
+        Args:
+            stored: The bytes of the codes of a partition, in as many rows as it has vectors.
+        """
+        width = self.width
         by_byte = stored.reshape(width, -1) if self._is_transposed else stored.T
         if self._bits == 8:
             return np.ascontiguousarray(by_byte)
@@ -175,51 +162,58 @@ class ProductCodes:
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with codes."""
-        parts, _, length = self._codebook.shape
+        length, parts, _ = self._codebook.shape
         if self._is_dot:
-            products = np.einsum("scj,sj->sc", self._codebook, query.reshape(parts, length))
-            table = (1 - products).astype(np.float32)
-            return lambda centroid, codes: _sums(table, codes) - np.float32(parts - 1)
+            products = np.einsum("jsc,sj->sc", self._codebook, query.reshape(parts, length))
+            table = _whole_tables((1 - products).astype(np.float32))
+            return lambda centroid, codes: sum_codes(table, codes) - np.float32(parts - 1)
+
+        difference = np.empty_like(self._codebook)
 
         def compare(centroid: Vectors, codes: Codes) -> Floats:
-            rest = (query - centroid).reshape(parts, 1, length)
-            difference = self._codebook - rest
-            return _sums(np.einsum("scj,scj->sc", difference, difference), codes)
+            rest = (query - centroid).reshape(parts, length).T
+            np.subtract(self._codebook, rest[:, :, None], out=difference)
+            np.multiply(difference, difference, out=difference)
+            return sum_codes(_whole_tables(difference.sum(axis=0)), codes)
 
         return compare
 
 
-def _sums(table: Floats, codes: Codes) -> Floats:
-    """Return for each vector the sum of what a table says of the codes of its parts."""
-    total = np.zeros(codes.shape[1], np.float32)
-    for row, part in zip(table, codes, strict=True):
-        total += row[part]
-    return total
-
-
-def matrix_of_lists(file: IndexReader, lists: pa.Array, length: int) -> Codes:
-    """Return lists of one length as rows of a matrix.
+def product_codes(file: IndexReader, metric: Metric, dimension: int) -> ProductCodes:
+    """Return product codes as a file describes them.
 
     Args:
-        file: The file that they are from, for errors.
-        lists: The lists.
-        length: Items of each.
+        file: The file of the codes.
+        metric: How vectors are compared.
+        dimension: Numbers of a vector.
 
     Raises:
-        CorruptFile: Lists or items are missing, or there is another number of items.
+        CorruptFile: The description of the codes, or the codebook, is damaged.
+        UnsupportedFeature: Codes have another number of bits.
     """
-    items = lists.type.value_type if pa.types.is_fixed_size_list(lists.type) else pa.null()
-    is_number = pa.types.is_floating(items) or pa.types.is_uint8(items)
-    if not is_number or lists.type.list_size != length or lists.null_count:
-        raise file.damage(f"values of type {lists.type}; lists of {length} numbers were expected")
-    values = lists.flatten()
-    if values.null_count:
-        raise file.damage("a vector or code lacks a number")
-    return np.asarray(values).reshape(len(lists), length)
+    metadata = storage_metadata(file)
+    # Lance 0.20 called it `num_bits`, and had the codebook in the description.
+    bits = whole_number(file, metadata, "nbits" if "nbits" in metadata else "num_bits")
+    if metadata.get("codebook_tensor"):
+        codebook = tensor_in(file, metadata, "codebook_tensor")
+    else:
+        codebook = read_tensor(file, whole_number(file, metadata, "codebook_position"))
+    if bits > 16 or codebook.shape != (1 << bits, dimension):
+        raise file.damage(f"codes of {bits} bits, and a codebook of the shape {codebook.shape}")
+    parts = whole_number(file, metadata, "num_sub_vectors")
+    with locating(file.url, "codebook"):
+        return ProductCodes(codebook, parts, metric, metadata.get("transposed") is True)
+
+
+def _whole_tables(tables: Floats) -> Floats:
+    """Return tables with room for all codes of a byte."""
+    missing = 256 - tables.shape[1]
+    return np.pad(tables, ((0, 0), (0, missing))) if missing else tables
 
 
 STORED: Mapping[str, Callable[[IndexReader, Metric, int], StoredVectors]] = {
     "FLAT": WholeVectors,
-    "PQ": ProductCodes,
+    "PQ": product_codes,
+    "RQ": RotatedCodes,
     "SQ": ScalarCodes,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lancefs.errors import locating
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.distances import Vectors
 from lancefs.proto import vectors_pb2
@@ -45,15 +45,28 @@ def read_tensor(file: IndexReader, number: int) -> Vectors:
         UnsupportedFeature: The numbers are of a type that is not known.
     """
     with locating(file.url, f"buffer {number}"):
-        message = parse_message(vectors_pb2.Tensor(), file.buffer(number))
-    return matrix_of(file, message)
+        return matrix_of(parse_message(vectors_pb2.Tensor(), file.buffer(number)))
 
 
-def matrix_of(file: IndexReader, tensor: vectors_pb2.Tensor) -> Vectors:
+def tensor_in(file: IndexReader, metadata: Mapping[str, Any], key: str) -> Vectors:
+    """Return a tensor that is in the description of how vectors are stored, as bytes.
+
+    Raises:
+        CorruptFile: There is no tensor.
+        UnsupportedFeature: The numbers are of a type that is not known.
+    """
+    try:
+        data = bytes(metadata[key])
+    except (LookupError, TypeError, ValueError) as error:
+        raise file.damage(f"{key} of the stored vectors does not hold bytes") from error
+    with locating(file.url, key):
+        return matrix_of(parse_message(vectors_pb2.Tensor(), data))
+
+
+def matrix_of(tensor: vectors_pb2.Tensor) -> Vectors:
     """Return a tensor as a matrix.
 
     Args:
-        file: The file that it is in, for errors.
         tensor: The tensor.
 
     Raises:
@@ -62,10 +75,10 @@ def matrix_of(file: IndexReader, tensor: vectors_pb2.Tensor) -> Vectors:
     """
     dtype = _TYPES.get(tensor.data_type)
     if dtype is None:
-        raise file.unsupported(f"a tensor of type {tensor.data_type}")
+        raise UnsupportedFeature(f"a tensor of type {tensor.data_type}")
     rows, columns = tensor.shape if len(tensor.shape) == 2 else (0, 0)
     if not rows or not columns or rows * columns * dtype.itemsize != len(tensor.data):
-        raise file.damage(
+        raise CorruptFile(
             f"a tensor of shape {list(tensor.shape)[:4]} has {len(tensor.data)} bytes of {dtype}"
         )
     return np.frombuffer(tensor.data, dtype).reshape(rows, columns)

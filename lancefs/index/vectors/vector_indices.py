@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from lancefs.errors import LanceError
+from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.by_version import ByVersion
-from lancefs.index.files import IndexReader
+from lancefs.index.files import IndexReader, holding_buffers
 from lancefs.index.opened import identity_of, index_file
-from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
-from lancefs.index.vectors.partitions import FILES, VectorPartitions
+from lancefs.index.segments import (
+    VECTORS_HOLD_ROW_IDS,
+    ColumnIndex,
+    Coverage,
+    IndexSegment,
+    is_over_vectors,
+)
+from lancefs.index.vectors.distances import METRICS, Metric
+from lancefs.index.vectors.one_file import OneFile, is_one_file, metric_of
+from lancefs.index.vectors.partitions import VectorPartitions
+from lancefs.index.vectors.two_files import FILES, TwoFiles, described
 from lancefs.printable import get_logger
-from lancefs.storage import File, holding_tails
+from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import read_indices
@@ -21,6 +31,9 @@ logger = get_logger(__name__)
 
 # Bytes of centroids and codebooks that a process keeps.
 _BUDGET = 64 * 1024 * 1024
+
+# Global buffers that are read: the partitions, and the codebook.
+_BUFFERS = (1, 2)
 
 _OPENED: BudgetCache[tuple[object, ...], tuple[VectorPartitions, list[File]]] = BudgetCache(_BUDGET)
 
@@ -56,6 +69,19 @@ class VectorIndices:
             self.give_up(segment, error)
             return None
 
+    def metric(self, index: ColumnIndex) -> Metric | None:
+        """Return how an index compares vectors, also one that cannot be used; None if unknown.
+
+        Releases before 10 or so did not record it in the manifest; then the files tell.
+        """
+        found = index.metric
+        for segment in index.segments if found is None else ():
+            file = index_file(segment, FILES[0], self._files)
+            with suppress(LanceError):  # it was said that the index cannot be used
+                found = metric_of(file) if is_one_file(file) else described(IndexReader(file))[1]
+                break
+        return next((metric for metric in METRICS if metric == found), None)
+
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
         if segment.index.uuid not in self._broken:
@@ -65,14 +91,29 @@ class VectorIndices:
 
 def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
     found = [index_file(segment, name, files) for name in FILES]
+    listed = {file.path for file in segment.index.files}
+    if FILES[1] not in listed and is_one_file(found[0]):
+        found = found[:1]
     key = tuple(part for file in found for part in identity_of(file))
 
     def opened() -> tuple[VectorPartitions, list[File]]:
+        first = found[0]  # it is read as a whole, where it is small: the centroids
+        if not first.store.is_local and first.size <= SMALL:
+            first.tail = first.size
         with holding_tails(found):
+            if len(found) == 1:
+                return VectorPartitions(OneFile(first), key), found
             index, vectors = (IndexReader(file, files.max_memory) for file in found)
-            return VectorPartitions(index, vectors, key), found
+            with holding_buffers([index, vectors], _BUFFERS):
+                return VectorPartitions(TwoFiles(index, vectors), key), found
 
-    return _OPENED.get(key, opened, lambda entry: entry[0].cost)[0]
+    return _OPENED.get(key, opened, _cost)[0]
+
+
+def _cost(entry: tuple[VectorPartitions, list[File]]) -> int:
+    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    partitions, files = entry
+    return partitions.cost + sum(max(TAIL, one.tail) for one in files if not one.store.is_local)
 
 
 def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
@@ -94,6 +135,9 @@ def _read(version: OpenVersion) -> VectorIndices | None:
     except LanceError as error:
         _warn("section", error)
         return None
+    for index in filter(is_over_vectors, listed):
+        if (index.index_version or 0) not in VECTORS_HOLD_ROW_IDS:
+            _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
     return VectorIndices(version.files, coverage, indices) if indices else None
 
 

@@ -20,6 +20,7 @@ from lancefs.datafile.buffers import dtype_of
 from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
+    codes,
     fsst,
     intervals,
     items,
@@ -454,6 +455,15 @@ def zipped_rows(draw: st.DrawFn) -> Arguments:
     return odd_place(draw, data), starts, ends, form
 
 
+@st.composite
+def tables_and_codes(draw: st.DrawFn) -> Arguments:
+    random, parts = draw(generators()), draw(st.integers(0, 11))
+    rows = draw(st.integers(0, 40) | st.sampled_from([2047, 2048, 2049, 5000]))
+    tables = random.normal(0, 1e3, (parts, 256)).astype(np.float32)
+    chosen = random.integers(0, 256, (parts, rows), np.uint8)
+    return tables, odd_place(draw, chosen.ravel()).reshape(parts, rows)
+
+
 # The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
@@ -482,5 +492,6 @@ PAIRS = {
     "keep_strings": (selection.keep_strings, masked_strings()),
     "take_points": (points.take_points, few_rows_of_pages()),
     "join_spans": (points.join_spans, spans_of_bytes()),
+    "sum_codes": (codes.sum_codes, tables_and_codes()),
     "within": (intervals.within, numbers_and_bounds()),
 }

@@ -22,6 +22,7 @@ KINDS = {
     r"const uint16_t \*\w+": "levels",
     r"const int32_t \*\w+": "offsets",
     r"const int64_t \*\w+": "ints",
+    r"const float \*\w+": "floats",
     r"\w+ \*(restrict )?\w+": "out",
 }
 

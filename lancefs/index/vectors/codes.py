@@ -1,0 +1,65 @@
+"""How an index stores the vectors of its partitions: what each kind of storage offers.
+
+Each kind reads the columns of a partition into what it compares, and compares a query with that.
+
+Format page: vector indices (`docs/src/format/index/vector/index.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancefs.errors import CorruptFile
+from lancefs.index.vectors.distances import Floats, Vectors
+
+# What is compared of the vectors of a partition: codes, or the vectors.
+Codes: TypeAlias = npt.NDArray[Any]
+# Returns the distances of the vectors of a partition, given its centroid and its codes.
+Compare: TypeAlias = Callable[[Vectors, Codes], Floats]
+
+
+class StoredVectors(Protocol):
+    """How an index stores vectors."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that are read of a partition."""
+        ...
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        ...
+
+    def codes(self, columns: Sequence[pa.Array]) -> Codes:
+        """Return what is compared of the vectors of a partition."""
+        ...
+
+    def comparing(self, query: Vectors) -> Compare:
+        """Return what compares a query with the vectors of partitions."""
+        ...
+
+
+def matrix_of_lists(lists: pa.Array, length: int) -> Codes:
+    """Return lists of one length as rows of a matrix.
+
+    Args:
+        lists: The lists.
+        length: Items of each.
+
+    Raises:
+        CorruptFile: Lists or items are missing, or there is another number of items.
+    """
+    items = lists.type.value_type if pa.types.is_fixed_size_list(lists.type) else pa.null()
+    is_number = pa.types.is_floating(items) or pa.types.is_uint8(items)
+    if not is_number or lists.type.list_size != length or lists.null_count:
+        raise CorruptFile(f"values of type {lists.type}; lists of {length} numbers were expected")
+    values = lists.flatten()
+    if values.null_count:
+        raise CorruptFile("a vector or code lacks a number")
+    return np.asarray(values).reshape(len(lists), length)

@@ -1,0 +1,49 @@
+"""Vector searches in a remote table: rounds of requests, and what is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pytest
+from store_doubles import SlowFileSystem
+from vector_tables import rows, write
+
+from lancefs.lance_dataset import LanceDataset
+from lancefs.storage import Store
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import resolve
+
+QUERY = np.random.default_rng(0).normal(0, 3, 32).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table whose index files are larger than the end of a file that is read at once."""
+    path = tmp_path_factory.mktemp("remote") / "t.lance"
+    write(path, rows(20_000, 32))
+    lance.dataset(path).create_index("v", "IVF_PQ", num_partitions=20, num_sub_vectors=8)
+    return path
+
+
+def opened(table: Path) -> tuple[SlowFileSystem, LanceDataset]:
+    fs = SlowFileSystem(0.005)
+    return fs, LanceDataset(OpenVersion(resolve(Store(fs, str(table)))))
+
+
+def rounds_of_search(fs: SlowFileSystem, dataset: LanceDataset, nprobes: int) -> int:
+    before = fs.rounds
+    told = dataset.vector_search("v", QUERY, nprobes=nprobes).explain()
+    assert f"{nprobes} of 20 partitions" in told
+    return fs.rounds - before
+
+
+def test_the_first_search_takes_four_rounds_of_requests_and_the_next_one_less(table: Path) -> None:
+    fs, dataset = opened(table)
+    assert rounds_of_search(fs, dataset, 3) <= 4
+    assert rounds_of_search(fs, dataset, 3) == 0
+    assert rounds_of_search(fs, dataset, 8) == 1
+    read = fs.bytes
+    assert dataset.nearest("v", QUERY, columns=["id"], nprobes=8).num_rows == 10
+    assert read < 500_000
