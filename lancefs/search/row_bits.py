@@ -1,4 +1,4 @@
-"""A set of rows that takes a bit for each row of a table, about."""
+"""A set of rows that takes a bit for each row of a table, about, or 8 bytes for each of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import numpy as np
 
 from lancefs.datafile.buffers import Array, Mask
 from lancefs.forks import cached_property
-from lancefs.index.row_sets import Addresses
+from lancefs.index.row_sets import Addresses, is_among
 
 # Row ids with the same upper bits are kept together, as bits.
 _BITS = np.uint64(16)
 _CHUNK = 1 << 16
+# Fewer row ids with the same upper bits are kept as they are, which takes no more memory.
+_MANY = _CHUNK // 8 // 8
 
 
 class RowBits:
@@ -19,6 +21,7 @@ class RowBits:
     def __init__(self) -> None:
         self.num_rows = 0
         self._chunks: dict[int, Array] = {}  # packed, eight rows a byte
+        self._single: list[Addresses] = []
 
     def add(self, row_ids: Addresses) -> None:
         """Add row ids, none of which was added before."""
@@ -26,7 +29,11 @@ class RowBits:
             row_ids = np.sort(row_ids)
         chunks = row_ids >> _BITS
         edges = np.flatnonzero(np.diff(chunks)) + 1
-        for part in np.split(row_ids, edges) if len(row_ids) else ():
+        bounds = np.concatenate([[0], edges, [len(row_ids)]])
+        sizes = np.diff(bounds)
+        self._single.append(row_ids[np.repeat(sizes < _MANY, sizes)])
+        for start, end in zip(bounds[:-1][sizes >= _MANY], bounds[1:][sizes >= _MANY], strict=True):
+            part = row_ids[start:end]
             bits = np.zeros(_CHUNK, np.bool_)
             bits[part & np.uint64(_CHUNK - 1)] = True
             number, packed = int(part[0] >> _BITS), np.packbits(bits)
@@ -36,28 +43,35 @@ class RowBits:
 
     def has(self, row_ids: Addresses) -> Mask:
         """Tell which row ids are in the set."""
-        numbers, chunks = self._table
+        single, numbers, chunks = self._table
+        found = is_among(row_ids, single)
         if not len(numbers):
-            return np.zeros(len(row_ids), np.bool_)
+            return found
         wanted = row_ids >> _BITS
         at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
         low = row_ids & np.uint64(_CHUNK - 1)
         places = (low >> np.uint64(3)).astype(np.int64)
         bits = chunks[at, places] >> (7 - (low & np.uint64(7))).astype(np.uint8)
-        found: Mask = (numbers[at] == wanted) & (bits & 1).astype(np.bool_)
+        found |= (numbers[at] == wanted) & (bits & 1).astype(np.bool_)
         return found
 
     def row_ids(self) -> Addresses:
         """Return all row ids, ascending."""
-        parts = [np.empty(0, np.uint64)]
-        for number, packed in sorted(self._chunks.items()):
-            rows = np.flatnonzero(np.unpackbits(packed)).astype(np.uint64)
-            parts.append(rows + np.uint64(number << 16))
-        return np.concatenate(parts)
+        single, numbers, chunks = self._table
+        parts = [single]
+        for number, packed in zip(numbers, chunks, strict=True):
+            low = np.flatnonzero(np.unpackbits(packed)).astype(np.uint64)
+            parts.append(low + (number << _BITS))
+        return np.sort(np.concatenate(parts))
 
     @cached_property
-    def _table(self) -> tuple[Addresses, Array]:
-        """The upper bits of the row ids, ascending, and a row of bits for each."""
+    def _table(self) -> tuple[Addresses, Addresses, Array]:
+        """The row ids that are kept as they are; upper bits of others, and a row of bits for each.
+
+        Both are ascending.
+        """
+        single = np.sort(np.concatenate([np.empty(0, np.uint64), *self._single]))
         numbers = sorted(self._chunks)
         rows = [self._chunks[number] for number in numbers]
-        return np.array(numbers, np.uint64), np.stack(rows) if rows else np.empty((0, 0), np.uint8)
+        chunks = np.stack(rows) if rows else np.empty((0, _CHUNK // 8), np.uint8)
+        return single, np.array(numbers, np.uint64), chunks

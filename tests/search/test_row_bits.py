@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,3 +24,26 @@ def test_a_set_has_the_rows_that_were_added(parts: list[list[int]], others: list
     assert rows.has(np.array(asked, np.uint64)).tolist() == [one in known for one in asked]
     assert rows.row_ids().tolist() == sorted(known)
     assert rows.num_rows == len(known)
+
+
+def test_a_set_has_rows_that_lie_close_together_and_rows_that_do_not() -> None:
+    rows = RowBits()
+    close = np.arange(60_000, 140_000, 3, dtype=np.uint64)
+    apart = np.arange(50, dtype=np.uint64) << np.uint64(40)
+    for part in (close[::2], apart, close[1::2]):
+        rows.add(part)
+    asked = np.concatenate([close, apart, close + np.uint64(1)])
+    has = rows.has(asked)
+    assert has[: len(close) + len(apart)].all()
+    assert not has[len(close) + len(apart) :].any()
+    assert rows.row_ids().tolist() == sorted([*close.tolist(), *apart.tolist()])
+
+
+def test_a_set_of_rows_that_lie_apart_takes_8_bytes_each() -> None:
+    rows = RowBits()
+    rows.add(np.arange(100_000, dtype=np.uint64) << np.uint64(32))
+    tracemalloc.start()
+    assert rows.has(np.array([7 << 32, 7], np.uint64)).tolist() == [True, False]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
