@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from lancefs.table.manifest import Manifest, read_auxiliary_data
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
-from lancefs.table.schema import shown_schema
+from lancefs.table.schema import UNSUPPORTED, shown_schema
 from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 from lancefs.table.versions import latest, list_versions
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from lancefs.profile.profiles import TableProfile
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
     from lancefs.table.table_stats import TableStats
@@ -388,6 +389,44 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
     def auxiliary_data(self) -> dict[str, bytes]:
         """Read what the writer left beside the manifest, by key; most versions have nothing."""
         return read_auxiliary_data(self._version.resolved.manifest, self._version.manifest)
+
+    def describe(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        sample: int | None = None,
+        seed: int | None = None,
+        on_rows: Callable[[int], None] | None = None,
+    ) -> TableProfile:
+        """Read rows once, and tell what the values of each column are like.
+
+        Nulls, different values, the least and the greatest, mean, deviation, quantiles, a
+        histogram, frequent values, lengths of texts and lists, norms of vectors. Members of structs
+        are described as columns. Memory is bounded, however many rows there are: quantiles and
+        histograms of more than 131,072 rows are those of a sample of so many, counts of more than
+        16,384 different values are about 1 % off, and more than 10,000 different values are not
+        counted each; the profile says which of these are exact.
+
+        Args:
+            columns: As for `scanner`; all columns of known types by default.
+            filter: As for `scanner`.
+            sample: Read only so many rows, which are drawn by chance.
+            seed: The same seed draws the same rows of a version.
+            on_rows: Called with the number of rows that were read, again and again.
+
+        Raises:
+            LanceError: The rows cannot be read.
+        """
+        from lancefs.profile.describing import describe, describe_sample
+
+        unread: list[pa.Field] = []
+        if columns is None:
+            unread = [one for one in self.schema if UNSUPPORTED in (one.metadata or {})]
+            columns = [one.name for one in self.schema if one not in unread]
+        scanner = self.scanner(columns=columns, filter=filter)
+        if sample is not None:
+            return describe_sample(scanner, self._version.name, sample, seed, unread)
+        return describe(scanner, self._version.name, None, unread, on_rows)
 
     def indices(self) -> list[Index]:
         """Read what this version says of its indices."""

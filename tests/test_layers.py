@@ -25,7 +25,7 @@ _FORMAT = {
     "table",
     "threads",
 }
-_READING = _FORMAT | {"arrow_dataset", "index", "lance_dataset", "scan"}
+_READING = _FORMAT | {"arrow_dataset", "index", "lance_dataset", "profile", "scan"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "index": _FORMAT,
     "scan": _FORMAT | {"arrow_dataset", "index"},
     "showing": _FORMAT,
-    "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "scan", "showing"},
+    "profile": _FORMAT | {"scan", "showing"},
+    "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "profile", "scan", "showing"},
     "opening": _FORMAT | {"lance_dataset"},
     "views": _READING | {"version"},
     "filesystem": _READING | {"views"},

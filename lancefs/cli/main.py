@@ -26,6 +26,7 @@ COMMANDS = {
     "sample": "Show rows that are drawn by chance.",
     "count": "Count the rows.",
     "schema": "Show the columns.",
+    "describe": "Show what the values of each column are like.",
     "log": "Show the versions, newest first.",
     "show": "Show what a version is made of.",
     "diff": "Compare two versions.",

@@ -1,0 +1,83 @@
+"""Profiles of columns as a grid: a line for each column, and for lengths and norms below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from lancefs.cli.render.grid import GridColumn, print_grid
+from lancefs.cli.render.text import plural, share
+from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
+from lancefs.showing import cell
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_MOST_CHARACTERS = 26  # of a value
+_MOST_TOP = 3
+
+_COLUMNS = (
+    *(GridColumn(name, name, str) for name in ("column", "type")),
+    *(GridColumn(name, name, str, right=True) for name in ("nulls", "distinct")),
+    *(GridColumn(name, name, str, right=True) for name in ("min", "median", "max", "mean")),
+    *(GridColumn(name, name, str) for name in ("spread", "most frequent")),
+)
+
+
+def print_profile(profile: TableProfile) -> None:
+    """Print a profile."""
+    rows = [row for column in profile.columns.values() for row in _rows(column)]
+    caption = f"{plural(profile.rows, 'row')} of {profile.name}"
+    if profile.rows < profile.total:
+        caption = f"{profile.rows:,} rows by chance, of {profile.total:,} of {profile.name}"
+    print_grid(_COLUMNS, rows, caption)
+
+
+def _rows(column: ColumnProfile) -> Iterator[list[str]]:
+    """Yield the lines of a column."""
+    nulls = share(column.null_share) if column.nulls else ""
+    about = "" if column.is_distinct_exact else "≈ "
+    distinct = "" if column.distinct is None else f"{about}{column.distinct:,}"
+    first = [column.name, column.type, nulls, distinct]
+    frequent = column.note or _frequent(column)
+    if column.values is not None:
+        yield [*first, *_numbers(column.values), frequent]
+    else:
+        yield [*first, _value(column.min), "", _value(column.max), "", "", frequent]
+    for name, spread in (("length", column.lengths), ("norm", column.norms)):
+        if spread is not None:
+            yield [f"  its {name}", "", "", "", *_numbers(spread), ""]
+
+
+def _numbers(spread: Spread) -> list[str]:
+    median = spread.quantiles.get(0.5)
+    about = "" if spread.is_exact else "≈ "
+    values = [_value(spread.min), f"{about}{_value(median)}", _value(spread.max)]
+    return [*values, _mean(spread.mean), bars(spread)]
+
+
+def bars(spread: Spread) -> str:
+    """Return the histogram of values as a row of bars."""
+    if spread.histogram is None:
+        return ""
+    shares = spread.histogram.shares
+    most = max(shares)
+    heights = (ceil(value / most * (len(_BARS) - 1)) if most else 0 for value in shares)
+    return "".join(_BARS[height] for height in heights)
+
+
+def _mean(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else _value(value)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return ""
+    text = cell(value)
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+
+
+def _frequent(column: ColumnProfile) -> str:
+    """Return the most frequent values with their shares, unless each occurs once."""
+    about = "" if column.are_top_exact else "≈ "
+    top = [one for one in column.top[:_MOST_TOP] if one.count > 1]
+    return ", ".join(f"{_value(one.value)} {about}{share(one.share)}" for one in top)
