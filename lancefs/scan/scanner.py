@@ -138,9 +138,8 @@ class LanceScanner:
             version.max_memory if max_memory is None else max_memory
         )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
-        index_use = None
+        is_part, index_use = fragments is not None, None
         if use_index and condition is not None:
-            is_part = fragments is not None
             index_use = IndexUse(version, condition, filter_fields, is_part)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
