@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 64 * 1024
 _SEED = 20_260_101
 
 
-class _Scanner(Protocol):
+class _RowSource(Protocol):
     """What is read; a `LanceScanner` is one."""
 
     @property
@@ -43,7 +43,7 @@ class _Scanner(Protocol):
 
 
 def describe(
-    scanner: _Scanner,
+    scanner: _RowSource,
     name: str,
     total: int | None = None,
     unread: Sequence[pa.Field] = (),
