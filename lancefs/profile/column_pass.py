@@ -11,14 +11,21 @@ import pyarrow.compute as pc
 from lancefs.profile.distinct import DistinctCount, Hashes
 from lancefs.profile.kinds import Kind, as_shown, as_stored, kind_of, lengths_of, norms_of
 from lancefs.profile.moments import Extremes, Moments
-from lancefs.profile.profiles import PROBABILITIES, ColumnProfile, Histogram, Spread, TopValue
+from lancefs.profile.profiles import (
+    GRID,
+    PROBABILITIES,
+    ColumnProfile,
+    Histogram,
+    Spread,
+    TopValue,
+)
 from lancefs.profile.samples import Keys, RowSample
 from lancefs.profile.value_counts import ValueCounts, in_order
 from lancefs.showing import python_values, readable
 
 _BARS = 20
 # Frequent values that are shown, and the share from which on a sample tells of one.
-_MOST_TOP = 10
+_MOST_TOP, _MOST_FREQUENT = 10, 1000
 _LEAST_SHARE = 0.001
 # Kinds of values of which different ones are not told apart.
 _UNCOUNTED = ("list", "vector", "other")
@@ -68,6 +75,7 @@ class SpreadPass:
             self._quantiles(ordered),
             self._histogram(ordered),
             self.sample.is_whole,
+            _grid(ordered),
         )
 
     def _quantiles(self, ordered: pa.Array) -> dict[float, Any]:
@@ -198,8 +206,9 @@ class ColumnPass:
             values=values,
             lengths=self._lengths.spread(),
             norms=self._norms.spread(),
-            top=top[0],
+            top=top[0][:_MOST_TOP],
             are_top_exact=top[1],
+            frequent=top[0],
             note=self._note,
         )
 
@@ -207,13 +216,13 @@ class ColumnPass:
         """Return the most frequent values, and whether they were counted."""
         counts = self._counts.most_frequent()
         if self._counts.is_complete:
-            return self._top_values(counts.slice(0, _MOST_TOP), self._rows), True
+            return self._top_values(counts.slice(0, _MOST_FREQUENT), self._rows), True
         sample = self._sample.values()
         assert sample is not None
         found = pc.value_counts(sample.drop_null())
         counts = pa.table([found.field(0), found.field(1)], ["value", "count"])
         counts = counts.filter(pc.greater_equal(counts["count"], _LEAST_SHARE * len(sample)))
-        return self._top_values(in_order(counts).slice(0, _MOST_TOP), len(sample)), False
+        return self._top_values(in_order(counts).slice(0, _MOST_FREQUENT), len(sample)), False
 
     def _top_values(self, counts: pa.Table, rows: int) -> tuple[TopValue, ...]:
         values = _shown(counts["value"].combine_chunks(), self._type) if len(counts) else []
@@ -238,6 +247,12 @@ def _ordered(sample: pa.Array) -> pa.Array:
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))
     return values.take(pc.sort_indices(values))
+
+
+def _grid(ordered: pa.Array) -> tuple[float, ...]:
+    """Return numbers at even shares of ordered values."""
+    places = np.linspace(0, len(ordered) - 1, GRID + 1).round().astype(np.int64)
+    return tuple(_numbers(ordered)[places].tolist()) if len(ordered) else ()
 
 
 def _edges(low: float, high: float) -> Any:

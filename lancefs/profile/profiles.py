@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+if TYPE_CHECKING:
+    from lancefs.profile.drift import ColumnDrift
+
 # The shares of values at or below each quantile.
 PROBABILITIES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+# Steps of the shares by which distributions are compared: to half a percent.
+GRID = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Spread:
         histogram: None where all values are infinite or missing.
         is_exact: Whether the quantiles and the histogram are of all values, not of a sample; all
             else is.
+        grid: Numbers at even shares of the values, from the least to the greatest, by which
+            distributions are compared; times as the numbers that they are stored as.
     """
 
     min: Any
@@ -48,6 +55,7 @@ class Spread:
     quantiles: Mapping[float, Any]
     histogram: Histogram | None
     is_exact: bool
+    grid: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,7 @@ class ColumnProfile:
             where `are_top_exact` is false.
         are_top_exact: Whether the most frequent values were counted; else a sample of the rows
             tells their shares.
+        frequent: More of the most frequent values, by which distributions are compared.
         note: Why nothing else is known of the column.
     """
 
@@ -103,6 +112,7 @@ class ColumnProfile:
     norms: Spread | None = None
     top: tuple[TopValue, ...] = ()
     are_top_exact: bool = True
+    frequent: tuple[TopValue, ...] = field(default=(), repr=False)
     note: str | None = None
 
     @property
@@ -142,6 +152,19 @@ class TableProfile:
 
     def __repr__(self) -> str:
         return f"<TableProfile of {self.name}: {self.rows:,} rows, {len(self.columns)} columns>"
+
+    def drift(self, older: TableProfile) -> tuple[ColumnDrift, ...]:
+        """Tell how the values of each column differ from those of another profile.
+
+        Columns are matched by their names, in the order of this profile; those that it lacks come
+        last.
+
+        Args:
+            older: The profile of an older version, or of other rows.
+        """
+        from lancefs.profile.drift import compare
+
+        return compare(older, self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is known, as Python values."""

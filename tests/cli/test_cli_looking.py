@@ -336,6 +336,12 @@ def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
     assert (drawn["rows"], drawn["total"]) == (7, 100)
     assert here("describe", table, "-c", "idd").code == 2
     assert here("describe", table, "--sample", "0").code == 2
+    drift = here("describe", f"{shop}/teas.lance", "-c", "id", "--against", "v1").out.splitlines()
+    assert drift[0].split()[:2] == ["column", "distance"]
+    assert drift[1].split()[0] == "id"
+    compared = here("describe", f"{shop}/teas.lance", "--against", "1", "-f", "json")
+    assert json.loads(compared.out)["against"].endswith("teas.lance@1")
+    assert here("describe", f"{shop}/teas.lance", "--against", "99").code == 2
     on_terminal = run_on_terminal(["describe", ORDERS, "--sample", "50"], columns=140)
     assert "50 rows by chance, of 1,191 of" in on_terminal.out
 

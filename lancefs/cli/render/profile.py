@@ -8,18 +8,24 @@ from typing import Any
 
 from lancefs.cli.render.grid import GridColumn, print_grid
 from lancefs.cli.render.text import plural, share
+from lancefs.profile.drift import ColumnDrift
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
-from lancefs.showing import cell
+from lancefs.showing import NULL, cell
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _MOST_CHARACTERS = 26  # of a value
 _MOST_TOP = 3
+_LEAST_CHANGE = 0.005  # of a share that is shown
 
 _COLUMNS = (
     *(GridColumn(name, name, str) for name in ("column", "type")),
     *(GridColumn(name, name, str, right=True) for name in ("nulls", "distinct")),
     *(GridColumn(name, name, str, right=True) for name in ("min", "median", "max", "mean")),
     *(GridColumn(name, name, str) for name in ("spread", "most frequent")),
+)
+_DRIFT_COLUMNS = tuple(
+    GridColumn(name, name, str)
+    for name in ("column", "distance", "nulls", "distinct", "median", "mean", "shares")
 )
 
 
@@ -32,12 +38,51 @@ def print_profile(profile: TableProfile) -> None:
     print_grid(_COLUMNS, rows, caption)
 
 
+def print_drift(old: TableProfile, new: TableProfile) -> None:
+    """Print what differs between the values of two versions."""
+    rows = [_drift_row(drift) for drift in new.drift(old)]
+    caption = f"{plural(new.rows, 'row')} of {new.name}, {plural(old.rows, 'row')} of {old.name}"
+    print_grid(_DRIFT_COLUMNS, rows, caption)
+
+
+def _drift_row(drift: ColumnDrift) -> list[str]:
+    old, new = drift.old, drift.new
+    if old is None or new is None:
+        known = new or old
+        assert known is not None
+        return [drift.name, drift.change or "", "", _distinct(known), "", "", ""]
+    medians = (drift.quantiles or {}).get(0.5, (None, None))
+    distance = "" if drift.distance is None else f"{drift.distance:.3f}"
+    nulls = _change(share(old.null_share), share(new.null_share))
+    shares = [
+        f"{_value(one.value) or NULL} {share(one.old)} → {share(one.new)}"
+        for one in drift.shares
+        if abs(one.new - one.old) >= _LEAST_CHANGE
+    ]
+    return [
+        drift.name,
+        f"{old.type} → {new.type}" if drift.change else distance,
+        nulls if old.nulls or new.nulls else "",
+        _change(_distinct(old), _distinct(new)),
+        _change(*map(_value, medians)),
+        _change(*(_mean(one.values.mean if one.values else None) for one in (old, new))),
+        ", ".join(shares[:_MOST_TOP]),
+    ]
+
+
+def _change(old: str, new: str) -> str:
+    return new if old == new else f"{old} → {new}"
+
+
+def _distinct(column: ColumnProfile) -> str:
+    about = "" if column.is_distinct_exact else "≈ "
+    return "" if column.distinct is None else f"{about}{column.distinct:,}"
+
+
 def _rows(column: ColumnProfile) -> Iterator[list[str]]:
     """Yield the lines of a column."""
     nulls = share(column.null_share) if column.nulls else ""
-    about = "" if column.is_distinct_exact else "≈ "
-    distinct = "" if column.distinct is None else f"{about}{column.distinct:,}"
-    first = [column.name, column.type, nulls, distinct]
+    first = [column.name, column.type, nulls, _distinct(column)]
     frequent = column.note or _frequent(column)
     if column.values is not None:
         yield [*first, *_numbers(column.values), frequent]
