@@ -437,27 +437,37 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         version = self._version
         return read_indices(version.resolved.manifest, version.manifest, version.files)
 
-    def changes(self, since: Ref | str | int, until: Ref | str | int | None = None) -> pa.Table:
+    def changes(
+        self,
+        since: Ref | str | int,
+        until: Ref | str | int | None = None,
+        key: Sequence[str] | None = None,
+    ) -> pa.Table:
         """Compare two versions: which rows were inserted, deleted and updated.
 
         Args:
             since: The older version, on the branch of this one: a number, or a ref.
             until: The newer one; this one by default.
+            key: Names of columns whose values are different in all rows: a row whose key is in both
+                versions was updated, whatever its row id is, also in a table that was written anew.
 
         Returns:
             A row a change: the columns of the newer version, then `_rowid`, `_change_type`
             (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and
-            `_commit_timestamp`. Without stable row ids an update is a delete and an insert.
+            `_commit_timestamp`; with a key also `_changed_columns`, the names of the columns that
+            an update changed. Without a key and stable row ids an update is a delete and an insert.
 
         Raises:
+            ColumnNotFound: A column of the key is not in the newer version.
             RefNotFound: There is no such version.
-            ValueError: The versions are on different branches, or not in this order.
+            ValueError: The versions are on different branches, or not in this order; or two changed
+                rows of a version have the same key, or the older version lacks a column of it.
             MissingFile: A file of one of the versions is gone.
         """
         from lancefs.table.changes import read_changes
 
         newer = self._version if until is None else self._version.at(until)
-        return read_changes(self._version.at(since), newer)
+        return read_changes(self._version.at(since), newer, key)
 
     # Reading
 
