@@ -19,16 +19,20 @@ class Extremes:
         """Add values that can be ordered."""
         if values.null_count == len(values):
             return
-        ends = pc.min_max(values)
-        found = pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type)
-        self._found = found if self._found is None else pa.concat_arrays([self._found, found])
-        if len(self._found) > 2:
-            ends = pc.min_max(self._found)
-            self._found = pa.array([ends["min"].as_py(), ends["max"].as_py()], values.type)
+        found = _ends(values)
+        self._found = (
+            found if self._found is None else _ends(pa.concat_arrays([self._found, found]))
+        )
 
     def values(self) -> pa.Array | None:
         """Return the least and the greatest value; None where there was none."""
         return self._found
+
+
+def _ends(values: pa.Array) -> pa.Array:
+    """Return the least and the greatest value, as they are: also decimals of too many digits."""
+    ends = pc.min_max(values)
+    return pa.array([ends["min"], ends["max"]], values.type)
 
 
 class Moments:

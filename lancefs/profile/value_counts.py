@@ -17,6 +17,7 @@ class ValueCounts:
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] = []
+        self._size = 0  # in bytes
         self.is_complete = True
 
     def add(self, values: pa.Array) -> None:
@@ -25,7 +26,9 @@ class ValueCounts:
             return
         counts = pc.value_counts(values.drop_null())
         self._parts.append(pa.table([counts.field(0), counts.field(1)], ["value", "count"]))
-        if len(counts) > _MOST_VALUES or len(self._parts) == _WAITING:
+        self._size += self._parts[-1].nbytes
+        is_large = len(counts) > _MOST_VALUES or self._size > 2 * _MOST_BYTES
+        if is_large or len(self._parts) == _WAITING:
             self._add_up()
 
     def most_frequent(self) -> pa.Table:
@@ -45,6 +48,7 @@ class ValueCounts:
             table = grouped.rename_columns(["value", "count"])
         self.is_complete = len(table) <= _MOST_VALUES and table.nbytes <= _MOST_BYTES
         self._parts = [table] if self.is_complete else []
+        self._size = table.nbytes if self.is_complete else 0
 
 
 def in_order(counts: pa.Table) -> pa.Table:
