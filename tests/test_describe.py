@@ -297,6 +297,9 @@ def test_results_can_be_printed_and_tabled(dataset: lancefs.LanceDataset) -> Non
     table = found.to_table()
     assert table["column"].to_pylist() == ["i8", "city"]
     assert table["top"][1].as_py() == "Gent"
+    assert set(table["spread"][0].as_py()) <= set(" ▁▂▃▄▅▆▇█")
+    page = dataset.describe(["city"])._repr_html_()
+    assert ">Gent</td>" in page
     said = found.to_dict()["columns"][1]
     assert said["top"][0] == {
         "value": "Gent",

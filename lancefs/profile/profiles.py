@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from lancefs.printable import as_html
+from lancefs.showing import cell, html_table
 
 if TYPE_CHECKING:
     from lancefs.profile.drift import ColumnDrift
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 PROBABILITIES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 # Steps of the shares by which distributions are compared: to half a percent.
 GRID = 200
+_BARS = " ▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,12 @@ class Histogram:
 
     edges: tuple[Any, ...]
     shares: tuple[float, ...]
+
+    @property
+    def bars(self) -> str:
+        """The bars as a text: a character for each, blank where there is no value."""
+        most = max(self.shares, default=0) or 1
+        return "".join(_BARS[ceil(share / most * (len(_BARS) - 1))] for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,13 @@ class TableProfile:
     def __repr__(self) -> str:
         return f"<TableProfile of {self.name}: {self.rows:,} rows, {len(self.columns)} columns>"
 
+    def _repr_html_(self) -> str:
+        rows = [
+            ["" if value is None else cell(value) for value in row.values()]
+            for row in self.to_table().to_pylist()
+        ]
+        return f"<div>{as_html(repr(self))}</div>{html_table(_ROW.names, rows)}"
+
     def drift(self, older: TableProfile) -> tuple[ColumnDrift, ...]:
         """Tell how the values of each column differ from those of another profile.
 
@@ -173,7 +191,6 @@ class TableProfile:
 
     def to_table(self) -> pa.Table:
         """Return a row a column: counts, and the other facts as numbers or short texts."""
-        from lancefs.showing import cell
 
         def text(value: Any) -> str | None:
             return None if value is None else cell(value)
@@ -189,6 +206,7 @@ class TableProfile:
                 "max": text(column.max),
                 "mean": text(column.values.mean if column.values else None),
                 "median": text(column.values.quantiles.get(0.5) if column.values else None),
+                "spread": _bars(column),
                 "mean_length": column.lengths.mean if column.lengths else None,
                 "mean_norm": column.norms.mean if column.norms else None,
                 "top": text(column.top[0].value if column.top else None),
@@ -203,11 +221,17 @@ _ROW = pa.schema(
     [
         *(("column", pa.string()), ("type", pa.string())),
         *((name, pa.int64()) for name in ("rows", "nulls", "distinct")),
-        *((name, pa.string()) for name in ("min", "max", "mean", "median")),
+        *((name, pa.string()) for name in ("min", "max", "mean", "median", "spread")),
         *((name, pa.float64()) for name in ("mean_length", "mean_norm")),
         *(("top", pa.string()), ("top_share", pa.float64())),
     ]
 )
+
+
+def _bars(column: ColumnProfile) -> str | None:
+    """Return the histogram of a column's values, lengths or norms as a text."""
+    spread = column.values or column.lengths or column.norms
+    return None if spread is None or spread.histogram is None else spread.histogram.bars
 
 
 def _spread_as_dict(spread: Spread) -> dict[str, Any]:

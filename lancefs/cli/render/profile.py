@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
 from typing import Any
 
 from lancefs.cli.render.grid import GridColumn, print_grid
@@ -12,7 +11,6 @@ from lancefs.profile.drift import ColumnDrift
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
 from lancefs.showing import NULL, cell
 
-_BARS = " ▁▂▃▄▅▆▇█"
 _MOST_CHARACTERS = 26  # of a value
 _MOST_TOP = 3
 _LEAST_CHANGE = 0.005  # of a share that is shown
@@ -97,17 +95,8 @@ def _numbers(spread: Spread) -> list[str]:
     median = spread.quantiles.get(0.5)
     about = "" if spread.is_exact else "≈ "
     values = [_value(spread.min), f"{about}{_value(median)}", _value(spread.max)]
-    return [*values, _mean(spread.mean), bars(spread)]
-
-
-def bars(spread: Spread) -> str:
-    """Return the histogram of values as a row of bars."""
-    if spread.histogram is None:
-        return ""
-    shares = spread.histogram.shares
-    most = max(shares)
-    heights = (ceil(value / most * (len(_BARS) - 1)) if most else 0 for value in shares)
-    return "".join(_BARS[height] for height in heights)
+    bars = "" if spread.histogram is None else spread.histogram.bars
+    return [*values, _mean(spread.mean), bars]
 
 
 def _mean(value: Any) -> str:
