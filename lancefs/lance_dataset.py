@@ -407,7 +407,8 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         are described as columns. Memory is bounded, however many rows there are: quantiles and
         histograms of more than 131,072 rows are those of a sample of so many, counts of more than
         16,384 different values are about 1 % off, and more than 10,000 different values are not
-        counted each; the profile says which of these are exact.
+        counted each (less in tables of more than a hundred columns). The profile says which of
+        these are exact.
 
         Args:
             columns: As for `scanner`; all columns of known types by default.

@@ -91,6 +91,13 @@ def test_texts_that_are_all_different_are_compared_by_their_lengths(tmp_path: Pa
     assert _drift(tmp_path / "u.lance", old, old)["s"].distance == 0.0
 
 
+def test_many_values_that_come_in_another_order_are_the_same(tmp_path: Path) -> None:
+    texts = [f"{i % 2500:05}" for i in range(5000)]
+    old, new = pa.table({"s": texts}), pa.table({"s": texts[::-1]})
+    drift = _drift(tmp_path / "t.lance", old, new)["s"]
+    assert (drift.distance, drift.shares) == (0.0, ())
+
+
 def test_missing_values_are_part_of_the_distance(tmp_path: Path) -> None:
     old = pa.table({"x": pa.array(range(100))})
     new = pa.table({"x": pa.array([None if i % 4 else i for i in range(100)])})

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.profile.distinct import DistinctCount, Hashes
+from lancefs.profile.distinct import KEPT, DistinctCount, Hashes
 from lancefs.profile.kinds import Kind, as_shown, as_stored, kind_of, lengths_of, norms_of
 from lancefs.profile.moments import Extremes, Moments
 from lancefs.profile.profiles import (
@@ -27,6 +27,8 @@ _BARS = 20
 # Frequent values that are shown, and the share from which on a sample tells of one.
 _MOST_TOP, _MOST_FREQUENT = 10, 1000
 _LEAST_SHARE = 0.001
+# Bytes of the values that are counted each.
+_MOST_COUNTED = 4 * 1024 * 1024
 # Kinds of values of which different ones are not told apart.
 _UNCOUNTED = ("list", "vector", "other")
 
@@ -115,7 +117,7 @@ class ColumnPass:
         shown_type: Its type as text.
         data_type: The plain type of its values.
         rows: Rows of a sample.
-        size: Bytes of a sample.
+        size: Bytes of a sample; what is kept for counts is about as large.
         note: Why its values are not read.
     """
 
@@ -131,8 +133,8 @@ class ColumnPass:
         self.name, self._shown_type, self._type, self._note = name, shown_type, data_type, note
         self.kind = kind_of(data_type)
         self._rows = self._nulls = self._nans = 0
-        self._counts = ValueCounts()
-        self._distinct = DistinctCount()
+        self._counts = ValueCounts(min(size, _MOST_COUNTED))
+        self._distinct = DistinctCount(min(KEPT, max(size // 16, 1024)))
         self._extremes = Extremes()
         sample = RowSample(rows, size)
         self._values: SpreadPass | None = None
@@ -216,7 +218,7 @@ class ColumnPass:
         """Return the most frequent values, and whether they were counted."""
         counts = self._counts.most_frequent()
         if self._counts.is_complete:
-            return self._top_values(counts.slice(0, _MOST_FREQUENT), self._rows), True
+            return self._top_values(_frequent(counts), self._rows), True
         sample = self._sample.values()
         assert sample is not None
         found = pc.value_counts(sample.drop_null())
@@ -231,6 +233,14 @@ class ColumnPass:
             TopValue(value, round(share * self._rows), share)
             for value, share in zip(values, shares, strict=True)
         )
+
+
+def _frequent(counts: pa.Table) -> pa.Table:
+    """Return all values while there are few, else those that occur more than once."""
+    if len(counts) <= _MOST_FREQUENT:
+        return counts
+    repeated = int(pc.sum(pc.greater(counts["count"], 1)).as_py())
+    return counts.slice(0, min(max(repeated, _MOST_TOP), _MOST_FREQUENT))
 
 
 def _shown(stored: pa.Array, data_type: pa.DataType) -> list[Any]:

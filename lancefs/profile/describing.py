@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 # Rows of the samples that quantiles, histograms and some frequent values are taken of.
 SAMPLE_ROWS = 128 * 1024
-# Bytes of all samples, and of one of them at least.
-_SAMPLE_BYTES = 192 * 1024 * 1024
-_LEAST_BYTES = 256 * 1024
-# Rows that are looked at together: batches may have fewer.
+# Bytes that samples of all columns take, about, and those of one column at least. What else is kept
+# of a column takes about as much.
+_SAMPLE_BYTES = 128 * 1024 * 1024
+_LEAST_BYTES = 64 * 1024
+# Rows that are looked at together, and their bytes: batches may have fewer.
 _ROWS_AT_ONCE = 64 * 1024
+_BYTES_AT_ONCE = 32 * 1024 * 1024
 # The rows of a sample are drawn the same way each time.
 _SEED = 20_260_101
 
@@ -143,11 +145,13 @@ def _add(
 def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches in order, of several short batches together."""
     waiting: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= _ROWS_AT_ONCE:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
             yield _joined(waiting)
-            waiting = []
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield _joined(waiting)
 

@@ -64,29 +64,34 @@ def _of_values(hashes: Hashes, column: pa.Array) -> Hashes:
 
 
 class DistinctCount:
-    """Counts different hashes: exactly while there are few, else about."""
+    """Counts different hashes: exactly while there are few, else about.
 
-    def __init__(self) -> None:
+    Args:
+        kept: The least hashes that are kept.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
         self._least: Hashes = np.empty(0, np.uint64)
         self._waiting: list[Hashes] = []
 
     def add(self, hashes: Hashes) -> None:
         """Add the hashes of values."""
-        if len(self._least) == KEPT:
+        if len(self._least) == self._kept:
             hashes = hashes[hashes < self._least[-1]]
         self._waiting.append(hashes)
-        if sum(map(len, self._waiting)) > KEPT:
+        if sum(map(len, self._waiting)) > self._kept:
             self._add_up()
 
     def count(self) -> tuple[int, bool]:
         """Return how many different values there are, and whether the number is exact."""
         self._add_up()
-        if len(self._least) < KEPT:
+        if len(self._least) < self._kept:
             return len(self._least), True
-        return round((KEPT - 1) / ((float(self._least[-1]) + 1) / _RANGE)), False
+        return round((self._kept - 1) / ((float(self._least[-1]) + 1) / _RANGE)), False
 
     def _add_up(self) -> None:
         if self._waiting:
             hashes = np.sort(np.concatenate([self._least, *self._waiting]))
             is_first = np.append(True, hashes[1:] != hashes[:-1])
-            self._least, self._waiting = hashes[is_first[: len(hashes)]][:KEPT], []
+            self._least, self._waiting = hashes[is_first[: len(hashes)]][: self._kept], []

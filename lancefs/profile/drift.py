@@ -44,7 +44,8 @@ class ColumnDrift:
         distance: How far the distributions are apart, from 0 (alike) to 1. Of numbers, times,
             lengths and norms the largest difference of the shares of values up to any number
             (Kolmogorov and Smirnov's), to half a percent; of other values half the sum of the
-            differences of their shares, missing values among them. None where nothing compares.
+            differences of their shares, missing values among them; texts of more than 1,000
+            different values are compared by their lengths. None where nothing compares.
         quantiles: Old and new quantiles, by their share.
         shares: The values whose shares changed most, the largest change first.
     """
@@ -91,10 +92,11 @@ def _drift(name: str, old: ColumnProfile | None, new: ColumnProfile | None) -> C
     spreads = _spreads(old, new)
     if spreads is None:
         shares = [] if is_retyped else _share_changes(old, new)
-        distance = sum(abs(one.new - one.old) for one in shares) / 2 if shares else None
+        is_told = not is_retyped and old.has_all_values and new.has_all_values
+        distance = sum(abs(one.new - one.old) for one in shares) / 2 if is_told else None
         quantiles = None
     else:
-        shares = _share_changes(old, new) if old.are_top_exact and new.are_top_exact else []
+        shares = [] if is_retyped else _share_changes(old, new)
         distance = max(_distance(*spreads), abs(new.null_share - old.null_share))
         quantiles = {
             share: (spreads[0].quantiles.get(share), value)
@@ -111,8 +113,7 @@ def _spreads(old: ColumnProfile, new: ColumnProfile) -> tuple[Spread, Spread] | 
         before, now = getattr(old, name), getattr(new, name)
         if before is not None and now is not None and _are_alike(old, new):
             return before, now
-    is_counted = old.distinct is not None and new.distinct is not None
-    if is_counted and (old.are_top_exact or new.are_top_exact):
+    if old.has_all_values and new.has_all_values:
         return None
     if old.lengths is not None and new.lengths is not None:
         return old.lengths, new.lengths
@@ -135,12 +136,17 @@ def _distance(old: Spread, new: Spread) -> float:
 
 
 def _share_changes(old: ColumnProfile, new: ColumnProfile) -> list[ShareChange]:
-    """Return the shares of missing and of frequent values, the largest change first."""
+    """Return the shares of missing and of frequent values, the largest change first.
+
+    A value that one profile does not list is left out, unless that one lists all values.
+    """
     before = {_key(one.value): one.share for one in old.frequent}
     now = {_key(one.value): one.share for one in new.frequent}
     values = {_key(one.value): one.value for one in (*old.frequent, *new.frequent)}
     changes = [
-        ShareChange(value, before.get(key, 0.0), now.get(key, 0.0)) for key, value in values.items()
+        ShareChange(value, before.get(key, 0.0), now.get(key, 0.0))
+        for key, value in values.items()
+        if (key in before or old.has_all_values) and (key in now or new.has_all_values)
     ]
     changes.append(ShareChange(None, old.null_share, new.null_share))
     return sorted(changes, key=lambda one: -abs(one.new - one.old))

@@ -105,7 +105,8 @@ class ColumnProfile:
             where `are_top_exact` is false.
         are_top_exact: Whether the most frequent values were counted; else a sample of the rows
             tells their shares.
-        frequent: More of the most frequent values, by which distributions are compared.
+        frequent: More of the most frequent values, by which distributions are compared: all values
+            where there are up to 1,000.
         note: Why nothing else is known of the column.
     """
 
@@ -125,6 +126,11 @@ class ColumnProfile:
     are_top_exact: bool = True
     frequent: tuple[TopValue, ...] = field(default=(), repr=False)
     note: str | None = None
+
+    @property
+    def has_all_values(self) -> bool:
+        """Whether `frequent` has all values, with their shares of all rows."""
+        return self.are_top_exact and self.distinct == len(self.frequent)
 
     @property
     def null_share(self) -> float:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Different values that are counted, and their bytes.
+# Different values that are counted.
 _MOST_VALUES = 10_000
-_MOST_BYTES = 4 * 1024 * 1024
 # Counts of batches that wait to be added up.
 _WAITING = 16
 
 
 class ValueCounts:
-    """Counts how often each value occurs, until there are too many different ones."""
+    """Counts how often each value occurs, until there are too many different ones.
 
-    def __init__(self) -> None:
+    Args:
+        size: Bytes that the different values may have.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._most = size
         self._parts: list[pa.Table] = []
         self._size = 0  # in bytes
         self.is_complete = True
@@ -27,7 +31,7 @@ class ValueCounts:
         counts = pc.value_counts(values.drop_null())
         self._parts.append(pa.table([counts.field(0), counts.field(1)], ["value", "count"]))
         self._size += self._parts[-1].nbytes
-        is_large = len(counts) > _MOST_VALUES or self._size > 2 * _MOST_BYTES
+        is_large = len(counts) > _MOST_VALUES or self._size > 2 * self._most
         if is_large or len(self._parts) == _WAITING:
             self._add_up()
 
@@ -46,7 +50,7 @@ class ValueCounts:
         if len(self._parts) > 1:
             grouped = table.group_by("value").aggregate([("count", "sum")])
             table = grouped.rename_columns(["value", "count"])
-        self.is_complete = len(table) <= _MOST_VALUES and table.nbytes <= _MOST_BYTES
+        self.is_complete = len(table) <= _MOST_VALUES and table.nbytes <= self._most
         self._parts = [table] if self.is_complete else []
         self._size = table.nbytes if self.is_complete else 0
 
