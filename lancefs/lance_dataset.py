@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from lancefs.table.manifest import Manifest, read_auxiliary_data
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
-from lancefs.table.schema import shown_schema
+from lancefs.table.schema import UNSUPPORTED, shown_schema
 from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 from lancefs.table.versions import latest, list_versions
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from lancefs.profile.profiles import TableProfile
     from lancefs.search.vector_query import DistanceRange, QueryVectors
     from lancefs.search.vector_search import VectorSearch
     from lancefs.table.indices import Index
@@ -391,6 +392,45 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         """Read what the writer left beside the manifest, by key; most versions have nothing."""
         return read_auxiliary_data(self._version.resolved.manifest, self._version.manifest)
 
+    def describe(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        sample: int | None = None,
+        seed: int | None = None,
+        on_rows: Callable[[int], None] | None = None,
+    ) -> TableProfile:
+        """Read rows once, and tell what the values of each column are like.
+
+        Nulls, different values, the least and the greatest, mean, deviation, quantiles, a
+        histogram, frequent values, lengths of texts and lists, norms of vectors. Members of structs
+        are described as columns. Memory is bounded, however many rows there are: quantiles and
+        histograms of more than 131,072 rows are those of a sample of so many, counts of more than
+        16,384 different values are about 1 % off, and more than 10,000 different values are not
+        counted each (less in tables of more than a hundred columns). The profile says which of
+        these are exact.
+
+        Args:
+            columns: As for `scanner`; all columns of known types by default.
+            filter: As for `scanner`.
+            sample: Read only so many rows, which are drawn by chance.
+            seed: The same seed draws the same rows of a version.
+            on_rows: Called with the number of rows that were read, again and again.
+
+        Raises:
+            LanceError: The rows cannot be read.
+        """
+        from lancefs.profile.describing import describe, describe_sample
+
+        unread: list[pa.Field] = []
+        if columns is None:
+            unread = [one for one in self.schema if UNSUPPORTED in (one.metadata or {})]
+            columns = [one.name for one in self.schema if one not in unread]
+        scanner = self.scanner(columns=columns, filter=filter)
+        if sample is not None:
+            return describe_sample(scanner, self._version.name, sample, seed, unread)
+        return describe(scanner, self._version.name, None, unread, on_rows)
+
     def indices(self) -> list[Index]:
         """Read what this version says of its indices."""
         from lancefs.table.indices import read_indices
@@ -398,27 +438,37 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         version = self._version
         return read_indices(version.resolved.manifest, version.manifest, version.files)
 
-    def changes(self, since: Ref | str | int, until: Ref | str | int | None = None) -> pa.Table:
+    def changes(
+        self,
+        since: Ref | str | int,
+        until: Ref | str | int | None = None,
+        key: Sequence[str] | None = None,
+    ) -> pa.Table:
         """Compare two versions: which rows were inserted, deleted and updated.
 
         Args:
             since: The older version, on the branch of this one: a number, or a ref.
             until: The newer one; this one by default.
+            key: Names of columns whose values are different in all rows: a row whose key is in both
+                versions was updated, whatever its row id is, also in a table that was written anew.
 
         Returns:
             A row a change: the columns of the newer version, then `_rowid`, `_change_type`
             (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and
-            `_commit_timestamp`. Without stable row ids an update is a delete and an insert.
+            `_commit_timestamp`; with a key also `_changed_columns`, the names of the columns that
+            an update changed. Without a key and stable row ids an update is a delete and an insert.
 
         Raises:
+            ColumnNotFound: A column of the key is not in the newer version.
             RefNotFound: There is no such version.
-            ValueError: The versions are on different branches, or not in this order.
+            ValueError: The versions are on different branches, or not in this order; or two changed
+                rows of a version have the same key, or the older version lacks a column of it.
             MissingFile: A file of one of the versions is gone.
         """
         from lancefs.table.changes import read_changes
 
         newer = self._version if until is None else self._version.at(until)
-        return read_changes(self._version.at(since), newer)
+        return read_changes(self._version.at(since), newer, key)
 
     # Reading
 

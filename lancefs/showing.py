@@ -236,13 +236,13 @@ def _first_rows(dataset: Shown) -> str:
         [cell(value) for value in row] + ["…"] * (len(titles) - len(shown))
         for row in zip(*columns, strict=True)
     ]
-    return _table(titles, body)
+    return html_table(titles, body)
 
 
 def _schema(fields: Sequence[Field]) -> str:
     rows = [[path, kind, "" if null else "never null"] for path, kind, null in _walk(fields)]
     more = [[f"… {len(rows) - _MAX_FIELDS} more", "", ""]] if len(rows) > _MAX_FIELDS else []
-    return _table(["column", "type", ""], rows[:_MAX_FIELDS] + more)
+    return html_table(["column", "type", ""], rows[:_MAX_FIELDS] + more)
 
 
 def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, str, bool]]:
@@ -254,7 +254,13 @@ def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, str,
         yield from _walk(field.children, f"{prefix}{field.name}.")
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return texts as a table for notebooks.
+
+    Args:
+        titles: Titles of the columns.
+        rows: Texts, one for each column.
+    """
     head = "".join(f'<th style="{_STYLE}">{html_of(title)}</th>' for title in titles)
     lines = [
         "<tr>" + "".join(f'<td style="{_STYLE}">{html_of(text)}</td>' for text in row) + "</tr>"

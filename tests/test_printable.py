@@ -74,8 +74,11 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 COMMANDS = [
     *(["ls"], ["ls", "-l"], ["tree"], ["tree", "--depth", "3"], ["head"], ["schema"], ["log"]),
-    *(["show"], ["show", "--all"], ["verify"], ["du"]),
-    *([name, "--format", "json"] for name in ("ls", "tree", "head", "schema", "log", "show", "du")),
+    *(["show"], ["show", "--all"], ["verify"], ["du"], ["describe"], ["log", "-x"]),
+    *(
+        [name, "--format", "json"]
+        for name in ("ls", "tree", "head", "schema", "log", "show", "du", "describe")
+    ),
 ]
 
 
@@ -106,6 +109,7 @@ def test_versions_are_compared_without_control_characters(
 ) -> None:
     main(["diff", str(table), "1", "2", "--rows"])
     main(["diff", str(table), "1", "2"])
+    main(["describe", str(table), "--against", "1"])
     out, err = capsys.readouterr()
     assert "\\x1b" in out
     assert_shown(out)

@@ -27,6 +27,7 @@ COMMANDS = {
     "nearest": "Show the rows with the nearest vectors.",
     "count": "Count the rows.",
     "schema": "Show the columns.",
+    "describe": "Show what the values of each column are like.",
     "log": "Show the versions, newest first.",
     "show": "Show what a version is made of.",
     "diff": "Compare two versions.",

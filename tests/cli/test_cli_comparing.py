@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 from running import Here, run, run_on_terminal
 from support import ORDERS
 
@@ -43,6 +45,41 @@ def test_diff_shows_the_rows_when_asked(shop: Path, here: Here) -> None:
     }
     said = json.loads(here("diff", table, "1", "3", "-f", "json").out)
     assert said["rows"] == {"inserted": 0, "deleted": 10, "updated": 5}
+
+
+def test_diff_by_a_key_counts_and_shows_changed_values(tmp_path: Path, here: Here) -> None:
+    path = str(tmp_path / "t.lance")
+    rows = pa.table({"id": [1, 2, 3, 4], "x": ["a", "b", "c", "d"], "v": [1.5, 2, 3, 4]})
+    dataset = lance.write_dataset(rows, path)
+    dataset.update({"x": "upper(x)", "v": "v + 1"}, where="id in (2, 3)")
+    dataset.delete("id = 4")
+    lines = here("diff", path, "1", "--key", "id").out.splitlines()
+    assert lines[1:6] == [
+        *("  0 rows inserted", "  1 row deleted", "  2 rows updated"),
+        *("    x: 2 values", "    v: 2 values"),
+    ]
+    said = json.loads(here("diff", path, "1", "--key", "id", "-f", "json").out)
+    assert (said["rows"]["updated"], said["cells"]) == (2, {"x": 2, "v": 2})
+    shown = here("diff", path, "1", "--key", "id", "--cells", "-n", "3").out.splitlines()
+    assert shown[-4].split() == ["2", "x", "b", "B", "2"]
+    assert shown[-1] == "… 1 more; --limit 4 shows them"
+    cells = json.loads(here("diff", path, "1", "-k", "id", "--cells", "-f", "json").out)
+    assert len(cells) == 4
+    assert cells[3] == {"key": {"id": 3}, "column": "v", "before": 3, "after": 4, "version": 2}
+    pairs = json.loads(here("diff", path, "1", "-k", "id", "--rows", "-f", "json").out)
+    assert [row["_changed_columns"] for row in pairs] == [["x", "v"]] * 4 + [None]
+
+
+def test_diff_refuses_options_that_do_not_go_together(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    for options, said in (
+        (["--cells"], "--cells is for --key"),
+        (["--key", "id", "--cells", "-f", "csv"], "choose json or ndjson"),
+        (["--key", "id", "--cells", "--rows", "-f", "json"], "leave one of them out"),
+        (["--key", "idd"], "did you mean id?"),
+    ):
+        done = here("diff", table, "1", "3", *options)
+        assert (done.code, said in done.err) == (2, True), done.err
 
 
 def test_diff_is_of_one_table(shop: Path, here: Here) -> None:

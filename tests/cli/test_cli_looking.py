@@ -323,6 +323,29 @@ def test_a_version_may_go_down_the_page(shop: Path, here: Here) -> None:
     assert here("log", table, "--wide", "-f", "csv").code == 2
 
 
+def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance@1"
+    lines = here("describe", table, "-c", "id,price").out.splitlines()
+    assert lines[0].split()[:4] == ["column", "type", "nulls", "distinct"]
+    assert lines[1].split()[:6] == ["id", "int64", "100", "0", "49", "99"]
+    assert "█" in lines[1]
+    said = json.loads(here("describe", table, "-w", "id < 10", "-f", "json").out)
+    assert said["rows"] == 10
+    assert said["columns"][0]["values"]["quantiles"]["0.5"] == 4
+    drawn = json.loads(here("describe", table, "--sample", "7", "--seed", "1", "-f", "json").out)
+    assert (drawn["rows"], drawn["total"]) == (7, 100)
+    assert here("describe", table, "-c", "idd").code == 2
+    assert here("describe", table, "--sample", "0").code == 2
+    drift = here("describe", f"{shop}/teas.lance", "-c", "id", "--against", "v1").out.splitlines()
+    assert drift[0].split()[:2] == ["column", "distance"]
+    assert drift[1].split()[0] == "id"
+    compared = here("describe", f"{shop}/teas.lance", "--against", "1", "-f", "json")
+    assert json.loads(compared.out)["against"].endswith("teas.lance@1")
+    assert here("describe", f"{shop}/teas.lance", "--against", "99").code == 2
+    on_terminal = run_on_terminal(["describe", ORDERS, "--sample", "50"], columns=140)
+    assert "50 rows by chance, of 1,191 of" in on_terminal.out
+
+
 def test_show_tells_what_a_version_is_made_of(shop: Path, here: Here) -> None:
     table = f"{shop}/teas.lance@clean"
     text = here("show", table).out

@@ -38,7 +38,7 @@ def worn(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def page(worn: str, tmp_path: Path, here: Here) -> Path:
     path = tmp_path / "report.html"
-    done = here("report", worn, "-o", str(path))
+    done = here("report", worn, "-o", str(path), "--describe")
     assert done.code == 0, done.err
     return path
 
@@ -118,12 +118,38 @@ def test_it_says_how_many_columns_are_not_in_the_chart(tmp_path: Path, here: Her
     )
 
 
+def test_it_shows_what_values_are_like_where_that_is_asked_for(here: Here) -> None:
+    assert "<h2>Values</h2>" not in here("report", ORDERS, "-o", "-").out
+    page = here("report", ORDERS, "-o", "-", "--describe").out
+    section = page[page.index("<h2>Values</h2>") :]
+    assert "1,191 rows were read" in section
+    assert "Utrecht <small>38.5 %</small>" in section
+    assert re.search(r"75\.1 % <span class=.meter.>", section)
+    assert len(re.findall(r'<svg class="bars"', section)) == 8
+    assert re.search(r"<title>9\.9 to 10\.35: 14\.9 %</title>", section)
+    drawn = here("report", ORDERS, "-o", "-", "--describe", "--sample", "100").out
+    assert "100 rows of 1,191 were drawn by chance" in drawn
+    alone = here("report", ORDERS, "-o", "-", "--sample", "100")
+    assert alone.code == 2
+    assert "add --describe" in alone.err
+
+
+def test_no_value_becomes_markup(tmp_path: Path, here: Here) -> None:
+    rows = pa.table({"<i>": ["<script>alert(1)</script>"] * 3, "x": [1.0, 2.0, None]})
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    page = here("report", str(tmp_path / "t.lance"), "-o", "-", "--describe").out
+    assert "<script" not in page
+    assert "<i>" not in page
+    assert "&lt;script&gt;alert(1)&lt;" in page
+
+
 def test_an_empty_table_has_a_page(tmp_path: Path, here: Here) -> None:
     empty = pa.table({"a": pa.array([], pa.int32())})
     lance.write_dataset(empty, tmp_path / "t.lance")
-    done = here("report", str(tmp_path / "t.lance"), "-o", "-")
+    done = here("report", str(tmp_path / "t.lance"), "-o", "-", "--describe")
     assert done.code == 0, done.err
     assert "There are no data files" in done.out
+    assert "0 rows were read" in done.out
 
 
 def test_a_page_that_cannot_be_written_is_said(tmp_path: Path, here: Here) -> None:
@@ -159,7 +185,8 @@ def test_it_is_usable_in_a_browser(browser: Any, page: Path, width: int, scheme:
     assert said == []
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert shown.evaluate("document.documentElement.scrollWidth") == width
-    charts = shown.locator("svg:visible")
+    assert shown.locator("#values svg:visible").count() == 2
+    charts = shown.locator(".chart svg:visible")
     assert charts.count() == 3
     for number in range(3):
         box = charts.nth(number).bounding_box()

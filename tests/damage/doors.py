@@ -308,6 +308,7 @@ _COMMANDS: list[list[str]] = [
     ["verify", "TABLE"],
     ["ls", "TABLE"],
     ["tree", "TABLE"],
+    ["describe", "TABLE"],
 ]
 
 

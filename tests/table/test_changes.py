@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.errors import RefNotFound
+from lancefs.errors import ColumnNotFound, RefNotFound
 from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT
 from lancefs.table.refs import Ref
 
@@ -209,6 +209,50 @@ def check(writer: Writer, since: int, until: int) -> None:
     common = [one for one in shown if one in old_state.columns.values()]
     compare = check_by_id if writer.stable else check_by_value
     compare(writer, parts, old, new, (old_state, new_state), shown, common)
+    check_by_key(writer, (since, until), (old, new), shown, common)
+
+
+def check_by_key(
+    writer: Writer,
+    versions: tuple[int, int],
+    tables: tuple[pa.Table, pa.Table],
+    shown: list[int],
+    common: list[int],
+) -> None:
+    """Rows with the same id are the same row, if no version has an id twice."""
+    states = [writer.states[version] for version in versions]
+    key = states[1].columns["id"]
+    if key not in common or any(len(set(t["id"].to_pylist())) < len(t) for t in tables):
+        return
+    changes = lancefs.open(writer.path).changes(*versions, key=["id"])
+    changes.validate(full=True)
+    images = [
+        dict(zip(t["id"].to_pylist(), by_number(t, s.columns, common), strict=True))
+        for t, s in zip(tables, states, strict=True)
+    ]
+    was, now = images
+    updated = {one for one in was.keys() & now.keys() if was[one] != now[one]}
+    for kind, wanted, image in (
+        (DELETE, was.keys() - now.keys(), was),
+        (BEFORE, updated, was),
+        (AFTER, updated, now),
+        (INSERT, now.keys() - was.keys(), now),
+    ):
+        part = changes.filter(pc.field("_change_type") == kind)
+        got = by_number(part, states[1].columns, common)
+        assert dict(zip(part["id"].to_pylist(), got, strict=True)) == {
+            one: image[one] for one in wanted
+        }, kind
+        assert len(part) == len(wanted)
+        names = {number: name for name, number in states[1].columns.items()}
+        for one, found in zip(
+            part["id"].to_pylist(), part["_changed_columns"].to_pylist(), strict=True
+        ):
+            cells = zip(common, was.get(one, ()), now.get(one, ()), strict=False)
+            expected = {names[number] for number, a, b in cells if a != b}
+            assert found is None if kind in (DELETE, INSERT) else set(found) == expected
+    before = changes.filter(pc.field("_change_type") == BEFORE)["id"]
+    assert before.equals(changes.filter(pc.field("_change_type") == AFTER)["id"])
 
 
 def check_by_id(
@@ -327,6 +371,74 @@ def test_without_stable_ids_an_update_is_a_delete_and_an_insert(tmp_path: Path) 
     dataset.update({"x": "x"}, where="id = 3")  # nothing changes
     changes = lancefs.open(tmp_path / "t.lance").changes(1, 3)
     assert said(changes, "id", "x") == [("delete", 2, 2, "b"), ("insert", 2, 2, "B")]
+
+
+def test_with_a_key_an_update_is_a_pair_that_names_the_columns(tmp_path: Path) -> None:
+    dataset = small(tmp_path / "t.lance", stable=False)
+    dataset.update({"x": "'B'"}, where="id = 2")
+    dataset.delete("id = 3")
+    dataset.insert(pa.table({"id": [5], "x": ["e"]}))
+    changes = lancefs.open(tmp_path / "t.lance").changes(1, key=["id"])
+    assert changes.schema.names[-2:] == ["_commit_timestamp", "_changed_columns"]
+    assert said(changes, "id", "x", "_changed_columns") == [
+        ("update_preimage", 2, 2, "b", ["x"]),
+        ("update_postimage", 2, 2, "B", ["x"]),
+        ("delete", 3, 3, "c", None),
+        ("insert", 4, 5, "e", None),
+    ]
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["values", "stable"])
+def test_a_table_that_was_written_anew_is_compared_by_a_key(tmp_path: Path, stable: bool) -> None:
+    path = tmp_path / "t.lance"
+    small(path, stable)
+    anew = pa.table({"new": [0, 0, 0, 0], "x": ["a", "B", "d", "e"], "id": [1, 2, 4, 5]})
+    lance.write_dataset(anew, path, mode="overwrite")
+    changes = lancefs.open(path).changes(1, key=["id"])
+    found = [(kind, one, x) for kind, _, one, x in said(changes, "id", "x")]
+    assert found == [
+        ("delete", 3, "c"),
+        ("update_preimage", 2, "b"),
+        ("update_postimage", 2, "B"),
+        ("insert", 5, "e"),
+    ]
+
+
+def test_an_update_that_changes_a_key_is_a_delete_and_an_insert(tmp_path: Path) -> None:
+    dataset = small(tmp_path / "t.lance")
+    dataset.update({"id": "20"}, where="id = 2")
+    changes = lancefs.open(tmp_path / "t.lance").changes(1, key=["id"])
+    assert said(changes, "id", "x") == [("delete", 2, 2, "b"), ("insert", 2, 20, "b")]
+
+
+def test_a_key_may_have_several_columns_and_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    table = pa.table({"a": [1, 1, None, None], "b": ["x", "y", "x", "x"], "v": [1, 2, 3, 4]})
+    lance.write_dataset(table, path).update({"v": "v + 10"})
+    changes = lancefs.open(path).changes(1, key=["b", "a"])
+    assert said(changes, "a", "b", "v") == [
+        *(("delete", 2, None, "x", 3), ("delete", 2, None, "x", 4)),
+        *(("update_preimage", 2, 1, "x", 1), ("update_postimage", 2, 1, "x", 11)),
+        *(("update_preimage", 2, 1, "y", 2), ("update_postimage", 2, 1, "y", 12)),
+        *(("insert", 2, None, "x", 13), ("insert", 2, None, "x", 14)),
+    ]
+
+
+def test_a_key_that_tells_rows_not_apart_is_refused(tmp_path: Path) -> None:
+    dataset = small(tmp_path / "t.lance", stable=False)
+    dataset.insert(pa.table({"id": [7, 7], "x": ["e", "f"]}))
+    dataset.add_columns({"late": "id"})
+    ours = lancefs.open(tmp_path / "t.lance")
+    with pytest.raises(ValueError, match=r"t\.lance@3: 2 changed rows have the key id = 7"):
+        ours.changes(1, key=["id"])
+    with pytest.raises(ValueError, match=r"t\.lance@1 has no such column"):
+        ours.changes(1, key=["late"])
+    with pytest.raises(ColumnNotFound, match="did you mean"):
+        ours.changes(1, key=["idd"])
+    with pytest.raises(ValueError, match="the key is empty"):
+        ours.changes(1, key=[])
+    with pytest.raises(TypeError, match=r"a list of names was expected: \['id'\]"):
+        ours.changes(1, key="id")
 
 
 def test_a_version_is_named_in_any_way(tmp_path: Path) -> None:

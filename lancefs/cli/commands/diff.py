@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 
 from lancefs.cli import shared_options
+from lancefs.cli.cell_changes import CellChange, changed_cells, counts_by_column
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, Styled, heading, print_document, print_line
 from lancefs.cli.render.text import plural, to_json
@@ -15,8 +19,6 @@ from lancefs.showing import cell, python_values, readable
 from lancefs.table.versions import VERSIONS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lancefs.table.base_paths import BaseRules
 
 _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postimage": ">"}
@@ -28,11 +30,22 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
     lancefs diff orders.lance@prod orders.lance
     lancefs diff orders.lance 3 7 --rows
     lancefs diff orders.lance 3 7 --rows --format csv > changes.csv
+    lancefs diff orders.lance 3 7 --key order_id --cells
     """
 )
 @click.argument("a", metavar="TABLE[@REF]", shell_complete=shared_options.complete_table)
 @click.argument("others", metavar="[REF] [REF | TABLE@REF]", nargs=-1)
 @click.option("--rows", "-r", "with_rows", is_flag=True, help="Show the rows, too.")
+@click.option(
+    "--key",
+    "-k",
+    metavar="A,B",
+    callback=lambda _ctx, _param, value: shared_options.read_columns(value),
+    help="Columns whose values tell rows apart: a row whose key is in both versions was updated.",
+)
+@click.option(
+    "--cells", "with_cells", is_flag=True, help="With --key: show the values that updates changed."
+)
 @click.option(
     "--limit",
     "-n",
@@ -48,6 +61,8 @@ def diff(
     a: str,
     others: tuple[str, ...],
     with_rows: bool,
+    key: list[str] | None,
+    with_cells: bool,
     limit: int,
     options: dict[str, Any],
     rules: BaseRules | None,
@@ -55,13 +70,17 @@ def diff(
 ) -> None:
     """Compare two versions of a table, the older one first: schema, then counts of rows.
 
-    The second version defaults to the newest one. Where the table has no stable row ids, an
-    update is a delete and an insert.
+    The second version defaults to the newest one. Without --key, an update is a delete and an
+    insert where the table has no stable row ids.
     """
     from lancefs.table.history import schema_differences
 
+    _check_options(key, with_rows, with_cells, form)
     old, new = _pair(a, others, options, rules)
-    rows = _changes(old, new)
+    rows = _changes(old, new, key)
+    if with_cells and form != "table":
+        _print_cells(rows, key or [], form, None)
+        return
     if with_rows and form != "table":
         from lancefs.cli.render.rows import print_rows
 
@@ -69,16 +88,35 @@ def diff(
         return
     schema = schema_differences(old.manifest.fields, new.manifest.fields)
     counts = _counts(rows)
+    cells = None if key is None else counts_by_column(rows)
     if form == "json":
-        summary = {"old": old.name, "new": new.name, "schema": schema, "rows": counts}
+        summary: dict[str, Any] = {"old": old.name, "new": new.name, "schema": schema}
+        summary |= {"rows": counts} | ({} if cells is None else {"cells": cells})
         print_document(to_json(summary, indent=1))
         return
-    if form != "table":
-        raise Failure(f"--format {form} is for rows: add --rows, or choose json")
-    _print_summary(old, new, schema, counts)
+    _print_summary(old, new, schema, counts, cells)
     if with_rows and rows.num_rows:
         print_line()
         _print_changes(rows, limit)
+    if with_cells and cells:
+        print_line()
+        _print_cells(rows, key or [], form, limit)
+
+
+def _check_options(key: list[str] | None, with_rows: bool, with_cells: bool, form: str) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        Failure: They do not.
+    """
+    if with_cells and key is None:
+        raise Failure("--cells is for --key: add --key with the columns that tell rows apart")
+    if with_cells and with_rows and form != "table":
+        raise Failure("--rows and --cells are both shown in a table only: leave one of them out")
+    if with_cells and form not in ("table", "json", "ndjson"):
+        raise Failure(f"--format {form} has columns of one type: choose json or ndjson for --cells")
+    if form not in ("table", "json") and not (with_rows or with_cells):
+        raise Failure(f"--format {form} is for rows: add --rows, or choose json")
 
 
 def _pair(
@@ -121,12 +159,12 @@ def _is_table(text: str, options: dict[str, Any]) -> bool:
     return url != text or VERSIONS in open_store(url, options).names()
 
 
-def _changes(old: Target, new: Target) -> pa.Table:
+def _changes(old: Target, new: Target, key: list[str] | None) -> pa.Table:
     from lancefs.cli.render.progress import progress
 
     try:
         with progress("comparing", None):
-            return new.dataset.changes(old.pinned)
+            return new.dataset.changes(old.pinned, key=key)
     except ValueError as error:
         raise Failure(str(error)) from error
 
@@ -141,15 +179,48 @@ def _counts(rows: pa.Table) -> dict[str, int]:
     }
 
 
-def _print_summary(old: Target, new: Target, schema: list[str], counts: dict[str, int]) -> None:
+def _print_summary(
+    old: Target,
+    new: Target,
+    schema: list[str],
+    counts: dict[str, int],
+    cells: dict[str, int] | None,
+) -> None:
     print_line(Styled(f"{old.name} → {new.name.rpartition('@')[2]}", "bold"))
     print_line(f"  {plural(counts['inserted'], 'row')} inserted")
     print_line(f"  {plural(counts['deleted'], 'row')} deleted")
     print_line(f"  {plural(counts['updated'], 'row')} updated")
+    for column, changed in (cells or {}).items():
+        print_line(f"    {column}: {plural(changed, 'value')}")
     if not schema:
         print_line("  the same schema")
     for change in schema:
         print_line(f"  schema: {change}")
+
+
+def _print_cells(rows: pa.Table, key: list[str], form: str, limit: int | None) -> None:
+    """Print the values that updates changed."""
+    from lancefs.cli.render.rows import print_records
+
+    records = [one._asdict() for one in islice(changed_cells(rows, key), limit)]
+    grid = [
+        *(GridColumn(name, "key", _value_of(name), style="cyan") for name in key),
+        *(GridColumn(name, name) for name in ("column", "before", "after")),
+        GridColumn("version", "version", cell, right=True),
+    ]
+    # The values of columns have different types; JSON and grids need the names alone.
+    schema = pa.schema([(name, pa.null()) for name in CellChange._fields])
+    if form == "table":
+        heading("values that updates changed")
+    print_records(schema, records, form, grid)
+    total = sum(counts_by_column(rows).values())
+    if form == "table" and len(records) < total:
+        print_line(f"… {total - len(records):,} more; --limit {total} shows them")
+
+
+def _value_of(name: str) -> Callable[[dict[str, Any]], str]:
+    """Return what shows the value of a column of a key."""
+    return lambda key: cell(key[name])
 
 
 def _print_changes(rows: pa.Table, limit: int) -> None:

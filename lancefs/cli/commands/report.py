@@ -21,13 +21,22 @@ if TYPE_CHECKING:
     examples="""
     lancefs report orders.lance -o report.html
     lancefs report orders.lance@prod -o - > report.html
+    lancefs report orders.lance -o report.html --describe --sample 10000
     """
 )
 @shared_options.table
 @click.option(
     "--output", "-o", metavar="FILE", required=True, help="The file to write; - is standard output."
 )
-def report(target: Target, output: str) -> None:
+@click.option(
+    "--describe", "is_described", is_flag=True, help="Read the rows, and show what values are like."
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    help="With --describe: read only so many rows, by chance.",
+)
+def report(target: Target, output: str, is_described: bool, sample: int | None) -> None:
     """Write a page about a table: versions, fragments, storage, columns, indices, findings.
 
     One HTML file that needs no network.
@@ -39,10 +48,18 @@ def report(target: Target, output: str) -> None:
             "report needs matplotlib, which is not installed: pip install 'lancefs[report]'",
             MISSING,
         ) from error
+    if sample is not None and not is_described:
+        raise Failure("--sample is for --describe: add --describe")
+    from lancefs.cli.render.progress import progress
     from lancefs.cli.report.facts import gather
     from lancefs.cli.report.page import make_page
 
-    data = make_page(gather(target)).encode("utf-8", "xmlcharrefreplace")
+    profile = None
+    if is_described:
+        rows = None if sample is not None else len(target.dataset)
+        with progress("reading", rows) as shown:
+            profile = target.dataset.describe(sample=sample, on_rows=shown.advance)
+    data = make_page(gather(target, profile)).encode("utf-8", "xmlcharrefreplace")
     if output == "-":
         sys.stdout.buffer.write(data)
         return

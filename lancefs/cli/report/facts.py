@@ -13,6 +13,7 @@ from lancefs.table.refs import list_branches
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
     from lancefs.cli.usage import Usage
+    from lancefs.profile.profiles import TableProfile
     from lancefs.table.manifest import Manifest
 
 # Newest versions that a report shows.
@@ -53,6 +54,7 @@ class Facts:
         usage: Bytes by column.
         indices: Indices, without system indices.
         schema: One row for each field, as in `lancefs schema`.
+        profile: What the values of the columns are like; None where the rows were not read.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Facts:
     usage: Usage
     indices: Sequence[IndexFacts]
     schema: Sequence[dict[str, Any]]
+    profile: TableProfile | None = None
 
     @property
     def rows(self) -> int:
@@ -75,8 +78,13 @@ class Facts:
         return sum(fragment.num_deleted or 0 for fragment in self.manifest.fragments)
 
 
-def gather(target: Target) -> Facts:
-    """Read the contents of a report: manifests, transactions, and metadata of data files."""
+def gather(target: Target, profile: TableProfile | None = None) -> Facts:
+    """Read the contents of a report: manifests, transactions, and metadata of data files.
+
+    Args:
+        target: The version.
+        profile: What its values are like, if that is to be shown.
+    """
     from lancefs.cli.commands.schema import field_rows
     from lancefs.cli.usage import measure
     from lancefs.table.versions import list_versions
@@ -96,6 +104,7 @@ def gather(target: Target) -> Facts:
         usage=measure(target),
         indices=_index_facts(indices, manifest),
         schema=list(field_rows(manifest.fields)),
+        profile=profile,
     )
 
 

@@ -12,6 +12,8 @@ from lancefs.cli.render.text import count, moment, plural, share, size, words
 from lancefs.cli.report import charts
 from lancefs.cli.report.facts import MOST_VERSIONS, Facts
 from lancefs.cli.report.findings import Finding, find
+from lancefs.cli.report.markup import folded, meter, table
+from lancefs.cli.report.values import describe_values
 from lancefs.printable import as_html
 
 _MAX_VERSIONS = 30
@@ -29,6 +31,7 @@ def make_page(facts: Facts) -> str:
         _section("fragments", "Fragments", _fragments(facts)),
         _section("storage", "Storage", _storage(facts)),
         _section("schema", "Columns", _schema(facts)),
+        _section("values", "Values", describe_values(facts.profile)) if facts.profile else "",
         _section("indices", "Indices", _indices(facts)) if facts.indices else "",
     )
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -111,36 +114,6 @@ def _background(left: str, right: str | None = None) -> str:
     return f"linear-gradient(90deg, var({left}) 50%, var({right}) 50%)"
 
 
-def _table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
-) -> str:
-    """Return a table.
-
-    Args:
-        titles: Titles of the columns, as text.
-        rows: Cells, as HTML.
-        numbers: Positions of the columns that are aligned on the right.
-    """
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if position in numbers else ''}>{text}</{tag}>"
-            for position, text in enumerate(cells)
-        )
-
-    head = line("th", [as_html(title) for title in titles])
-    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _folded(summary: str, body: str, is_open: bool = False) -> str:
-    opened = " open" if is_open else ""
-    return f"<details{opened}><summary>{as_html(summary)}</summary>{body}</details>"
-
-
 def _versions(facts: Facts) -> str:
     shown = list(facts.commits)[::-1][:_MAX_VERSIONS]
     rows = [
@@ -157,7 +130,7 @@ def _versions(facts: Facts) -> str:
         for commit in shown
     ]
     titles = ("version", "committed (UTC)", "rows", "added", "deleted", "operation")
-    table = _table(titles, rows, (0, 2, 3, 4))
+    every = table(titles, rows, (0, 2, 3, 4))
     summary = (
         f"The newest {len(rows):,} of {facts.versions:,} versions"
         if len(rows) < facts.versions
@@ -175,7 +148,7 @@ def _versions(facts: Facts) -> str:
         else ""
     )
     chart = _chart(charts.timeline(facts), _legend(kinds)) if facts.commits else ""
-    return chart + more + _folded(summary, table, is_open=len(rows) <= 12)
+    return chart + more + folded(summary, every, is_open=len(rows) <= 12)
 
 
 def _signed(sign: str, number: int | None, style: str) -> str:
@@ -197,7 +170,7 @@ def _fragments(facts: Facts) -> str:
             [
                 str(fragment.id),
                 count(fragment.num_rows),
-                f"{share(part)} {_meter(part)}" if part else "",
+                f"{share(part)} {meter(part)}" if part else "",
                 size(fragment.size),
                 str(len(fragment.files)),
                 as_html(words(sorted({file.version for file in fragment.files}))),
@@ -210,8 +183,8 @@ def _fragments(facts: Facts) -> str:
         else "All of them"
     )
     kinds = (("rows", "--c1"), ("deleted rows", "--bad"))
-    table = _table(titles, rows, (0, 1, 2, 3, 4))
-    return _chart(charts.fragments(facts), _legend(kinds)) + _folded(summary, table)
+    every = table(titles, rows, (0, 1, 2, 3, 4))
+    return _chart(charts.fragments(facts), _legend(kinds)) + folded(summary, every)
 
 
 def _storage(facts: Facts) -> str:
@@ -233,7 +206,7 @@ def _storage(facts: Facts) -> str:
             ]
         )
     titles = ("column", "bytes", "share", "in memory", "ratio", "dead", "encoding")
-    table = _table(titles, rows, (1, 2, 3, 4, 5))
+    every = table(titles, rows, (1, 2, 3, 4, 5))
     note = (
         f"<p>{size(usage.unattributed)} are in files of format 0.1, which do not record the bytes "
         "of each column.</p>"
@@ -242,7 +215,7 @@ def _storage(facts: Facts) -> str:
     )
     has_chart = usage.unattributed < usage.total
     chart = _chart(charts.storage(facts), _legend(charts.legend(facts))) if has_chart else ""
-    return chart + note + _left_out(facts) + _folded(plural(len(rows), "column"), table)
+    return chart + note + _left_out(facts) + folded(plural(len(rows), "column"), every)
 
 
 def _left_out(facts: Facts) -> str:
@@ -276,9 +249,9 @@ def _schema(facts: Facts) -> str:
         for change in commit.schema_changes
         if change.startswith("drop ")
     ]
-    table = _table(("column", "field id", "type", "", "history"), rows, (1,))
-    table += "".join(f"<p><small>{as_html(text)}</small></p>" for text in dropped)
-    return _folded(plural(len(rows), "field"), table, is_open=len(rows) <= 25)
+    every = table(("column", "field id", "type", "", "history"), rows, (1,))
+    every += "".join(f"<p><small>{as_html(text)}</small></p>" for text in dropped)
+    return folded(plural(len(rows), "field"), every, is_open=len(rows) <= 25)
 
 
 def _changes(facts: Facts, column: str) -> list[str]:
@@ -314,18 +287,10 @@ def _indices(facts: Facts) -> str:
                 as_html(index.name),
                 as_html(index.kind),
                 as_html(words(index.columns)),
-                "–" if covered is None else f"{share(covered)} {_meter(covered, good=True)}",
+                "–" if covered is None else f"{share(covered)} {meter(covered, good=True)}",
                 count(index.uncovered),
                 size(index.bytes),
             ]
         )
     titles = ("index", "kind", "columns", "coverage", "rows not covered", "bytes")
-    return _table(titles, rows, (3, 4, 5))
-
-
-def _meter(part: float, good: bool = False) -> str:
-    colour = "--good" if good else "--bad"
-    return (
-        f'<span class="meter"><i style="width:{part * 100:.1f}%;background:var({colour})"></i>'
-        "</span>"
-    )
+    return table(titles, rows, (3, 4, 5))

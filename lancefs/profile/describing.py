@@ -1,0 +1,172 @@
+"""Reading a table once, and telling what the values of its columns are like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.profile.column_pass import ColumnPass
+from lancefs.profile.distinct import Hasher
+from lancefs.profile.kinds import parts_of, plain_type
+from lancefs.profile.profiles import TableProfile
+from lancefs.table.schema import UNSUPPORTED
+
+if TYPE_CHECKING:
+    from lancefs.scan.scanner import LanceScanner
+
+# Rows of the samples that quantiles, histograms and some frequent values are taken of.
+SAMPLE_ROWS = 128 * 1024
+# Bytes that samples of all columns take, about, and those of one column at least. What else is kept
+# of a column takes about as much.
+_SAMPLE_BYTES = 128 * 1024 * 1024
+_LEAST_BYTES = 64 * 1024
+# Rows that are looked at together, and their bytes: batches may have fewer.
+_ROWS_AT_ONCE = 64 * 1024
+_BYTES_AT_ONCE = 32 * 1024 * 1024
+# The rows of a sample are drawn the same way each time.
+_SEED = 20_260_101
+
+
+class _RowSource(Protocol):
+    """What is read; a `LanceScanner` is one."""
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The columns that come out."""
+        ...
+
+    def to_batches(self) -> Iterable[pa.RecordBatch]:
+        """Read in batches."""
+        ...
+
+
+def describe(
+    scanner: _RowSource,
+    name: str,
+    total: int | None = None,
+    unread: Sequence[pa.Field] = (),
+    on_rows: Callable[[int], None] | None = None,
+) -> TableProfile:
+    """Read rows once and return what their values are like.
+
+    Args:
+        scanner: The rows and columns to read.
+        name: The table, for the profile.
+        total: Number of rows there are; those that are read by default.
+        unread: Columns that are not read, since their types are not known.
+        on_rows: Called with the number of rows that were read, again and again.
+
+    Raises:
+        LanceError: The rows cannot be read.
+    """
+    schema = scanner.projected_schema
+    parts = [part for field in schema for part in _parts(field.name, field.type)]
+    size = max(_SAMPLE_BYTES // max(len(parts), 1), _LEAST_BYTES)
+    columns = [
+        ColumnPass(part, shown, data_type, SAMPLE_ROWS, size) for part, shown, data_type in parts
+    ]
+    random, rows = np.random.default_rng(_SEED), 0
+    with closing(Hasher()) as hasher:
+        for batch in _in_order(scanner.to_batches()):
+            rows += batch.num_rows
+            _add(batch, columns, hasher, random)
+            if on_rows is not None:
+                on_rows(batch.num_rows)
+    for field in unread:
+        note = (field.metadata or {}).get(UNSUPPORTED, b"the type is not known").decode()
+        columns.append(ColumnPass(field.name, "unknown", pa.null(), 1, 1, note))
+        columns[-1].skip(rows)
+    found = {one.name: one.profile() for one in columns}
+    return TableProfile(name, rows, rows if total is None else total, found)
+
+
+def describe_sample(
+    scanner: LanceScanner,
+    name: str,
+    rows: int,
+    seed: int | None = None,
+    unread: Sequence[pa.Field] = (),
+) -> TableProfile:
+    """Read some rows that are drawn by chance, and return what their values are like.
+
+    Args:
+        scanner: The rows to draw from, and the columns to read.
+        name: The table, for the profile.
+        rows: How many rows.
+        seed: The same seed draws the same rows.
+        unread: As for `describe`.
+
+    Raises:
+        LanceError: The rows cannot be read.
+    """
+    total = scanner.count_rows()
+    drawn = scanner.sample(rows, seed)
+    return describe(_Drawn(drawn.schema, drawn), name, total, unread)
+
+
+class _Drawn(NamedTuple):
+    """Rows that were drawn, to be read as from a scanner."""
+
+    projected_schema: pa.Schema
+    rows: pa.Table
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        yield from self.rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
+
+
+def _add(
+    batch: pa.RecordBatch,
+    columns: Sequence[ColumnPass],
+    hasher: Hasher,
+    random: np.random.Generator,
+) -> None:
+    """Add the rows of a batch to the columns."""
+    keys = random.random(batch.num_rows)
+    arrays = [
+        array
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        for _, array in parts_of(name, column)
+    ]
+    hashed: list[tuple[ColumnPass, pa.Array]] = []
+    for column, array in zip(columns, arrays, strict=True):
+        stored = column.add(array, keys)
+        if stored is not None:
+            hashed.append((column, stored))
+    found = hasher.hashes([stored for _, stored in hashed])
+    for (column, _), hashes in zip(hashed, found, strict=True):
+        column.add_hashes(hashes)
+
+
+def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches in order, of several short batches together."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield _joined(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches)
+
+
+def _parts(name: str, shown: pa.DataType) -> Iterator[tuple[str, str, pa.DataType]]:
+    """Yield a column and the members of structs in it: names, types as text, plain types."""
+    data_type = plain_type(shown)
+    is_struct = pa.types.is_struct(data_type)
+    yield name, "struct" if is_struct else str(shown), data_type
+    if is_struct:
+        for member in data_type:
+            yield from _parts(f"{name}.{member.name}", member.type)

@@ -1,0 +1,254 @@
+"""What is known of the values of columns; `describing.describe` finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lancefs.printable import as_html
+from lancefs.showing import cell, html_table
+
+if TYPE_CHECKING:
+    from lancefs.profile.drift import ColumnDrift
+
+# The shares of values at or below each quantile.
+PROBABILITIES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+# Steps of the shares by which distributions are compared: to half a percent.
+GRID = 200
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How values are spread between the least and the greatest one.
+
+    Attributes:
+        edges: The bounds of the bars, one more than there are bars; a bar has its lower bound, the
+            last one both.
+        shares: The share of the values in each bar.
+    """
+
+    edges: tuple[Any, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def bars(self) -> str:
+        """The bars as a text: a character for each, blank where there is no value."""
+        most = max(self.shares, default=0) or 1
+        return "".join(_BARS[ceil(share / most * (len(_BARS) - 1))] for share in self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How numbers or times are spread. NaN counts apart, infinities do not.
+
+    Attributes:
+        min: The least value; None where there is none, as in all that follow.
+        max: The greatest value.
+        mean: The mean; of times a time.
+        deviation: The standard deviation; None for times.
+        quantiles: Values of the column, by their share of `PROBABILITIES`.
+        histogram: None where all values are infinite or missing.
+        is_exact: Whether the quantiles and the histogram are of all values, not of a sample; all
+            else is.
+        grid: Numbers at even shares of the values, from the least to the greatest, by which
+            distributions are compared; times as the numbers that they are stored as.
+    """
+
+    min: Any
+    max: Any
+    mean: Any
+    deviation: float | None
+    quantiles: Mapping[float, Any]
+    histogram: Histogram | None
+    is_exact: bool
+    grid: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopValue:
+    """A value that occurs often.
+
+    Attributes:
+        value: The value.
+        count: How often it occurs.
+        share: Its share of all rows.
+    """
+
+    value: Any
+    count: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProfile:
+    """What the values of a column, or of a member of a struct, are like.
+
+    Attributes:
+        name: The column; of a member of a struct its path, `user.age`.
+        type: The Arrow type.
+        rows: Number of rows.
+        nulls: Number of missing values.
+        nans: Number of NaN; 0 where the type has none.
+        distinct: Number of different values, about; None for lists, structs and blobs.
+        is_distinct_exact: Whether that number is exact.
+        min: The least value of numbers, times, texts and bytes.
+        max: The greatest value.
+        values: The spread of numbers and times.
+        lengths: The spread of the lengths of texts (in characters), bytes and lists.
+        norms: The spread of the Euclidean norms of vectors.
+        top: The most frequent values, most frequent first; those with a share of 0.1 % or more
+            where `are_top_exact` is false.
+        are_top_exact: Whether the most frequent values were counted; else a sample of the rows
+            tells their shares.
+        frequent: More of the most frequent values, by which distributions are compared: all values
+            where there are up to 1,000.
+        note: Why nothing else is known of the column.
+    """
+
+    name: str
+    type: str
+    rows: int
+    nulls: int = 0
+    nans: int = 0
+    distinct: int | None = None
+    is_distinct_exact: bool = True
+    min: Any = None
+    max: Any = None
+    values: Spread | None = None
+    lengths: Spread | None = None
+    norms: Spread | None = None
+    top: tuple[TopValue, ...] = ()
+    are_top_exact: bool = True
+    frequent: tuple[TopValue, ...] = field(default=(), repr=False)
+    note: str | None = None
+
+    @property
+    def has_all_values(self) -> bool:
+        """Whether `frequent` has all values, with their shares of all rows."""
+        return self.are_top_exact and self.distinct == len(self.frequent)
+
+    @property
+    def null_share(self) -> float:
+        """The share of missing values; 0 without rows."""
+        return self.nulls / self.rows if self.rows else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known by name, as Python values."""
+        found: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("name", "type", "rows", "nulls", "null_share", "nans", "distinct")
+        }
+        found |= {"is_distinct_exact": self.is_distinct_exact, "min": self.min, "max": self.max}
+        for name in ("values", "lengths", "norms"):
+            spread = getattr(self, name)
+            found[name] = None if spread is None else _spread_as_dict(spread)
+        found["top"] = [{"value": o.value, "count": o.count, "share": o.share} for o in self.top]
+        return found | {"are_top_exact": self.are_top_exact, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class TableProfile:
+    """What the values of a table are like; `LanceDataset.describe` makes it.
+
+    Attributes:
+        name: The table and the version.
+        rows: Number of rows that were read.
+        total: Number of rows there are; more where a sample was read.
+        columns: The profiles of the columns by name, members of structs after their structs.
+    """
+
+    name: str
+    rows: int
+    total: int
+    columns: Mapping[str, ColumnProfile]
+
+    def __repr__(self) -> str:
+        return f"<TableProfile of {self.name}: {self.rows:,} rows, {len(self.columns)} columns>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ["" if value is None else cell(value) for value in row.values()]
+            for row in self.to_table().to_pylist()
+        ]
+        return f"<div>{as_html(repr(self))}</div>{html_table(_ROW.names, rows)}"
+
+    def drift(self, older: TableProfile) -> tuple[ColumnDrift, ...]:
+        """Tell how the values of each column differ from those of another profile.
+
+        Columns are matched by their names, in the order of this profile; those that it lacks come
+        last.
+
+        Args:
+            older: The profile of an older version, or of other rows.
+        """
+        from lancefs.profile.drift import compare
+
+        return compare(older, self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is known, as Python values."""
+        columns = [column.to_dict() for column in self.columns.values()]
+        return {"table": self.name, "rows": self.rows, "total": self.total, "columns": columns}
+
+    def to_table(self) -> pa.Table:
+        """Return a row a column: counts, and the other facts as numbers or short texts."""
+
+        def text(value: Any) -> str | None:
+            return None if value is None else cell(value)
+
+        rows = [
+            {
+                "column": column.name,
+                "type": column.type,
+                "rows": column.rows,
+                "nulls": column.nulls,
+                "distinct": column.distinct,
+                "min": text(column.min),
+                "max": text(column.max),
+                "mean": text(column.values.mean if column.values else None),
+                "median": text(column.values.quantiles.get(0.5) if column.values else None),
+                "spread": _bars(column),
+                "mean_length": column.lengths.mean if column.lengths else None,
+                "mean_norm": column.norms.mean if column.norms else None,
+                "top": text(column.top[0].value if column.top else None),
+                "top_share": column.top[0].share if column.top else None,
+            }
+            for column in self.columns.values()
+        ]
+        return pa.Table.from_pylist(rows, _ROW)
+
+
+_ROW = pa.schema(
+    [
+        *(("column", pa.string()), ("type", pa.string())),
+        *((name, pa.int64()) for name in ("rows", "nulls", "distinct")),
+        *((name, pa.string()) for name in ("min", "max", "mean", "median", "spread")),
+        *((name, pa.float64()) for name in ("mean_length", "mean_norm")),
+        *(("top", pa.string()), ("top_share", pa.float64())),
+    ]
+)
+
+
+def _bars(column: ColumnProfile) -> str | None:
+    """Return the histogram of a column's values, lengths or norms as a text."""
+    spread = column.values or column.lengths or column.norms
+    return None if spread is None or spread.histogram is None else spread.histogram.bars
+
+
+def _spread_as_dict(spread: Spread) -> dict[str, Any]:
+    histogram = spread.histogram
+    return {
+        "min": spread.min,
+        "max": spread.max,
+        "mean": spread.mean,
+        "deviation": spread.deviation,
+        "quantiles": {f"{share:g}": value for share, value in spread.quantiles.items()},
+        "histogram": histogram
+        and {"edges": list(histogram.edges), "shares": list(histogram.shares)},
+        "is_exact": spread.is_exact,
+    }

@@ -1,0 +1,178 @@
+"""Rows of one version, by their fragments and offsets, and reading what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import Mask
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.extensions import present
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import as_ranges
+from lancefs.errors import CorruptFile
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_ids import Ids
+from lancefs.table.row_metadata import LAST_UPDATED_AT, ROW_ID
+from lancefs.table.row_values import encode_rows
+
+# Rows whose values are decoded at once.
+ROWS_AT_ONCE = 64 * 1024
+# Decoding this many unwanted rows costs about as much as decoding one more range of rows.
+_GAP = 128
+_NONE: Ints = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class VersionRows:
+    """Rows of one version.
+
+    Attributes:
+        fragments: Position of each row's fragment in the version, shape (n,).
+        offsets: Offset of each row in its fragment, shape (n,).
+        commits: Version that inserted, updated or deleted each row, shape (n,); 0 if not known.
+    """
+
+    fragments: Ints
+    offsets: Ints
+    commits: Ints
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def take(self, which: Ints | Mask) -> VersionRows:
+        return VersionRows(self.fragments[which], self.offsets[which], self.commits[which])
+
+    def order(self) -> Ints:
+        """Return the permutation that sorts the rows into scan order."""
+        return np.lexsort((self.offsets, self.fragments))
+
+    def groups(self) -> Iterator[tuple[int, slice]]:
+        """Yield the position of each fragment, and the slice of its consecutive rows."""
+        edges = np.flatnonzero(np.diff(self.fragments)) + 1
+        for start, end in pairwise([0, *edges.tolist(), len(self)] if len(self) else []):
+            yield int(self.fragments[start]), slice(start, end)
+
+
+def concatenated(parts: Sequence[VersionRows]) -> VersionRows:
+    return VersionRows(
+        np.concatenate([_NONE, *(part.fragments for part in parts)]),
+        np.concatenate([_NONE, *(part.offsets for part in parts)]),
+        np.concatenate([_NONE, *(part.commits for part in parts)]),
+    )
+
+
+def in_order(parts: Sequence[VersionRows]) -> VersionRows:
+    rows = concatenated(parts)
+    return rows.take(rows.order())
+
+
+def rows_at(position: int, offsets: Ints, commit: int = 0) -> VersionRows:
+    """Return rows of one fragment."""
+    return VersionRows(np.full(len(offsets), position), offsets, np.full(len(offsets), commit))
+
+
+def live_rows(version: OpenVersion, position: int) -> VersionRows:
+    """Return the live rows of a fragment."""
+    reader = version.readers[position]
+    return rows_at(position, reader.live_offsets())
+
+
+def ids_of(version: OpenVersion, rows: VersionRows) -> Ids:
+    """Return the row ids of rows."""
+    order = rows.order()
+    ordered = rows.take(order)
+    ids = np.empty(len(rows), np.uint64)
+    for position, part in ordered.groups():
+        reader = version.readers[position]
+        ids[order[part]] = version.row_metadata.at(ROW_ID, reader, ordered.offsets[part])
+    return ids
+
+
+def unique_ids_of(version: OpenVersion, rows: VersionRows) -> Ids:
+    """Return the stable row ids of rows, and check that they are unique."""
+    ids = ids_of(version, rows)
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) < len(ids):
+        raise CorruptFile(
+            f"{version.manifest.path}: two rows have the stable id {values[counts > 1][0]}"
+        )
+    return ids
+
+
+def versions_of(version: OpenVersion, rows: VersionRows, which: Field = LAST_UPDATED_AT) -> Ints:
+    """Return the versions that created or last updated rows; 0 where they are not recorded."""
+    versions = np.zeros(len(rows), np.int64)
+    for position, part in rows.groups():
+        sequence = version.row_metadata.versions(which, version.readers[position])
+        if sequence is not None:
+            versions[part] = sequence.at(rows.offsets[part]).astype(np.int64)
+    return versions
+
+
+def read_rows(
+    version: OpenVersion, fields: Sequence[Field], rows: VersionRows
+) -> list[pa.ChunkedArray]:
+    """Read columns of rows, in the types that readers see."""
+    order = rows.order()
+    parts: list[list[pa.Array]] = [[] for _ in fields]
+    for reader, offsets in _split(version, rows.take(order)):
+        for part, array, one in zip(parts, _values(reader, fields, offsets), fields, strict=True):
+            part.append(present(array, one))
+    back = to_arrow_numbers(np.argsort(order))
+    return [
+        pa.chunked_array(part, one.to_arrow().type).take(back)
+        for part, one in zip(parts, fields, strict=True)
+    ]
+
+
+def encoded_rows(
+    version: OpenVersion, fields: Sequence[Field], rows: VersionRows
+) -> pa.LargeBinaryArray:
+    """Return each row's values of some columns as one binary value, for comparison."""
+    order = rows.order()
+    parts = [
+        encode_rows(_values(reader, fields, offsets, "bytes"), len(offsets))
+        for reader, offsets in _split(version, rows.take(order))
+    ]
+    encoded = pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
+    return encoded.take(to_arrow_numbers(np.argsort(order)))
+
+
+def _split(version: OpenVersion, rows: VersionRows) -> Iterator[tuple[FragmentReader, Ints]]:
+    """Split sorted rows into parts of one fragment each, small enough to decode at once."""
+    for position, part in rows.groups():
+        offsets = rows.offsets[part]
+        if _are_scattered(offsets) and len(offsets) <= ROWS_AT_ONCE:
+            yield version.readers[position], offsets
+            continue
+        edges = np.flatnonzero(np.diff(offsets // ROWS_AT_ONCE)) + 1
+        for start, end in pairwise([0, *edges.tolist(), len(offsets)]):
+            yield version.readers[position], offsets[start:end]
+
+
+def _values(
+    reader: FragmentReader, fields: Sequence[Field], offsets: Ints, blobs: Blobs = "descriptors"
+) -> list[pa.Array]:
+    """Read columns of some rows of a fragment; rows in small gaps are decoded and dropped."""
+    if not fields:
+        return []
+    if _are_scattered(offsets):
+        return reader.read(fields, as_ranges(offsets), blobs)
+    first, end = int(offsets[0]), int(offsets[-1]) + 1
+    arrays = reader.read(fields, [(first, end)], blobs)
+    if end - first == len(offsets):
+        return arrays
+    picked = to_arrow_numbers(offsets - first)
+    return [array.take(picked) for array in arrays]
+
+
+def _are_scattered(offsets: Ints) -> bool:
+    """Tell whether the gaps between rows are so large that decoding ranges is cheaper."""
+    runs = int(np.count_nonzero(np.diff(offsets) != 1)) + 1
+    return runs * _GAP < int(offsets[-1] - offsets[0])
