@@ -101,13 +101,12 @@ def find_call(message: str) -> str | None:
 
 def _open(arguments: Arguments, storage: Storage) -> NamedTable:
     named = {key: arguments.get(key) for key in ("version", "tag", "branch", "as_of")}
-    return open_table(str(arguments["path"]), storage, **named)
+    use_index = arguments.get("use_index")
+    return open_table(str(arguments["path"]), storage, use_index, **named)
 
 
 def _scan(arguments: Arguments, storage: Storage) -> LanceDataset:
     dataset = _open(arguments, storage).dataset
-    if arguments.get("use_index") is False:
-        dataset = dataset.without_indices()
     names = arguments.get("row_metadata") or []
     if isinstance(names, str):
         names = [names]

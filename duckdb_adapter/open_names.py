@@ -98,12 +98,13 @@ def find_table(name: str, storage: Storage) -> NamedTable | None:
     return None
 
 
-def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
+def open_table(url: str, storage: Storage, use_index: bool | None = None, **ref: Any) -> NamedTable:
     """Open the table that a function of ours was called with.
 
     Args:
         url: A table; with `@` and a ref unless `ref` names the version.
         storage: Gives the storage options.
+        use_index: Whether filters may be looked up in indices; None for what the storage says.
         **ref: `version`, `tag`, `branch` or `as_of`.
 
     Raises:
@@ -118,16 +119,17 @@ def open_table(url: str, storage: Storage, **ref: Any) -> NamedTable:
         shown = mask_secrets(repr(url))
         raise ValueError(f"{shown} names a version, and so does {', '.join(given)}; leave one out")
     wanted = make_ref(**given) if given else chosen.version()
-    return _open(chosen.url, wanted, storage)
+    return _open(chosen.url, wanted, storage, use_index)
 
 
-def _open(url: str, ref: Ref, storage: Storage) -> NamedTable:
+def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -> NamedTable:
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
     store = confine(Store(fs, path), storage.rules)
     version = storage.pins.open(
         (fs, path), ref, lambda wanted: open_version(store, wanted, storage.rules)
     )
-    return NamedTable(LanceDataset(version, use_index=storage.use_index), version.resolved)
+    uses = storage.use_index if use_index is None else use_index
+    return NamedTable(LanceDataset(version, use_index=uses), version.resolved)
 
 
 def _find(candidate: TableName, storage: Storage) -> NamedTable | None:

@@ -97,6 +97,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
         mmap: Whether large local files may be mapped into memory. A file that is cut short while
             it is mapped ends the process; without mapping, the read fails. It is an option of the
             filesystem that contains the tables, unless that is given as `fs`.
+        list_streams: Whether listings show `.arrows` streams; a stream that is not listed can be
+            opened. Readers of whole directories meet only files with a size without them.
         **kwargs: Options of fsspec, such as `skip_instance_cache`. `listings_expiry_time` is the
             number of seconds for which listings that may change are cached; by default they are
             not.
@@ -119,6 +121,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         base_paths: Mapping[str, str] | None = None,
         max_memory: int | None = None,
         mmap: bool = True,
+        list_streams: bool = True,
         **kwargs: Any,
     ) -> None:
         if unknown := kwargs.keys() - _FSSPEC_OPTIONS:
@@ -139,6 +142,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
             self.root = self._fs._strip_protocol(fo) if fo else ""
         self._process = os.getpid()
         self._is_rooted = bool(fo)
+        self._list_streams = list_streams
         self._rules = BaseRules(**base_rules) if isinstance(base_rules, Mapping) else base_rules
         if base_paths:
             self._rules = (self._rules or BaseRules()).moving(base_paths)
@@ -212,8 +216,11 @@ class LanceFileSystem(ReadOnlyFileSystem):
             if isinstance(node, FileNode):
                 entries = [self.info(path)]
             else:
-                children = node.children().items()
-                entries = [known_info(_join(path, name), child) for name, child in children]
+                entries = [
+                    known_info(_join(path, name), child)
+                    for name, child in node.children().items()
+                    if self._list_streams or not (isinstance(child, FileNode) and child.is_stream)
+                ]
                 if node.is_fixed or self.dircache.listings_expiry_time is not None:
                     self.dircache[path] = entries
         return [dict(entry) if detail else entry["name"] for entry in entries]

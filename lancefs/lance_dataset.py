@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from lancefs.search.vector_query import DistanceRange, QueryVectors
+    from lancefs.search.vector_search import VectorSearch
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
     from lancefs.table.table_stats import TableStats
@@ -448,7 +450,8 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
 
         Args:
             columns: Names of columns, in the order wanted, or a dict of names and expressions; all
-                columns by default.
+                columns by default. `user.age` is a member of a struct, read without the others; the
+                column that comes out is called so, too.
             filter: Rows to keep: those for which it is true. An expression of `pyarrow.compute`,
                 or SQL text: `"price > 3 AND city IN ('Lyon', 'Oslo')"`.
             batch_size: At most this many rows a batch.
@@ -532,6 +535,113 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         if filter is None and not self._filters and not options:
             return self._version.num_rows
         return self.scanner(columns=[], filter=filter, **options).count_rows()
+
+    def nearest(
+        self,
+        column: str,
+        q: QueryVectors,
+        k: int = 10,
+        metric: str | None = None,
+        *,
+        nprobes: int | None = None,
+        refine_factor: int | None = None,
+        filter: Filter | None = None,
+        prefilter: bool = True,
+        distance_range: DistanceRange | None = None,
+        use_index: bool = True,
+        columns: Columns | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> pa.Table:
+        """Find the rows whose vectors are nearest to a query; arguments as for `vector_search`.
+
+        Returns:
+            The columns that are wanted, and `_distance`: the nearest row first, and of rows with
+            the same distance the one with the lower row id. For several query vectors the rows of
+            each follow each other, and the first column, `query_index`, tells which it is.
+
+        Raises:
+            LanceError: The table cannot be read.
+            TypeError: The column holds no vectors, or an argument is of another type.
+            ValueError: An argument does not fit the column, or makes no sense.
+        """
+        return self.vector_search(
+            column,
+            q,
+            k,
+            metric,
+            nprobes=nprobes,
+            refine_factor=refine_factor,
+            filter=filter,
+            prefilter=prefilter,
+            distance_range=distance_range,
+            use_index=use_index,
+            columns=columns,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+        ).to_table()
+
+    def vector_search(
+        self,
+        column: str,
+        q: QueryVectors,
+        k: int = 10,
+        metric: str | None = None,
+        *,
+        nprobes: int | None = None,
+        refine_factor: int | None = None,
+        filter: Filter | None = None,
+        prefilter: bool = True,
+        distance_range: DistanceRange | None = None,
+        use_index: bool = True,
+        columns: Columns | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> VectorSearch:
+        """Say which rows to find by their vectors; nothing is read yet.
+
+        Rows without a vector are never found, nor those whose distance is not defined: a vector
+        with NaN, or by cosine one without length.
+
+        Args:
+            column: The column of vectors: a fixed-size list of halffloat, float, double or uint8.
+            q: The query vector, or several of them as the rows of a matrix.
+            k: How many rows, for each query vector.
+            metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 less the
+                product), or `hamming` (bits that differ, the default for uint8).
+            nprobes: Partitions of an index that are looked at: more take longer and find better.
+            refine_factor: So many times `k` rows that an index finds are compared exactly.
+            filter: Rows that are wanted; see `scanner`.
+            prefilter: Whether the nearest of the wanted rows are found, which are `k` where there
+                are so many; otherwise the wanted ones of the nearest rows.
+            distance_range: The least distance, and one that all are below; None for no bound.
+            use_index: Whether indices of the table may be used.
+            columns: Names of columns, also `_distance`, or a dict of names and expressions; all
+                columns by default. `_distance` is last where it is not named.
+            with_row_id: Whether to add the column `_rowid`.
+            with_row_address: Whether to add the column `_rowaddr`.
+
+        Raises:
+            ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: The column holds no vectors, or an argument is of another type.
+            ValueError: An argument does not fit the column, or makes no sense.
+        """
+        from lancefs.search.vector_query import vector_query
+        from lancefs.search.vector_search import VectorSearch, WantedRows, metadata_names
+
+        field = self._version.field(column)
+        rows = WantedRows(
+            self._columns,
+            self._filters,
+            filter,
+            prefilter,
+            columns,
+            metadata_names(with_row_id, with_row_address),
+            use_index and self._use_index,
+        )
+        query = vector_query(field, q, k, metric, distance_range, nprobes, refine_factor)
+        return VectorSearch(self._version, query, rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         if requested_schema is None:

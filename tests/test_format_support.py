@@ -99,7 +99,7 @@ def test_every_legacy_encoding_is_on_the_page() -> None:
 
 
 def test_every_type_is_on_the_page() -> None:
-    plain = {name.partition(":")[0] for name in logical_types._PLAIN}
+    plain = {name.partition(":")[0] for name in logical_types.PLAIN}
     nested = {"struct", "list", "large_list", "map"}
     extensions = {"lance.json", "lance.bfloat16", "arrow.uuid", "arrow.fixed_shape_tensor"}
     assert names(cells_of("Types")) == plain | set(logical_types._FAMILIES) | nested | extensions

@@ -25,7 +25,7 @@ _FORMAT = {
     "table",
     "threads",
 }
-_READING = _FORMAT | {"arrow_dataset", "index", "lance_dataset", "scan"}
+_READING = _FORMAT | {"arrow_dataset", "index", "lance_dataset", "scan", "search"}
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -43,8 +43,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "table": _FORMAT - {"table"},
     "index": _FORMAT,
     "scan": _FORMAT | {"arrow_dataset", "index"},
+    "search": _FORMAT | {"index", "scan"},
     "showing": _FORMAT,
-    "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "scan", "showing"},
+    "lance_dataset": _FORMAT | {"arrow_dataset", "arrow_guard", "scan", "search", "showing"},
     "opening": _FORMAT | {"lance_dataset"},
     "views": _READING | {"version"},
     "filesystem": _READING | {"views"},

@@ -24,7 +24,7 @@ from lancefs.table.open_version import open_version
 __all__ = ["no_thread_is_left"]  # pytest finds it here
 
 THREADS, EACH = 32, 3
-ROWS = 90_000
+ROWS = 180_000
 FEW = "4"  # files that may be open
 
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "head": "Show the first rows.",
     "tail": "Show the last rows.",
     "sample": "Show rows that are drawn by chance.",
+    "nearest": "Show the rows with the nearest vectors.",
     "count": "Count the rows.",
     "schema": "Show the columns.",
     "log": "Show the versions, newest first.",

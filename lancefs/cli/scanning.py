@@ -73,12 +73,10 @@ def print_some(
         return f"{count:,} of {plural(target.dataset.count_rows(), 'row')}, {version}"
 
     batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
-    if not is_wide:
-        print_rows(rows.schema, batches, form, caption=caption)
-    elif form == "table":
-        print_wide(rows.schema, batches)
+    if is_wide:
+        print_wide(rows.schema, batches, form)
     else:
-        raise Failure(f"--wide is a table; leave out --wide, or --format {form}")
+        print_rows(rows.schema, batches, form, caption=caption)
 
 
 def selected_columns(target: Target, columns: list[str] | None) -> list[str]:

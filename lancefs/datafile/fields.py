@@ -98,6 +98,8 @@ class Field:
         encoding: The encoding in a legacy data file.
         dictionary: The position of the dictionary in a legacy data file.
         is_outline: Whether the field is read as an outline (see `outlines`).
+        way: Of a member of a struct that is read as a column: the column, and the members down to
+            this one, as the table has them. Empty for all other fields.
     """
 
     id: int
@@ -110,6 +112,7 @@ class Field:
     encoding: LegacyEncoding = LegacyEncoding.NONE
     dictionary: DictionaryLocation | None = None
     is_outline: bool = False
+    way: tuple[Field, ...] = ()
 
     @property
     def is_leaf(self) -> bool:

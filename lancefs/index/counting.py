@@ -15,7 +15,7 @@ from lancefs.index.bitmap import Bitmap
 from lancefs.index.lookup import MOST_ROWS, TableIndices
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import RowSet, join
-from lancefs.index.segments import IndexSegment, ScalarIndex
+from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
 
 # Returns the reader of a fragment.
@@ -54,7 +54,7 @@ def count_rows(indices: TableIndices, test: ColumnTest, reader_of: ReaderOf) -> 
 
 
 def _count_with(
-    indices: TableIndices, index: ScalarIndex, test: ColumnTest, reader_of: ReaderOf
+    indices: TableIndices, index: ColumnIndex, test: ColumnTest, reader_of: ReaderOf
 ) -> Count | None:
     rows, counted, sets = 0, set[int](), list[RowSet]()
     for segment in index.segments:

@@ -50,21 +50,24 @@ class _Group:
         self.old_ids = np.unique(np.array([one.fragment_id for one in old], np.int64))
         self.new_ids = np.unique(np.array([one.fragment_id for one in new], np.int64))
 
-    def translate(self, addresses: Addresses) -> Addresses:
-        """Return the new addresses of rows; those of other fragments stay, dead rows are left out.
+    def follow(self, addresses: Addresses) -> tuple[Ints, Addresses]:
+        """Return which rows live, and their new addresses; those of other fragments stay.
 
         Raises:
             CorruptFile: The treemap is damaged, or does not fit to the fragments.
         """
         moved = is_among(fragments_of(addresses), self.old_ids)
         if not moved.any():
-            return addresses
+            return np.arange(len(addresses)), addresses
         survivors, wanted = self._read_survivors(), addresses[moved]
         at = np.searchsorted(survivors, wanted)
         alive = np.append(survivors, np.uint64(0))[at] == wanted
         alive &= at < len(survivors)
         rows = self._positions(survivors, wanted[alive], at[alive])
-        return np.concatenate([addresses[~moved], self._addresses_at(rows)])
+        return (
+            np.concatenate([np.flatnonzero(~moved), np.flatnonzero(moved)[alive]]),
+            np.concatenate([addresses[~moved], self._addresses_at(rows)]),
+        )
 
     def _read_survivors(self) -> Addresses:
         """Return the addresses of the rows that survived, ascending."""
@@ -134,9 +137,19 @@ class FragmentReuse:
         Raises:
             CorruptFile: A record is damaged.
         """
+        return self.follow(addresses)[1]
+
+    def follow(self, addresses: Addresses) -> tuple[Ints, Addresses]:
+        """Return which rows live, and the addresses that they have now, in any order.
+
+        Raises:
+            CorruptFile: A record is damaged.
+        """
+        which: Ints = np.arange(len(addresses))
         for group in self._groups:
-            addresses = group.translate(addresses)
-        return addresses
+            kept, addresses = group.follow(addresses)
+            which = which[kept]
+        return which, addresses
 
     def knows_all_moves(self, version: int, fragments: Ints) -> bool:
         """Tell whether the rows of an index can be followed to the fragments of this version.

@@ -21,7 +21,7 @@ from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
-from lancefs.index.segments import Coverage, IndexSegment, ScalarIndex
+from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zonemap import ZoneMap
 from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
@@ -82,12 +82,12 @@ class TableIndices:
         files: TableFiles,
         fragments: Fragments,
         coverage: Coverage,
-        indices: Sequence[ScalarIndex],
+        indices: Sequence[ColumnIndex],
     ) -> None:
         self.fragments = fragments
         self.coverage = coverage
         self._files = files
-        self._by_field: dict[int, list[ScalarIndex]] = {}
+        self._by_field: dict[int, list[ColumnIndex]] = {}
         for index in indices:
             self._by_field.setdefault(index.field_id, []).append(index)
         self._checked: set[str] = set()  # ids of segments whose zones are complete
@@ -138,11 +138,11 @@ class TableIndices:
         """Remember that all rows that an answer names pass what indices say of them."""
         self._tested = answer
 
-    def over(self, field_id: int) -> Sequence[ScalarIndex]:
+    def over(self, field_id: int) -> Sequence[ColumnIndex]:
         """Return the indices over a column."""
         return self._by_field.get(field_id, ())
 
-    def open(self, index: ScalarIndex, segment: IndexSegment) -> OpenSegment | None:
+    def open(self, index: ColumnIndex, segment: IndexSegment) -> OpenSegment | None:
         """Return a segment, open; None if it cannot be read, or covers nothing."""
         if segment.index.uuid in self._broken or not len(segment.covered):
             return None
@@ -197,12 +197,12 @@ class _Plan(NamedTuple):
         rows: Rows of these pages, about.
     """
 
-    source: ScalarIndex
+    source: ColumnIndex
     segments: Sequence[tuple[IndexSegment, OpenSegment, Ints]]
     rows: int
 
 
-class _Found(NamedTuple):
+class _NamedRows(NamedTuple):
     """Rows that indices name, and what they claim of them."""
 
     rows: RowSet
@@ -221,7 +221,7 @@ class _Query:
         self._indices = indices
         self._plans: dict[int, _Plan | None] = {}  # by the id of the test's object
 
-    def rows_of(self, predicate: Predicate) -> _Found | None:
+    def rows_of(self, predicate: Predicate) -> _NamedRows | None:
         """Return the rows that may pass a predicate; None where no index tells."""
         if isinstance(predicate, ColumnTest):
             return self._rows_of_test(predicate)
@@ -229,7 +229,7 @@ class _Query:
             return self._rows_of_any(predicate)
         return self._rows_of_all(predicate)
 
-    def _rows_of_any(self, predicate: AnyOf) -> _Found | None:
+    def _rows_of_any(self, predicate: AnyOf) -> _NamedRows | None:
         if self._rows_to_read(predicate) is None:
             return None
         parts = []
@@ -238,13 +238,15 @@ class _Query:
             if found is None:
                 return None
             parts.append(found)
-        return _Found(union([part.rows for part in parts]), of_any([part.claims for part in parts]))
+        return _NamedRows(
+            union([part.rows for part in parts]), of_any([part.claims for part in parts])
+        )
 
-    def _rows_of_all(self, predicate: AllOf) -> _Found | None:
+    def _rows_of_all(self, predicate: AllOf) -> _NamedRows | None:
         """Return the rows that pass all conditions that indices know, the rarest one first."""
         sizes = [(self._rows_to_read(part), part) for part in predicate.parts]
         known = [(size, part) for size, part in sizes if size is not None]
-        found: _Found | None = None
+        found: _NamedRows | None = None
         for _, part in sorted(known, key=lambda one: one[0]):
             if found is not None and self._is_enough(found.rows):
                 break
@@ -253,7 +255,7 @@ class _Query:
                 found = found or other
                 continue
             common = intersection(found.rows, other.rows)
-            found = _Found(common, (*found.claims, *other.claims))
+            found = _NamedRows(common, (*found.claims, *other.claims))
         return found
 
     def _is_enough(self, rows: RowSet) -> bool:
@@ -271,7 +273,7 @@ class _Query:
             return min(known, default=None)
         return sum(known) if len(known) == len(sizes) else None
 
-    def _rows_of_test(self, test: ColumnTest) -> _Found | None:
+    def _rows_of_test(self, test: ColumnTest) -> _NamedRows | None:
         plan = self._plan(test)
         if plan is None:
             return None
@@ -308,8 +310,10 @@ class _Query:
             f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
         )
         if not all(opened.is_exact for _, opened, _ in plan.segments):
-            return _Found(found, ())
-        return _Found(found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),))
+            return _NamedRows(found, ())
+        return _NamedRows(
+            found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),)
+        )
 
     def _plan(self, test: ColumnTest) -> _Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""
@@ -319,7 +323,7 @@ class _Query:
             self._plans[id(test)] = min(known, key=lambda plan: plan.rows, default=None)
         return self._plans[id(test)]
 
-    def _plan_with(self, index: ScalarIndex, test: ColumnTest) -> _Plan | None:
+    def _plan_with(self, index: ColumnIndex, test: ColumnTest) -> _Plan | None:
         segments, rows = [], 0
         for segment in index.segments:
             opened = self._indices.open(index, segment)

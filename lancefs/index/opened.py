@@ -78,8 +78,8 @@ def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int)
         UnsupportedFeature: The index is laid out in a way that this release does not read.
     """
     names, make = _KINDS[kind]
-    found = [_file(segment, name, files) for name in names]
-    key = (kind, *(part for file in found for part in _identity(file)))
+    found = [index_file(segment, name, files) for name in names]
+    key = (kind, *(part for file in found for part in identity_of(file)))
 
     def opened() -> tuple[OpenSegment, list[File]]:
         first = found[0]  # it is read as a whole, where it is small: bounds of pages, or values
@@ -97,12 +97,19 @@ def _cost(entry: tuple[OpenSegment, list[File]]) -> int:
     return segment.cost + sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
 
 
-def _file(segment: IndexSegment, name: str, files: TableFiles) -> File:
+def index_file(segment: IndexSegment, name: str, files: TableFiles) -> File:
+    """Return a file of a segment.
+
+    Args:
+        segment: The segment.
+        name: Name of the file.
+        files: Finds the files of the version.
+    """
     index = segment.index
     return files.file(INDICES, f"{index.uuid}/{name}", index.base_id, segment.file(name).size)
 
 
-def _identity(file: File) -> tuple[object, ...]:
+def identity_of(file: File) -> tuple[object, ...]:
     """Return what tells a file from any other one: no path is used again for other bytes.
 
     Of a local file, the time of its last change is added: files are damaged and restored by hand.

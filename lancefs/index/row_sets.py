@@ -7,7 +7,7 @@ a row in the lower one. In a fragment that a set does not cover, every row count
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +78,9 @@ class RowSet:
         return self.within(np.setdiff1d(self.covered, fragments, assume_unique=True))
 
 
-def is_among(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
+def is_among(
+    values: npt.NDArray[np.integer[Any]], ascending: npt.NDArray[np.integer[Any]]
+) -> npt.NDArray[np.bool_]:
     """Tell which values are among ascending ones."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)

@@ -1,4 +1,4 @@
-"""Segments of scalar indices: which fragments each of them covers, and where its rows are.
+"""Segments of indices: which fragments each of them covers, and where its rows are.
 
 A segment names rows by addresses or by row ids, which its kind and version decide. Its files may
 still hold rows that were deleted, moved or rewritten since: a row counts only in a fragment that
@@ -35,6 +35,8 @@ HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
     "Bitmap": {0: True, 1: False},
     "ZoneMap": {0: False},
 }
+# The same for indices over vectors, of all kinds.
+_VECTORS_HOLD_ROW_IDS: Mapping[int, bool] = {0: True, 1: True, 2: True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,19 @@ class IndexSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarIndex:
+class ColumnIndex:
     """An index over one column, with the segments of this version that can be asked."""
 
     name: str
     kind: str
     field_id: int
     segments: tuple[IndexSegment, ...]
+
+    @property
+    def recorded_metric(self) -> str | None:
+        """How an index over vectors compares them, if the manifest tells; its files do."""
+        details = [segment.index.details for segment in self.segments if segment.index.details]
+        return str(details[0].get("metric_type", "l2")).lower() if details else None
 
 
 class Coverage:
@@ -88,22 +96,38 @@ class Coverage:
         self._reuse = FragmentReuse(indices)
         self._overlaid = list(_overlaid(version))
 
-    def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ScalarIndex]:
-        """Yield the indices that can be asked."""
-        for name in dict.fromkeys(index.name for index in indices):
-            own = [index for index in indices if index.name == name]
-            first = own[0]
-            fields = {index.field_ids for index in own}
-            known = HOLDS_ROW_IDS.get(first.type or "")
-            if known is None or len(fields) != 1 or len(first.field_ids) != 1:
-                continue
-            segments = tuple(
-                IndexSegment(index, self._covered(index), self._is_stable and known[version])
-                for index in own
-                if index.type == first.type and (version := index.index_version or 0) in known
-            )
-            if self._may_overlap(name, segments):
-                yield ScalarIndex(name, first.type or "", first.field_ids[0], segments)
+    def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
+        """Yield the indices that filters can be looked up in."""
+        for own in _by_name(indices):
+            known = HOLDS_ROW_IDS.get(own[0].type or "")
+            if known is not None:
+                yield from self._column_index(own, known)
+
+    def vector_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
+        """Yield the indices over vectors, of any kind."""
+        for own in _by_name(indices):
+            if (own[0].type or "").partition("_")[0] in ("Vector", "IVF"):
+                yield from self._column_index(own, _VECTORS_HOLD_ROW_IDS)
+
+    def _column_index(
+        self, own: Sequence[Index], known: Mapping[int, bool]
+    ) -> Iterator[ColumnIndex]:
+        """Yield the index of some segments, if it can be asked.
+
+        Args:
+            own: The segments, of one name.
+            known: By version, whether row numbers are row ids in tables with stable row ids.
+        """
+        first = own[0]
+        if {index.field_ids for index in own} != {first.field_ids} or len(first.field_ids) != 1:
+            return
+        segments = tuple(
+            IndexSegment(index, self._covered(index), self._is_stable and known[version])
+            for index in own
+            if index.type == first.type and (version := index.index_version or 0) in known
+        )
+        if self._may_overlap(first.name, segments):
+            yield ColumnIndex(first.name, first.type or "", first.field_ids[0], segments)
 
     def rows_of(
         self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
@@ -133,6 +157,38 @@ class Coverage:
                 self._limits.check_covered(segment, addresses, entries)
         return of_addresses(addresses, segment.covered)
 
+    def locate(self, segment: IndexSegment, numbers: Addresses) -> tuple[Ints, Addresses]:
+        """Find the live rows of this version that a segment names, in fragments that it covers.
+
+        Args:
+            segment: The segment.
+            numbers: Row numbers that it holds, in any order.
+
+        Returns:
+            Which of the numbers are such rows, and their row ids.
+
+        Raises:
+            CorruptFile: The segment names a row twice, or a row that cannot be.
+        """
+        order = np.argsort(numbers, kind="stable")
+        ordered, name = numbers[order], segment.index.name
+        if (ordered[1:] == ordered[:-1]).any():
+            raise CorruptFile(f"the index {name} names a row twice")
+        if segment.holds_row_ids:
+            self._limits.check_ids(name, ordered)
+            found = self._row_index.find_ids(ordered)
+        else:
+            self._limits.check_fragments(name, ordered)
+            lives, addresses = self._reuse.follow(ordered)
+            ascending = np.argsort(addresses, kind="stable")
+            order, ordered = order[lives[ascending]], addresses[ascending]
+            self._limits.check_offsets(name, ordered)
+            found = self._row_index.find_addresses(ordered)
+        covered = set(segment.covered.tolist())
+        own = [one.which for one in found if one.reader.fragment.id in covered]
+        which = np.concatenate([np.empty(0, np.int64), *own])
+        return order[which], ordered[which]
+
     def check_fragments(self, segment: IndexSegment, fragments: Iterable[int]) -> None:
         """Refuse fragments that never were, in a segment that names rows by their addresses.
 
@@ -155,6 +211,10 @@ class Coverage:
     def has_addresses(self, segment: IndexSegment) -> bool:
         """Tell whether a segment names rows by the addresses that they have in this version."""
         return not segment.holds_row_ids and not self._reuse
+
+    def has_row_ids(self, segment: IndexSegment) -> bool:
+        """Tell whether the row numbers of a segment are values of `_rowid` in this version."""
+        return segment.holds_row_ids or not (self._is_stable or self._reuse)
 
     def _addresses_of_ids(self, row_ids: Addresses) -> Addresses:
         parts = [np.empty(0, np.uint64)]
@@ -282,6 +342,14 @@ class _Limits:
             return None
         order = np.argsort(self._fragments.ids)
         return self._fragments.ids[order], counts[0][order].astype(np.uint64)
+
+
+def _by_name(indices: Sequence[Index]) -> list[list[Index]]:
+    """Return the segments of each index, by its name."""
+    groups: dict[str, list[Index]] = {}
+    for index in indices:
+        groups.setdefault(index.name, []).append(index)
+    return list(groups.values())
 
 
 def _ascending(numbers: Addresses) -> Addresses:

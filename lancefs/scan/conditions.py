@@ -9,7 +9,7 @@ evaluates all other filters.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TypeAlias
@@ -20,10 +20,12 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
 from lancefs.datafile.buffers import Mask
+from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import take, within
 from lancefs.errors import InvalidFilter
 from lancefs.scan import expressions
 from lancefs.scan.expressions import Comparison
+from lancefs.table.members import nested, paths_of
 
 # Enough digits for a decimal of any scale in the units of any other.
 _EXACT = Context(prec=200)
@@ -57,16 +59,22 @@ class Condition:
     Args:
         expression: True for the rows that pass.
         text: The SQL text of the filter, for errors; None for a filter that is an expression.
+        fields: The columns that the filter reads, where there are members of structs among them.
 
     Attributes:
         expression: As the argument.
         tree: The expression as a tree; None if it cannot be analysed.
     """
 
-    def __init__(self, expression: pc.Expression, text: str | None = None) -> None:
+    def __init__(
+        self, expression: pc.Expression, text: str | None = None, fields: Sequence[Field] = ()
+    ) -> None:
         self.expression = expression
         self._text = text
-        self.tree = expressions.as_tree(expression)
+        self._paths = paths_of(fields)
+        self.tree = (
+            expressions.as_tree(expression) if expressions.has_clear_names(expression) else None
+        )
         self._comparisons = expressions.comparisons(self.tree)
         self._tests: dict[pa.Schema, list[Test] | None] = {}
 
@@ -124,7 +132,7 @@ class Condition:
 
     def _evaluate(self, batch: pa.RecordBatch) -> Mask:
         try:
-            passed = expressions.matching(self.expression, batch)
+            passed = expressions.matching(self.expression, nested(batch, self._paths))
         except pa.ArrowInvalid as error:
             if self._text is None:
                 raise

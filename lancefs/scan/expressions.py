@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -64,25 +65,47 @@ def names_in(expression: pc.Expression) -> frozenset[str] | None:
     Returns:
         None if the pickled form cannot be analysed.
     """
+    paths = paths_in(expression)
+    return None if paths is None else frozenset(path[0] for path in paths)
+
+
+def has_clear_names(expression: pc.Expression) -> bool:
+    """Whether a path, spelled `st.x`, names one thing in an expression: a column or a member."""
+    paths = paths_in(expression)
+    return paths is None or len({".".join(path) for path in paths}) == len(paths)
+
+
+def paths_in(expression: pc.Expression) -> frozenset[tuple[str, ...]] | None:
+    """Return the columns and members of structs that an expression reads, by the names on the way.
+
+    Args:
+        expression: An unbound expression.
+
+    Returns:
+        None if the pickled form cannot be analysed.
+    """
     data = bytes_of(expression)
-    return _names(data) if len(data) <= _SHORT else _names.__wrapped__(data)
+    return _paths(data) if len(data) <= _SHORT else _paths.__wrapped__(data)
 
 
 @lru_cache(_EXPRESSIONS)
-def _names(data: bytes) -> frozenset[str] | None:
+def _paths(data: bytes) -> frozenset[tuple[str, ...]] | None:
     lines = _lines(pa.ipc.open_file(data))
     if lines is None:
         return None
-    names: set[str] = set()
-    below = 0  # references left of a path into a struct; only its first reference is a column
-    for key, value in lines:
+    paths: set[tuple[str, ...]] = set()
+    steps = iter(lines)
+    for key, value in steps:
         if key == "nested_field_ref":
-            below = -int(value)
+            paths.add(_path(steps, int(value)))
         elif key == "field_ref":
-            if below <= 0:
-                names.add(value)
-            below = abs(below) - 1 if below else 0
-    return frozenset(names)
+            paths.add((value,))
+    return frozenset(paths)
+
+
+def _path(steps: Iterator[tuple[str, str]], length: int) -> tuple[str, ...]:
+    """Return the names of a reference to a member of a struct, which are steps of their own."""
+    return tuple(name for _, name in islice(steps, length))
 
 
 def values_of(expression: pc.Expression, name: str) -> Intervals | None:
@@ -199,7 +222,7 @@ class ExpressionNode:
 
     Attributes:
         kind: What the part is.
-        name: The name of the function or of the column.
+        name: The name of the function or of the column; of a member of a struct its path, `st.x`.
         arguments: The arguments of a call.
         value: The value of a literal, or the options of a call.
     """
@@ -262,8 +285,7 @@ def _tree(data: bytes) -> ExpressionNode | None:
             case "literal":
                 node = ExpressionNode("literal", value=values.column(int(value))[0])
             case "nested_field_ref":
-                for _ in range(int(value)):
-                    next(steps)
+                node = ExpressionNode("field", ".".join(_path(steps, int(value))))
         if not open_calls:
             return node
         open_calls[-1][1].append(node)

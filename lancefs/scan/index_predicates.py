@@ -45,7 +45,7 @@ def index_predicate(condition: Condition, fields: Mapping[str, Field]) -> Predic
 
     Args:
         condition: The filter.
-        fields: The columns of the table, by name.
+        fields: The columns that it reads, by name; members of structs by their paths.
     """
     root = condition.tree
     found = None if root is None else _predicate(root, fields, False, 0)

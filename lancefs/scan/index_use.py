@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
@@ -28,12 +29,16 @@ class IndexUse:
     Args:
         version: The version.
         condition: The filter.
+        fields: The columns that the filter reads.
         is_part: Whether only some fragments are read, so that others may ask for the same filter.
     """
 
-    def __init__(self, version: OpenVersion, condition: Condition, is_part: bool) -> None:
+    def __init__(
+        self, version: OpenVersion, condition: Condition, fields: Sequence[Field], is_part: bool
+    ) -> None:
         self._version = version
         self._condition = condition
+        self._fields = {field.name: field for field in fields}
         self._is_part = is_part
         self._answer: tuple[Answer | None] | None = None  # None before it is asked for
 
@@ -120,4 +125,4 @@ class IndexUse:
         indices = indices_of(self._version)
         if indices is None:
             return None, None
-        return indices, index_predicate(self._condition, self._version.named_fields)
+        return indices, index_predicate(self._condition, self._fields)

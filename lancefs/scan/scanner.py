@@ -25,6 +25,7 @@ from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
+from lancefs.table.members import nested, outermost, paths_of
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.table.schema import shown_schema
@@ -131,20 +132,20 @@ class LanceScanner:
         extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
         if extra:
             columns = self._with(columns, extra)
-        self._computed = _expressions(columns) if isinstance(columns, Mapping) else None
-        condition = _condition(filters, version)
+        self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
+        condition, filter_fields = self._condition(filters)
         settings = default_settings().within(
             version.max_memory if max_memory is None else max_memory
         )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
-        index_use = None
+        is_part, index_use = fragments is not None, None
         if use_index and condition is not None:
-            index_use = IndexUse(version, condition, is_part=fragments is not None)
+            index_use = IndexUse(version, condition, filter_fields, is_part)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
             filter=condition,
-            filter_fields=self._fields_of([] if condition is None else [condition.expression]),
+            filter_fields=filter_fields,
             batch_rows=batch_size or rows,
             limit=limit,
             offset=offset or 0,
@@ -370,7 +371,7 @@ class LanceScanner:
             return self._shown
         if self._computed is not None:
             return self._fields_of(list(self._computed.values()))
-        return tuple(self._version.field(name) for name in columns)
+        return tuple(self._version.column(name) for name in columns)
 
     def _encoded(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come dictionary-encoded."""
@@ -386,23 +387,50 @@ class LanceScanner:
         return frozenset(field.id for field in fields)
 
     def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
-        """Return the columns that expressions read."""
+        """Return the columns and members of structs that expressions read, in table order."""
         if not wanted:
             return ()
         from lancefs.scan import expressions
 
-        fields, needed = self._version.named_fields, set[str]()
+        fields, needed = self._version.named_fields, set[tuple[str, ...]]()
         for expression in wanted:
-            names = expressions.names_in(expression)
-            needed |= set(fields) if names is None else names
-        for name in sorted(needed - fields.keys()):
-            self._version.field(name)  # raises ColumnNotFound
-        return tuple(field for name, field in fields.items() if name in needed)
+            paths = expressions.paths_in(expression)
+            needed |= {(name,) for name in fields} if paths is None else paths
+        found = {field.id: field for field in map(self._version.member, sorted(needed))}
+        taken = {field.name for field in found.values() if not field.way}
+        # A column may be called as the path to a member is: the struct is read whole then.
+        clear = [one.way[0] if one.way and one.name in taken else one for one in found.values()]
+        positions = {name: position for position, name in enumerate(fields)}
+        columns = outermost({field.id: field for field in clear}.values())
+        return tuple(sorted(columns, key=lambda one: positions[(one.way or (one,))[0].name]))
+
+    def _condition(self, filters: Sequence[Filter]) -> tuple[Condition | None, tuple[Field, ...]]:
+        """Return filters as one condition, None where there are none; and the columns it reads."""
+        if not filters:
+            return None, ()
+        from lancefs.scan.conditions import Condition
+
+        expression = reduce(and_, [as_expression(filter, self._version) for filter in filters])
+        texts = [filter for filter in filters if isinstance(filter, str)]
+        text = " AND ".join(texts) if len(texts) == len(filters) else None
+        fields = self._fields_of([expression])
+        return Condition(expression, text, fields), fields
+
+    def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
+        def path(name: str) -> list[str]:
+            field = self._version.column(name)
+            return [part.name for part in field.way or (field,)]
+
+        return {
+            name: pc.field(*path(value)) if isinstance(value, str) else value
+            for name, value in columns.items()
+        }
 
     def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         from lancefs.scan import expressions
 
         assert self._computed is not None
+        batch = nested(batch, paths_of(self._scan.fields))
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
 
@@ -459,21 +487,3 @@ def _take(table: pa.Table, positions: Positions) -> pa.Table:
         return table.take(to_arrow_numbers(positions))
     # What Arrow takes of a table without columns has no rows.
     return pa.Table.from_batches([without_columns(len(positions))], table.schema)
-
-
-def _condition(filters: Sequence[Filter], version: OpenVersion) -> Condition | None:
-    """Return filters as one condition; None where there are none."""
-    if not filters:
-        return None
-    from lancefs.scan.conditions import Condition
-
-    expression = reduce(and_, [as_expression(filter, version) for filter in filters])
-    texts = [filter for filter in filters if isinstance(filter, str)]
-    return Condition(expression, " AND ".join(texts) if len(texts) == len(filters) else None)
-
-
-def _expressions(columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
-    return {
-        name: pc.field(value) if isinstance(value, str) else value
-        for name, value in columns.items()
-    }

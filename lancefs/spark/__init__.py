@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lancefs.spark.data_source import LanceDataSource
     from lancefs.spark.pipeline.destination import open_materialized
     from lancefs.spark.pipeline.materialize import materialize
+    from lancefs.spark.pipeline.output_check import verify_output
     from lancefs.spark.pipeline.verify_job import verify
     from lancefs.spark.session import read, register
 
@@ -30,6 +31,7 @@ __all__ = [
     "read",
     "register",
     "verify",
+    "verify_output",
 ]
 
 _HOMES = {
@@ -39,6 +41,7 @@ _HOMES = {
     "read": "lancefs.spark.session",
     "register": "lancefs.spark.session",
     "verify": "lancefs.spark.pipeline.verify_job",
+    "verify_output": "lancefs.spark.pipeline.output_check",
 }
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from lancefs.errors import LanceError
 from lancefs.spark.pinned_version import open_table
+from lancefs.spark.pipeline.destination import TARGET_BYTES
 from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
+from lancefs.spark.pipeline.output_check import verify_output
 from lancefs.spark.pipeline.verify_job import verify
 from lancefs.spark.session import start_session
 from lancefs.spark.stores import absolute
@@ -26,6 +29,9 @@ examples:
 
 Spark itself is configured as always: spark-defaults.conf, SPARK_CONF_DIR, or spark-submit.
 """
+
+
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +73,9 @@ def _materialize(spark: Any, given: argparse.Namespace) -> int:
         partition_by=_names(given.partition_by) or (),
         columns=_names(given.columns),
         types=given.types,
+        target_file_size=given.target_file_size,
         incremental=given.incremental,
+        check=given.check,
         storage_options=given.storage,
         destination_options=given.to_storage,
         base_paths=given.base_paths,
@@ -85,7 +93,11 @@ def _verify(spark: Any, given: argparse.Namespace) -> int:
         base_paths=given.base_paths,
     )
     print(report.to_json() if given.json else report)
-    return 0 if report.is_good else 1
+    if given.output is None:
+        return 0 if report.is_good else 1
+    output = verify_output(spark, given.output, given.to_storage)
+    print(output.to_json() if given.json else output)
+    return 0 if report.is_good and output.is_good else 1
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -96,6 +108,14 @@ def _json_object(text: str) -> dict[str, Any]:
     if not isinstance(options, dict):  # said without the text, which may hold a secret
         raise argparse.ArgumentTypeError('an object in JSON was expected, such as {"anon": true}')
     return options
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+) ?([kmg]?)(?:i?b)?", text.strip().lower())
+    size = int(found[1]) * _UNITS[found[2]] if found else 0
+    if size <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; one like 64MB was expected")
+    return size
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -110,6 +130,38 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_materialize(commands)
+    _add_verify(commands)
+    for command in commands.choices.values():
+        command.add_argument("--ref", help="a version, a tag, or branch:version; latest by default")
+        command.add_argument("--master", help="where Spark runs, for instance local[4]")
+        command.add_argument(
+            "--storage",
+            type=_json_object,
+            default={},
+            metavar="JSON",
+            help="fsspec options of the table",
+        )
+        command.add_argument(
+            "--to-storage",
+            type=_json_object,
+            default={},
+            metavar="JSON",
+            help="fsspec options of the destination",
+        )
+        command.add_argument(
+            "--base-paths",
+            type=_json_object,
+            default={},
+            metavar="JSON",
+            help='where files below base paths of the table are now: {"/old": "/new"}',
+        )
+        command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
+        command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")
+    return parser
+
+
+def _add_materialize(commands: Any) -> None:
     write = commands.add_parser("materialize", help="write a version as Parquet or Arrow files")
     write.add_argument("source", help="the table")
     write.add_argument("destination", help="a directory on any store, the same on every worker")
@@ -124,37 +176,26 @@ def _parser() -> argparse.ArgumentParser:
     write.add_argument(
         "--types", choices=TYPES, default="arrow", help="the types of the table, or of Spark"
     )
+    write.add_argument(
+        "--target-file-size",
+        type=_size,
+        default=TARGET_BYTES,
+        metavar="SIZE",
+        help="about how large files become, such as 64MB; 256MB by default",
+    )
     write.add_argument("--incremental", action="store_true", help="keep what has not changed")
     write.add_argument(
-        "--to-storage",
-        type=_json_object,
-        default={},
-        metavar="JSON",
-        help="fsspec options of the destination",
+        "--check", action="store_true", help="read files that are kept, and compare their checksums"
     )
+
+
+def _add_verify(commands: Any) -> None:
     check = commands.add_parser("verify", help="decode everything, and compare with the manifest")
     check.add_argument("source", help="the table")
+    check.add_argument(
+        "--output", metavar="DESTINATION", help="read back what 'materialize' wrote there, too"
+    )
     check.add_argument("--json", action="store_true", help="print the report for programs")
-    for command in (write, check):
-        command.add_argument("--ref", help="a version, a tag, or branch:version; latest by default")
-        command.add_argument("--master", help="where Spark runs, for instance local[4]")
-        command.add_argument(
-            "--storage",
-            type=_json_object,
-            default={},
-            metavar="JSON",
-            help="fsspec options of the table",
-        )
-        command.add_argument(
-            "--base-paths",
-            type=_json_object,
-            default={},
-            metavar="JSON",
-            help='where files below base paths of the table are now: {"/old": "/new"}',
-        )
-        command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
-        command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")
-    return parser
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import catalogue, filters
+from lancefs.spark.brief_errors import brief, briefly
 from lancefs.spark.change_feed import with_feed, without_feed
 from lancefs.spark.partitions import Span, plan, scan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
@@ -52,6 +53,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
             raise it for a filter that cannot be parsed.
     """
 
+    @brief
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         # Pinned here, and not when rows are first read: all that is done with one DataFrame
@@ -69,34 +71,38 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         """The name of the format."""
         return NAME
 
+    @brief
     def schema(self) -> StructType:
         """The columns, as Spark sees them."""
         options, pinned = self._resolved(None)
         dataset, read = LanceDataset(pinned.open()), options.read
         names = None if read.columns is None else list(read.columns)
         chosen = dataset.scanner(names, with_row_id=read.with_row_id).projected_schema
-        schema = spark_schema(chosen, read.nanoseconds)
+        schema = spark_schema(chosen, read.nanoseconds, read.unsupported)
         if options.stream.change_feed:
             schema = with_feed(schema)
         return catalogue.noted(schema, self.options)
 
+    @brief
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the pinned version, for columns that `.schema(…)` may have chosen."""
         options, pinned = self._resolved(schema)
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
-        _check_schema(LanceDataset(pinned.open()), schema, options.read.nanoseconds)
+        _check_schema(LanceDataset(pinned.open()), schema, options.read)
         kind = FilteringReader if _pushes_filters() else LanceReader
         return kind(pinned, options.read, schema)
 
+    @brief
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of the versions that come."""
         from lancefs.spark.stream import stream_reader
 
         options, pinned = self._resolved(schema)
-        _check_schema(LanceDataset(pinned.open()), without_feed(schema), options.read.nanoseconds)
+        _check_schema(LanceDataset(pinned.open()), without_feed(schema), options.read)
         return stream_reader(options, pinned.open(), schema)
 
+    @brief
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Refused: nothing is ever written to a Lance table."""
         raise LanceError(
@@ -140,9 +146,13 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
             self.pushed,
         )
 
+    @brief
     def partitions(self) -> list[InputPartition]:
         """Cut the version into tasks, by its manifest alone."""
-        spans = plan(self.pinned.open().manifest.fragments, self.options.rows_per_partition)
+        version, read = self.pinned.open(), self.options
+        types = LanceDataset(version).scanner(self.columns.fieldNames()).projected_schema.types
+        most, most_bytes = read.rows_per_partition, read.bytes_per_partition
+        spans = plan(version.manifest.fragments, most, None, most_bytes, types)
         return [InputPartition(span.astuple()) for span in spans]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -150,7 +160,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         # Of a table without rows Spark makes one partition; in 4.1 it is None itself.
         if partition is None or partition.value is None:
             return iter(())
-        return self._batches(Span(*partition.value))
+        return briefly(self._batches(Span(*partition.value)))
 
     def _batches(self, span: Span) -> Iterator[pa.RecordBatch]:
         version, target = self.pinned.open(), arrow_schema(self.columns)
@@ -189,7 +199,7 @@ def _pushes_filters() -> bool:
     return _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == _PUSHDOWN_WORKER
 
 
-def _check_schema(dataset: LanceDataset, schema: StructType, nanoseconds: Nanoseconds) -> None:
+def _check_schema(dataset: LanceDataset, schema: StructType, read: ReadOptions) -> None:
     """See that `.schema(…)` says of each column what it is.
 
     Raises:
@@ -199,7 +209,7 @@ def _check_schema(dataset: LanceDataset, schema: StructType, nanoseconds: Nanose
     names = schema.fieldNames()
     if not names:
         raise ValueError("no column is asked for; name at least one in the option columns")
-    own = spark_schema(dataset.scanner(names).projected_schema, nanoseconds)
+    own = spark_schema(dataset.scanner(names).projected_schema, read.nanoseconds, read.unsupported)
     for field, wanted in zip(own, schema, strict=True):
         is_, said = field.dataType.simpleString(), wanted.dataType.simpleString()
         if is_ != said:

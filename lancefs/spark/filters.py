@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import InvalidFilter
+from lancefs.errors import InvalidFilter, UnsupportedFeature
 from lancefs.scan import expressions
 from lancefs.scan.sql_filter import parse_filter
 from lancefs.spark.spark_types import arrow_schema, spark_schema
@@ -173,7 +173,10 @@ def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa
     field = schema.field(attribute[0])
     if isinstance(field.type, pa.BaseExtensionType) or pa.types.is_nested(field.type):
         raise _Inexact
-    target = arrow_schema(spark_schema(pa.schema([field]))).field(0).type
+    try:
+        target = arrow_schema(spark_schema(pa.schema([field]))).field(0).type
+    except UnsupportedFeature as error:  # Spark sees its texts
+        raise _Inexact from error
     # Values in nanoseconds may be shown as numbers, half floats do not cast everywhere.
     is_fine = getattr(field.type, "unit", "") != "ns" and not pa.types.is_float16(field.type)
     if not is_fine or pa.types.is_date64(field.type):

@@ -24,7 +24,7 @@ from lancefs.spark.data_source import NAME
 from lancefs.spark.pinned_version import open_table
 from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
-from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, parse_options
+from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, Unsupported, parse_options
 
 
 def register(spark: SparkSession) -> None:
@@ -49,7 +49,9 @@ def read(
     with_row_id: bool = False,
     batch_size: int | None = None,
     rows_per_partition: int | None = None,
+    bytes_per_partition: int | None = None,
     nanoseconds: Nanoseconds | None = None,
+    unsupported: Unsupported | None = None,
     use_index: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
@@ -68,7 +70,10 @@ def read(
         with_row_id: Whether a column `_rowid` comes last.
         batch_size: At most this many rows a batch.
         rows_per_partition: At most about this many rows a task.
+        bytes_per_partition: At most about this many bytes of data files a task.
         nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
+        unsupported: What becomes of columns that Spark has no type for: `error`, `string` (decimals
+            of many digits as texts) or `skip`.
         use_index: Whether filters may be looked up in the indices of the table.
         storage_options: For fsspec, such as credentials.
 
@@ -88,7 +93,9 @@ def read(
         "withRowId": "true" if with_row_id else None,
         "batchSize": batch_size,
         "rowsPerPartition": rows_per_partition,
+        "bytesPerPartition": bytes_per_partition,
         "nanoseconds": nanoseconds,
+        "unsupported": unsupported,
         "useIndex": None if use_index else "false",
         "storage": json.dumps(dict(storage_options)) if storage_options else None,
     }

@@ -8,6 +8,7 @@ table of types is in docs/spark.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyspark.sql import types as spark
 from lancefs.datafile.arrays import bitmap
 from lancefs.datafile.logical_types import EXTENSION_NAME
 from lancefs.errors import CorruptFile, LanceError, UnsupportedFeature
-from lancefs.spark.table_options import Nanoseconds
+from lancefs.spark.table_options import Nanoseconds, Unsupported
 from lancefs.table.row_metadata import ROW_METADATA
 
 _BFLOAT16 = b"lance.bfloat16"
@@ -70,32 +71,50 @@ class _NoType(Exception):
     """A type that Spark has no counterpart for."""
 
 
-def spark_schema(schema: pa.Schema, nanoseconds: Nanoseconds = "error") -> spark.StructType:
+class _Rules(NamedTuple):
+    """What becomes of types that Spark does not have.
+
+    Attributes:
+        nanoseconds: What becomes of nanoseconds.
+        spells_out: Whether decimals of too many digits are texts.
+    """
+
+    nanoseconds: Nanoseconds
+    spells_out: bool
+
+
+def spark_schema(
+    schema: pa.Schema, nanoseconds: Nanoseconds = "error", unsupported: Unsupported = "error"
+) -> spark.StructType:
     """Return the columns of a table as Spark sees them.
 
     Args:
         schema: The columns.
         nanoseconds: What becomes of nanoseconds.
+        unsupported: What becomes of columns that Spark cannot hold: an error, left out, or texts.
 
     Raises:
         UnsupportedFeature: Columns are of types that Spark cannot hold; they are named.
     """
     fields, refused = [], []
+    rules = _Rules(nanoseconds, spells_out=unsupported == "string")
     for field in schema:
         try:
             if field.name in ROW_METADATA:  # always below 2⁶³
                 data_type: spark.DataType = spark.LongType()
             else:
-                data_type = _spark_type(field, nanoseconds)
+                data_type = _spark_type(field, rules)
         except _NoType as error:
-            refused.append(f"{field.name} ({error})")
+            if unsupported != "skip":
+                refused.append(f"{field.name} ({error})")
         else:
             fields.append(spark.StructField(field.name, data_type, field.nullable))
     if refused:
         others = [field.name for field in fields][:5]
         raise UnsupportedFeature(
             f"Spark has no type for {', '.join(refused)}; leave such columns out with the option "
-            f"columns{' = ' + ','.join(others) if others else ''}"
+            f"columns{' = ' + ','.join(others) if others else ''}, or with unsupported = skip; "
+            "unsupported = string reads decimals as texts"
         )
     return spark.StructType(fields)
 
@@ -140,7 +159,7 @@ def _convert_column(
 # Types
 
 
-def _spark_type(field: pa.Field, nanoseconds: Nanoseconds) -> spark.DataType:
+def _spark_type(field: pa.Field, rules: _Rules) -> spark.DataType:
     data_type = _stored(field.type)
     if _is_bfloat16(field):
         return spark.FloatType()
@@ -149,16 +168,16 @@ def _spark_type(field: pa.Field, nanoseconds: Nanoseconds) -> spark.DataType:
     if pa.types.is_fixed_size_binary(data_type):
         return spark.BinaryType()
     if pa.types.is_dictionary(data_type):
-        return _spark_type(field.with_type(data_type.value_type), nanoseconds)
+        return _spark_type(field.with_type(data_type.value_type), rules)
     if pa.types.is_decimal(data_type):
-        return _decimal_type(data_type)
+        return _decimal_type(data_type, rules)
     if pa.types.is_temporal(data_type):
-        return _temporal_type(data_type, nanoseconds)
-    return _nested_type(data_type, nanoseconds)
+        return _temporal_type(data_type, rules)
+    return _nested_type(data_type, rules)
 
 
-def _temporal_type(data_type: pa.DataType, nanoseconds: Nanoseconds) -> spark.DataType:
-    if data_type.unit == "ns" and nanoseconds == "long":
+def _temporal_type(data_type: pa.DataType, rules: _Rules) -> spark.DataType:
+    if data_type.unit == "ns" and rules.nanoseconds == "long":
         return spark.LongType()
     if pa.types.is_time(data_type):
         return spark.TimeType()
@@ -167,29 +186,27 @@ def _temporal_type(data_type: pa.DataType, nanoseconds: Nanoseconds) -> spark.Da
     return spark.TimestampNTZType() if data_type.tz is None else spark.TimestampType()
 
 
-def _decimal_type(data_type: pa.DataType) -> spark.DataType:
+def _decimal_type(data_type: pa.DataType, rules: _Rules) -> spark.DataType:
     # Digits before a scale below zero are zeros, which Spark keeps as digits.
     precision, scale = data_type.precision - min(0, data_type.scale), max(0, data_type.scale)
     if precision > _MOST_DIGITS or scale > precision:
+        if rules.spells_out:
+            return spark.StringType()
         raise _NoType(f"{data_type}, Spark's decimals have at most {_MOST_DIGITS} digits")
     return spark.DecimalType(precision, scale)
 
 
-def _nested_type(data_type: pa.DataType, nanoseconds: Nanoseconds) -> spark.DataType:
+def _nested_type(data_type: pa.DataType, rules: _Rules) -> spark.DataType:
     if pa.types.is_struct(data_type):
         fields = [data_type.field(i) for i in range(data_type.num_fields)]
         # All may be null: where the struct is null, Spark says that its members are.
-        return spark.StructType(
-            [spark.StructField(f.name, _spark_type(f, nanoseconds)) for f in fields]
-        )
+        return spark.StructType([spark.StructField(f.name, _spark_type(f, rules)) for f in fields])
     if pa.types.is_map(data_type):
         key, item = data_type.key_field, data_type.item_field
-        return spark.MapType(
-            _spark_type(key, nanoseconds), _spark_type(item, nanoseconds), item.nullable
-        )
+        return spark.MapType(_spark_type(key, rules), _spark_type(item, rules), item.nullable)
     if _is_list(data_type):
         item = data_type.value_field
-        return spark.ArrayType(_spark_type(item, nanoseconds), item.nullable)
+        return spark.ArrayType(_spark_type(item, rules), item.nullable)
     raise _NoType(str(data_type))
 
 

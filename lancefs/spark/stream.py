@@ -21,6 +21,7 @@ from lancefs.scan import expressions
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.spark import filters
 from lancefs.spark.appends import appended
+from lancefs.spark.brief_errors import brief, briefly
 from lancefs.spark.change_feed import changes, require_stable_row_ids, without_feed
 from lancefs.spark.partitions import Span, plan, scan
 from lancefs.spark.pinned_version import Pinned
@@ -82,6 +83,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             self.columns,
         )
 
+    @brief
     def initialOffset(self) -> dict[str, int]:
         """The version before the first one whose rows are wanted."""
         versions = self._versions()
@@ -97,6 +99,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             raise self._cleaned_up(start, versions)
         return {_VERSION: start - 1}
 
+    @brief
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Cut the rows that are appended after one version, up to another, into tasks."""
         files = {file.version: file for file in self._versions()}
@@ -117,13 +120,18 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
                 None if before is None else self._manifest(before),
                 self.options.stream.skip_changes,
             )
-            rows = self.options.read.rows_per_partition
-            for span in plan(manifest.fragments, rows, positions):
+            read = self.options.read
+            for span in plan(
+                manifest.fragments, read.rows_per_partition, positions, read.bytes_per_partition
+            ):
                 found.append((version, committed, *span.astuple()))
         return [InputPartition(value) for value in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a task."""
+        return briefly(self._batches(partition))
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         version, committed, *span = partition.value
         pinned = Pinned(self.table, version, self.branch, committed)
         target, read = arrow_schema(self.columns), self.options.read
@@ -183,6 +191,7 @@ if ReadMaxFiles is None:
     class StreamReader(LanceStreamReader):
         """For PySpark 4.1, where a stream cannot limit its micro-batches."""
 
+        @brief
         def latestOffset(self) -> dict[str, int]:
             """The newest version."""
             return self._latest(None, None)
@@ -197,15 +206,18 @@ else:
             most = self.options.stream.max_versions
             return super().getDefaultReadLimit() if most is None else ReadMaxFiles(most)
 
+        @brief
         def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
             """The last version of the next micro-batch."""
             most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
             return self._latest(start, most)
 
+        @brief
         def reportLatestOffset(self) -> dict[str, int]:
             """The newest version."""
             return {_VERSION: self._versions()[-1].version}
 
+        @brief
         def prepareForTriggerAvailableNow(self) -> None:
             """Remember the newest version, at which this run ends."""
             self.target = self._versions()[-1].version

@@ -16,6 +16,8 @@ from lancefs.table.row_metadata import ROW_METADATA, ROW_OFFSET
 
 # What becomes of nanoseconds, which Spark has no types for.
 Nanoseconds: TypeAlias = Literal["error", "long", "truncate"]
+# What becomes of columns of types that Spark has no counterpart for.
+Unsupported: TypeAlias = Literal["error", "string", "skip"]
 
 _NAMES = (
     "path",
@@ -28,7 +30,9 @@ _NAMES = (
     "withRowId",
     "batchSize",
     "rowsPerPartition",
+    "bytesPerPartition",
     "nanoseconds",
+    "unsupported",
     "useIndex",
     "followBasePaths",
     "basePaths",
@@ -83,7 +87,9 @@ class ReadOptions:
         with_row_id: Whether a column `_rowid` comes last.
         batch_rows: At most this many rows a batch; None for what the columns' width suggests.
         rows_per_partition: At most about this many rows a task.
+        bytes_per_partition: At most about this many bytes of data files a task.
         nanoseconds: What becomes of nanoseconds.
+        unsupported: What becomes of types that Spark does not have.
         use_index: Whether filters may be looked up in the indices of the table.
     """
 
@@ -92,7 +98,9 @@ class ReadOptions:
     with_row_id: bool = False
     batch_rows: int | None = None
     rows_per_partition: int | None = None
+    bytes_per_partition: int | None = None
     nanoseconds: Nanoseconds = "error"
+    unsupported: Unsupported = "error"
     use_index: bool = True
 
 
@@ -170,6 +178,8 @@ def _table(said: Mapping[str, str]) -> TableOptions:
 def _read(said: Mapping[str, str]) -> ReadOptions:
     nanoseconds = said.get("nanoseconds", "error")
     _check_choice("nanoseconds", nanoseconds, get_args(Nanoseconds))
+    unsupported = said.get("unsupported", "error")
+    _check_choice("unsupported", unsupported, get_args(Unsupported))
     columns = parse_columns(said["columns"]) if "columns" in said else None
     if columns is not None and ROW_OFFSET.name in columns:
         raise ValueError(
@@ -182,7 +192,9 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
         with_row_id=_flag(said, "withRowId"),
         batch_rows=_positive(said, "batchSize"),
         rows_per_partition=_positive(said, "rowsPerPartition"),
+        bytes_per_partition=_positive(said, "bytesPerPartition"),
         nanoseconds=nanoseconds,  # type: ignore[arg-type]
+        unsupported=unsupported,  # type: ignore[arg-type]
         use_index=_flag(said, "useIndex", "true"),
     )
 

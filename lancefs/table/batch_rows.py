@@ -16,6 +16,17 @@ _MIN_ROWS, MOST_ROWS = 64, 64 * 1024
 _EXPANSION = 3
 
 
+def fixed_row_bytes(types: Sequence[pa.DataType]) -> float | None:
+    """Return the bytes of a row; None where a type has values of different lengths.
+
+    Args:
+        types: Types of the columns.
+    """
+    if any(has_variable_width(data_type) for data_type in types):
+        return None
+    return sum(min_value_bytes(data_type) for data_type in types)
+
+
 def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
     """Estimate how many rows make a batch of 8 MiB.
 
@@ -29,9 +40,10 @@ def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
     Returns:
         A power of two from 64 to `MOST_ROWS`.
     """
-    row_bytes = sum(min_value_bytes(data_type) for data_type in types)
-    if any(has_variable_width(data_type) for data_type in types):
+    row_bytes = fixed_row_bytes(types)
+    if row_bytes is None:
+        least = sum(min_value_bytes(data_type) for data_type in types)
         stored = sum(file.size or 0 for file in fragment.files)
-        row_bytes = max(row_bytes, _EXPANSION * stored / max(1, fragment.physical_rows or 1))
+        row_bytes = max(least, _EXPANSION * stored / max(1, fragment.physical_rows or 1))
     rows = int(min(MOST_ROWS, max(_MIN_ROWS, _BATCH_BYTES // max(1.0, row_bytes))))
     return 1 << (rows.bit_length() - 1)

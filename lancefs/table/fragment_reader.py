@@ -10,8 +10,9 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +33,7 @@ from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
 from lancefs.table.fragments import DataFile, Fragment
+from lancefs.table.members import stored, taken_out
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -200,7 +202,7 @@ class FragmentReader:
             MemoryLimitExceeded: The rows take too much memory.
         """
         with expanding(self.files.max_memory, len(fields)):
-            return self._read_fields(fields, ranges, blobs)
+            return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
 
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
@@ -250,6 +252,7 @@ class FragmentReader:
             from lancefs.datafile.row_sizes import FieldSizes, estimated
             from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
 
+            fields = [stored(field) for field in fields]
             by_file: dict[int, list[Field]] = {}
             missing = dict(enumerate(fields))
             for position, number, part in locate_fields(fields, self.fragment):
@@ -402,6 +405,21 @@ class FragmentReader:
                 opened = self._readers[data_file] = file, reader
                 READERS.hold(self)
             return opened
+
+
+def with_members(
+    read: Callable[[Sequence[Field]], list[pa.Array]], fields: Sequence[Field]
+) -> list[pa.Array]:
+    """Read columns, and members of structs as columns.
+
+    Args:
+        read: Reads columns, or structs with some of their members.
+        fields: The columns.
+    """
+    if not any(field.way for field in fields):
+        return read(fields)
+    arrays = read([stored(field) for field in fields])
+    return [taken_out(array, field) for array, field in zip(arrays, fields, strict=True)]
 
 
 def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +28,7 @@ from lancefs.table.fragment_reader import (
     PrunedArray,
     locate_fields,
     merge_parts,
+    with_members,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class FragmentRun:
     ) -> list[pa.Array]:
         """Read rows of several fields, deleted rows included; see `FragmentReader.read`."""
         with expanding(self.readers[0].files.max_memory, len(fields)):
-            return self._read_fields(fields, ranges, blobs)
+            return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
 
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, CorruptFile, locating
 from lancefs.forks import cached_property
@@ -19,10 +21,11 @@ from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.members import as_column, walk_down
 from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, resolve
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
-from lancefs.table.schema import listed
+from lancefs.table.schema import find_column, listed, no_members
 
 if TYPE_CHECKING:
     import fsspec
@@ -135,6 +138,41 @@ class OpenVersion:
         near = difflib.get_close_matches(name, names, n=3)
         hint = f"did you mean {', '.join(near)}?" if near else listed(self.fields)
         raise ColumnNotFound(f"{self.name} has no column {name!r}; {hint}")
+
+    def column(self, name: str) -> Field:
+        """Return a column, or a member of a struct as a column, by name: `user.age`.
+
+        Raises:
+            ColumnNotFound: There is no such column or member; the message names the nearest ones.
+        """
+        found = self.named_fields.get(name)
+        if found is not None:
+            return found
+        if "." not in name:
+            return self.field(name)
+        try:
+            return as_column(find_column(self.fields, name))
+        except ColumnNotFound as error:
+            raise ColumnNotFound(f"{self.name}: {error}") from None
+
+    def member(self, path: Sequence[str]) -> Field:
+        """Return the column of a path into it; of a member that can be read alone, the member.
+
+        Args:
+            path: The name of the column, and the names of the members below it.
+
+        Raises:
+            ColumnNotFound: There is no such column, or it has no such member.
+        """
+        column = self.field(path[0])
+        way = walk_down(column, path[1:])
+        left = path[len(way) :]
+        if left and not pa.types.is_struct(way[-1].to_arrow().type):
+            shown = ".".join(path)
+            raise ColumnNotFound(f"{self.name} has no column {shown!r}; {no_members(way)}")
+        if left and not way[-1].is_blob:
+            return self.column(".".join(path))  # raises: the struct lacks the member
+        return as_column(way)
 
     def refuse_if_fresh(self, name: str) -> None:
         """Refuse a row metadata column of a fresh table, whose new rows have no ids yet.

@@ -73,8 +73,22 @@ def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
     """
     path = _find(fields, name)
     if path is None:
-        raise ColumnNotFound(f"there is no column {name!r}; {_nearest(fields, name)}")
+        around = _longest(fields, name)
+        is_nested = around and around[-1].children and around[-1].logical_type != "struct"
+        hint = no_members(around) if is_nested else _nearest(fields, name)
+        raise ColumnNotFound(f"there is no column {name!r}; {hint}")
     return path
+
+
+def no_members(way: Sequence[Field]) -> str:
+    """Say for an error message that a column, or a member, has no members that could be named.
+
+    Args:
+        way: The column, then the members down to the one that is meant.
+    """
+    name = ".".join(field.name for field in way)
+    kind = way[-1].shown_type or way[-1].logical_type
+    return f"{name} is {kind}, and only members of structs can be read alone"
 
 
 def primary_key(fields: Sequence[Field]) -> tuple[Field, ...]:
@@ -107,6 +121,15 @@ def _find(fields: Sequence[Field], name: str) -> tuple[Field, ...] | None:
             if rest is not None:
                 return field, *rest
     return None
+
+
+def _longest(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
+    """Return the longest way that the parts of a path lead; empty if there is no such column."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if (way := _find(fields, name)) is not None:
+            return way
+    return ()
 
 
 def _nearest(fields: Sequence[Field], name: str) -> str:

@@ -74,7 +74,9 @@ def _holders(fragment: Fragment) -> dict[int, list[DataFile]]:
 
 def _is_plain(field: Field) -> bool:
     """Return whether the values of a column are shown as stored: strings, or of whole bytes."""
-    if field.id < 0 or field.children or field.is_blob or EXTENSION_NAME in field.metadata:
+    if field.id < 0 or field.children or field.way or field.is_blob:
+        return False
+    if EXTENSION_NAME in field.metadata:
         return False
     return _is_plain_type(field.logical_type)
 

@@ -59,6 +59,7 @@ def assert_agree(uri: str, version: int, rng: np.random.Generator) -> pa.Table:
         _agree_on_rows(ours, theirs, expected, rng)
         for wanted in _filters(expected, rng):
             _agree_on_filter(ours, theirs, expected, wanted, rng)
+        _agree_on_members(ours, expected, rng)
     return expected
 
 
@@ -136,6 +137,36 @@ def _ids(theirs: lance.LanceDataset, expected: pa.Table, wanted: Filter) -> pa.C
         # There pylance goes by statistics of nulls, which it then reads as values.
         return pads.dataset(expected).to_table(columns=["id"], filter=wanted.expression)["id"]
     return ask(theirs.to_table, columns=["id"], filter=wanted.sql)["id"]
+
+
+def _agree_on_members(
+    ours: lancefs.LanceDataset, expected: pa.Table, rng: np.random.Generator
+) -> None:
+    """Read members of structs as columns, and filter by whether they are missing."""
+    paths = [path for field in expected.schema for path in _paths(field)]
+    for index in rng.permutation(len(paths))[:4]:
+        path = paths[index]
+        name = ".".join(path)
+        member = expected[path[0]]
+        for part in path[1:]:
+            position = member.type.get_field_index(part)
+            chunks = [chunk.flatten()[position] for chunk in member.chunks]
+            member = pa.chunked_array(chunks, member.type.field(position).type)
+        got = ours.to_table(columns=[name, "id", path[0]])
+        columns = [member, expected["id"], expected[path[0]]]
+        _same(got, pa.Table.from_arrays(columns, schema=got.schema), name)
+        kept = expected.filter(member.is_null())
+        got = ours.to_table(columns=[name, "id"], filter=pc.field(*path).is_null())
+        assert got["id"].equals(kept["id"]), f"{name} is null"
+        assert got[name].null_count == len(got)
+
+
+def _paths(field: pa.Field) -> Iterator[tuple[str, ...]]:
+    """Yield the paths to the members of structs in a column."""
+    if pa.types.is_struct(field.type) and b"lance-encoding:blob" not in (field.metadata or {}):
+        for member in field.type:
+            yield field.name, member.name
+            yield from ((field.name, *path) for path in _paths(member))
 
 
 def _filters(table: pa.Table, rng: np.random.Generator) -> Iterator[Filter]:

@@ -302,6 +302,27 @@ def test_log_tells_what_each_version_did(shop: Path, here: Here) -> None:
     assert json.loads(here("log", table, "--reverse", "-f", "json").out) == history[::-1]
 
 
+def test_log_shows_the_facts_that_are_named(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    lines = here("log", table, "-c", "version,writer,rows_deleted").out.splitlines()
+    assert lines[0].split() == ["version", "writer", "rows_deleted"]
+    assert lines[2].split() == ["2", "lance", lance.__version__, "−10"]
+    chosen = json.loads(here("log", table, "-c", "rows,version", "-n", "1", "-f", "json").out)
+    assert [list(one) for one in chosen] == [["rows", "version"]]
+    wrong = here("log", table, "-c", "versio")
+    assert wrong.code == 2
+    assert "a version has no 'versio'; did you mean version" in wrong.err
+
+
+def test_a_version_may_go_down_the_page(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance@2"
+    done = here("log", table, "-x", "-c", "version,rows_deleted,tags")
+    first = "row 1\n  version       2\n  rows_deleted  10\n  tags          [clean]\n"
+    assert done.out.startswith(first)
+    assert "  properties      []" in here("log", table, "-x").out.splitlines()
+    assert here("log", table, "--wide", "-f", "csv").code == 2
+
+
 def test_show_tells_what_a_version_is_made_of(shop: Path, here: Here) -> None:
     table = f"{shop}/teas.lance@clean"
     text = here("show", table).out
@@ -376,3 +397,16 @@ def test_show_says_that_there_are_fresher_rows(tmp_path: Path, here: Here) -> No
     assert "1 generation, 2 rows, flushed and not merged" in here("show", path).out
     (found,) = json.loads(here("show", path, "-f", "json").out)["unmerged_generations"]
     assert found["rows"] == 2
+
+
+def test_a_member_of_a_struct_is_a_column(tmp_path: Path, here: Here) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": [1, 2], "st": [{"x": 5, "y": "a"}, None]}), path)
+    assert here("head", path, "-c", "st.x,id", "-f", "csv").out == '"st.x","id"\n5,1\n,2\n'
+    assert here("head", path, "-c", "id", "-w", "st.x > 3", "-f", "csv").out == '"id"\n1\n'
+    exported = tmp_path / "x.csv"
+    assert here("export", path, str(exported), "-c", "st.y").code == 0
+    assert exported.read_text() == '"st.y"\n"a"\n\n'
+    wrong = here("head", path, "-c", "st.z")
+    assert wrong.code == 2
+    assert "did you mean 'st.y' or 'st.x'" in wrong.err

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -84,18 +84,23 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-@cache
-def opened(path: Path) -> tuple[lancefs.LanceDataset, lance.LanceDataset, pa.Table]:
-    return lancefs.open(path), lance.dataset(path), lancefs.open(path).to_table()
+@pytest.fixture(scope="module")
+def opened(
+    written: dict[str, Path],
+) -> dict[str, tuple[lancefs.LanceDataset, lance.LanceDataset, pa.Table]]:
+    return {
+        version: (lancefs.open(path), lance.dataset(path), lancefs.open(path).to_table())
+        for version, path in written.items()
+    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_taken_rows_are_those_of_the_whole_table(
-    written: dict[str, Path], version: str, data: st.DataObject
+    opened: dict[str, Any], version: str, data: st.DataObject
 ) -> None:
-    ours, theirs, whole = opened(written[version])
+    ours, theirs, whole = opened[version]
     borders = st.sampled_from(
         [0, 1023, 1024, 1025, 4095, 4096, ROWS - 100, ROWS + 4096, len(whole) - 1]
     )
@@ -109,9 +114,9 @@ def test_taken_rows_are_those_of_the_whole_table(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_first_rows_and_rows_in_a_row_are_those_of_the_whole_table(
-    written: dict[str, Path], version: str
+    opened: dict[str, Any], version: str
 ) -> None:
-    ours, _, whole = opened(written[version])
+    ours, _, whole = opened[version]
     assert ours.head(10).equals(whole.slice(0, 10))
     assert ours.take(list(range(1000, 2200))).equals(whole.slice(1000, 1200))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -63,6 +64,20 @@ def test_every_file_has_a_stream(fs: LanceFileSystem) -> None:
     for path in ("latest", "tags/prod", "versions/3/fragments/2", "versions/1/columns/id,price"):
         stream = pa.ipc.open_stream(fs.cat(f"{path}.arrows")).read_all()
         assert_same_table(stream, read(fs.cat(f"{path}.arrow")))
+
+
+def test_streams_may_be_left_out_of_listings(fs: LanceFileSystem, table: str) -> None:
+    files = LanceFileSystem(fo=table, list_streams=False, listings_expiry_time=60)
+    streams = [path for path in fs.find("") if path.endswith(".arrows")]
+    assert streams
+    for _ in range(2):  # the second listing is a cached one
+        assert files.find("") == [path for path in fs.find("") if path not in streams]
+    assert names(files, "tags") == ["prod.arrow", "prod"]
+    assert files.ls("latest.arrows", detail=False) == ["latest.arrows"]
+    assert pa.ipc.open_stream(files.cat("latest.arrows")).read_all().num_rows == 1000
+    assert pickle.loads(pickle.dumps(files)).find("tags") == files.find("tags")
+    direct = LanceFileSystem(list_streams=False)
+    assert names(direct, f"{table}/tags") == ["prod.arrow", "prod"]
 
 
 def test_branches_with_slashes_are_directories(fs: LanceFileSystem) -> None:

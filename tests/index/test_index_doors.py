@@ -14,6 +14,12 @@ import lancefs
 from lancefs.index import lookup
 
 
+@pytest.fixture(autouse=True)
+def _installed_as_by_default() -> None:
+    """Undo what `lancefs sql` told this process, in other tests."""
+    duckdb_adapter.install()
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     create(tmp_path / "t.lance", False, "2.1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,3 +91,9 @@ def make_table(path: Path, count: int = 4000, per_file: int = 1000, **options: A
 def append(path: str, start: int, count: int, **options: Any) -> None:
     """Append rows to a table."""
     lance.write_dataset(rows(start, count), path, mode="append", **options)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that starts Spark on this machine."""
+    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **here, "PYTHONWARNINGS": "ignore"}

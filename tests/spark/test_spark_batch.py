@@ -307,3 +307,17 @@ def test_a_clone_whose_parent_has_moved(spark: Any, tmp_path: Path) -> None:
     assert lancefs.spark.verify(spark, clone, base_paths=base_paths).is_good
     with pytest.raises(Exception, match="ValueError: basePaths must be an object"):
         spark.read.format("lancefs").option("basePaths", "[1]").load(clone)
+
+
+def test_an_error_shows_neither_our_frames_nor_its_causes(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 1000)
+    frame = load(spark, path)
+    next(Path(path, "data").iterdir()).unlink()
+    with pytest.raises(
+        Exception, match=r"lancefs\.errors\.MissingFile: .*the file is gone"
+    ) as caught:
+        frame.collect()
+    text = str(caught.value)
+    assert text.count("lancefs.errors.") == 1
+    assert "open_files" not in text
+    assert "direct cause" not in text

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
-from spark_support import append, make_table
+from spark_support import append, environment, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -48,7 +49,7 @@ def test_a_version_becomes_files(spark: Any, tmp_path: Path, format: str) -> Non
     append(path, 4000, 10)
     out = tmp_path / "out"
     done = lancefs.spark.materialize(spark, path, str(out), ref=1, format=format)
-    assert (done.version, done.rows, len(done.pieces)) == (1, 4000, 4)
+    assert (done.version, done.rows, len(done.paths)) == (1, 4000, 1)
     same_rows(out, path, version=1)
     # The order too, as the files come in the table's order.
     got = done.dataset().to_table()
@@ -103,7 +104,8 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     broken = files.create("data/b")
     broken.__enter__().write(b"half")
     assert not broken.__exit__(OSError, OSError("disk full"), None)
-    assert files.names() == {"data/a": 13}
+    assert {name: found.size for name, found in files.names().items()} == {"data/a": 13}
+    assert files.found("data/a") == files.names()["data/a"]
 
 
 def test_a_destination_may_be_any_store() -> None:
@@ -112,7 +114,7 @@ def test_a_destination_may_be_any_store() -> None:
         file.write(b"whole")
     files.write("c", b"once")
     files.write("c", b"twice")
-    assert files.names() == {"data/a": 5, "c": 5}
+    assert {name: found.size for name, found in files.names().items()} == {"data/a": 5, "c": 5}
     assert sorted(files.read_all(["c", "data/a", "gone"])) == [b"twice", b"whole"]
     files.remove(["c", "data/a", "gone"])
     assert files.names() == {}
@@ -129,11 +131,12 @@ def test_only_what_changed_is_written_again(
         before = set(lancefs.spark.open_materialized(out).paths)
         caplog.clear()
         with caplog.at_level(logging.INFO, "lancefs.spark"):
-            now = set(lancefs.spark.materialize(spark, path, out, incremental=True).paths)
+            done = lancefs.spark.materialize(spark, path, out, incremental=True, target_file_size=1)
+        now = set(done.paths)
         same_rows(Path(out), path)
         return before & now, now - before
 
-    lancefs.spark.materialize(spark, path, out)
+    lancefs.spark.materialize(spark, path, out, target_file_size=1)
     assert [len(found) for found in refresh()] == [4, 0]
     assert "4 not changed since version 1, kept" in caplog.text
     append(path, 4000, 10)
@@ -145,6 +148,94 @@ def test_only_what_changed_is_written_again(
     assert [len(found) for found in refresh()] == [5, 0]
     lance.dataset(path).add_columns({"twice": "price * 2"})
     assert [len(found) for found in refresh()] == [0, 5]
+
+
+def test_small_fragments_share_a_file(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file is kept as long as none of its fragments changes."""
+    path = make_table(tmp_path / "t.lance", 15_000, per_file=50)
+    out = str(tmp_path / "out")
+    first = lancefs.spark.materialize(spark, path, out)
+    assert len(first.paths) == 1
+    same_rows(Path(out), path)
+    append(path, 15_000, 500)
+    second = lancefs.spark.materialize(spark, path, out, incremental=True)
+    assert (len(second.paths), second.paths[0]) == (2, first.paths[0])
+    lance.dataset(path).delete("id = 15010")
+    with caplog.at_level(logging.INFO, "lancefs.spark"):
+        third = lancefs.spark.materialize(spark, path, out, incremental=True)
+    assert (len(third.paths), third.paths[0]) == (2, first.paths[0])
+    assert third.paths[1] != second.paths[1]
+    assert "1 changed" in caplog.text
+    same_rows(Path(out), path)
+    assert third.dataset().to_table()["id"].equals(lancefs.open(path).to_table()["id"])
+
+
+def test_a_large_fragment_becomes_several_files(spark: Any, tmp_path: Path) -> None:
+    count = 600_000
+    numbers = np.random.default_rng(3).integers(0, 2**60, count)
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": numbers}), path, data_storage_version="2.1")
+    done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"), target_file_size=2**20)
+    assert len(done.paths) == 3  # a row group each
+    assert done.dataset().to_table().equals(lancefs.open(path).to_table())
+
+
+def test_output_is_read_back_and_compared(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 4000)
+    out = tmp_path / "out"
+    done = lancefs.spark.materialize(spark, path, str(out), partition_by=["city"])
+    report = lancefs.spark.verify_output(spark, str(out))
+    assert report.is_good, report
+    assert (report.files, report.rows) == (4, 4000)
+    chance = random.Random(4)
+    for relative in done.paths[:3]:
+        file = out / relative
+        data = bytearray(file.read_bytes())
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        file.write_bytes(data)
+    (out / done.paths[3]).unlink()
+    report = lancefs.spark.verify_output(spark, str(out))
+    assert {problem.path for problem in report.problems} == set(done.paths)
+    messages = [problem.message for problem in report.problems]
+    assert sorted(messages) == ["it has other bytes than were written"] * 3 + ["it is gone"]
+    assert "4 problems" in str(report)
+
+
+def test_what_another_release_wrote_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "_lancefs.json").write_text('{"lancefs": 1}')
+    with pytest.raises(UnsupportedFeature, match="another release of lancefs wrote it"):
+        lancefs.spark.open_materialized(str(tmp_path))
+
+
+def test_a_changed_file_is_not_kept(spark: Any, tmp_path: Path) -> None:
+    """By its size or time; and by its bytes, where these are to be read."""
+    path = make_table(tmp_path / "t.lance")
+    out = tmp_path / "out"
+
+    def refresh(**options: Any) -> list[str]:
+        return lancefs.spark.materialize(
+            spark, path, str(out), incremental=True, target_file_size=1, **options
+        ).paths
+
+    first = refresh()
+    longer = out / first[0]
+    longer.write_bytes(longer.read_bytes() + b"x")
+    older = out / first[1]
+    os.utime(older, (1e9, 1e9))
+    second = refresh()
+    assert [a == b for a, b in zip(first, second, strict=True)] == [False, False, True, True]
+    flipped = out / second[2]
+    times = flipped.stat().st_atime, flipped.stat().st_mtime
+    data = bytearray(flipped.read_bytes())
+    data[100] ^= 1
+    flipped.write_bytes(data)
+    os.utime(flipped, times)
+    assert refresh() == second
+    third = refresh(check=True)
+    assert [a == b for a, b in zip(second, third, strict=True)] == [True, True, False, True]
+    same_rows(out, path)
 
 
 def test_readers_of_the_version_before_are_not_disturbed(spark: Any, tmp_path: Path) -> None:
@@ -183,6 +274,7 @@ def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     cases: list[tuple[type[Exception], str, dict[str, Any]]] = [
         (ValueError, "one of parquet, arrow", {"format": "csv"}),
+        (ValueError, "target_file_size is 0", {"target_file_size": 0}),
         (RefNotFound, "there is no version 9", {"ref": 9}),
         (ColumnNotFound, "did you mean", {"columns": ["pryce"]}),
         (LanceError, "no column 'town'", {"partition_by": ["town"]}),
@@ -220,19 +312,14 @@ def test_a_file_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
 
 def command(path: str, out: Path) -> list[str]:
     program = [sys.executable, "-m", "lancefs.spark", "materialize", path, str(out)]
-    return [*program, "--incremental", "--master", "local[2]"]
-
-
-def environment() -> dict[str, str]:
-    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    return {**os.environ, **here, "PYTHONWARNINGS": "ignore"}
+    return [*program, "--incremental", "--target-file-size", "1", "--master", "local[2]"]
 
 
 def test_a_run_that_is_killed_is_completed_by_the_next(spark: Any, tmp_path: Path) -> None:
     """Kill the command, its Java and its workers at random points of the work."""
     path = make_table(tmp_path / "t.lance", 20_000, per_file=500)
     out = tmp_path / "out"
-    lancefs.spark.materialize(spark, path, str(out))
+    lancefs.spark.materialize(spark, path, str(out), target_file_size=1)
     chance = random.Random(6)
     resumed = unfinished = 0
     for number in range(KILLS):
@@ -255,8 +342,10 @@ def test_a_run_that_is_killed_is_completed_by_the_next(spark: Any, tmp_path: Pat
         same_rows(out, path, version=seen.version)
         unfinished += seen.version != lancefs.open(path).version
         finished = {p.name for p in (out / "_progress").glob("*.json")}
-        done = lancefs.spark.materialize(spark, path, str(out), incremental=True)
-        resumed += sum(Path(piece.name).name in finished for piece in done.pieces)
+        done = lancefs.spark.materialize(
+            spark, path, str(out), incremental=True, target_file_size=1
+        )
+        resumed += sum(Path(piece.note).name in finished for piece in done.pieces)
         same_rows(out, path)
         kept = {*done.paths, *done.previous}
         on_disk = {str(p.relative_to(out)) for p in (out / "data").rglob("*") if p.is_file()}

@@ -25,7 +25,7 @@ from lancefs.spark.partitions import Span, plan, scan
 from lancefs.spark.pinned_version import open_table
 from lancefs.spark.table_options import TableOptions
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragments import Fragment
+from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.refs import Ref
 
 FRAGMENTS = 100_000
@@ -68,6 +68,33 @@ def test_small_fragments_share_a_task_and_large_ones_are_split() -> None:
         (851_968, 1_703_936),
         (1_703_936, 2_500_000),
     ]
+
+
+def sized(rows: int, size: int) -> Fragment:
+    file = DataFile("a.lance", (0,), (0,), 2, 1, size, None)
+    return Fragment(id=0, files=(file,), physical_rows=rows)
+
+
+def test_rows_of_many_bytes_are_cut_by_their_bytes() -> None:
+    """A task reads about 128 MB of data files, however few rows these are."""
+    few = plan([sized(30_000, 490_000_000)])
+    assert [span.rows for span in few] == [(0, 8192), (8192, 16384), (16384, 24576), (24576, 30000)]
+    assert len(plan([sized(30_000, 490_000_000)], bytes_per_partition=10**9)) == 1
+    assert len(plan([sized(150_000, 250_000_000)])) == 2
+    assert len(plan([sized(10, 490_000_000)])) == 4
+    assert len(plan([sized(1, 490_000_000)])) == 1
+
+
+def test_small_fragments_of_many_bytes_share_no_task() -> None:
+    heavy = [sized(10, 12_000_000)] * 4
+    assert plan(heavy) == [Span(position, position) for position in range(4)]
+    assert plan([sized(10, 1_000_000)] * 4) == [Span(0, 3)]
+
+
+def test_only_the_bytes_of_the_columns_that_are_read_count() -> None:
+    large = [sized(30_000, 490_000_000)]
+    assert plan(large, types=[pa.int64(), pa.float32()]) == [Span(0, 0)]
+    assert len(plan(large, types=[pa.int64(), pa.string()])) == 4
 
 
 def test_a_fragment_as_lance_writes_it_is_one_task() -> None:
@@ -124,7 +151,7 @@ def test_memory_of_a_task_does_not_grow_with_the_fragment(tmp_path: Path) -> Non
     lance.write_dataset(pa.table({"x": rows}), path, data_storage_version="2.1")
     del rows, values
     version = open_table(TableOptions(path), Ref())
-    (span,) = plan(version.manifest.fragments)
+    (span,) = plan(version.manifest.fragments, bytes_per_partition=2**30)
     before, most, seen = anonymous_bytes(), 0, 0
     for batch in scan(version, span, ["x"]):
         seen += batch.num_rows

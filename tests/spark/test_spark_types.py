@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from support import CorpusRef, corpus_refs, needs_corpus
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
 import lancefs
+import lancefs.spark
 from lancefs.errors import UnsupportedFeature
 from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 
@@ -166,6 +168,33 @@ def test_every_version_converts_to_what_is_expected(ref: CorpusRef) -> None:
     table = pa.Table.from_batches(batches, target)
     table.validate(full=True)
     check(table, expected)
+
+
+def long_decimals(directory: Path) -> str:
+    values = [Decimal("12345678901234567890123456789012345678901.25"), None, Decimal("-0.5")]
+    table = pa.table({"id": [0, 1, 2], "d": pa.array(values, pa.decimal256(60, 2))})
+    table = table.append_column("s", pa.StructArray.from_arrays([table["d"].chunk(0)], ["d"]))
+    lance.write_dataset(table, str(directory / "t.lance"), data_storage_version="2.1")
+    return str(directory / "t.lance")
+
+
+def test_decimals_of_many_digits_come_as_texts_or_not_at_all(spark: Any, tmp_path: Path) -> None:
+    path = long_decimals(tmp_path)
+    reader = spark.read.format("lancefs")
+    with pytest.raises(Exception, match=r"Spark has no type for d .* unsupported = skip"):
+        reader.load(path)
+    assert reader.option("unsupported", "skip").load(path).columns == ["id"]
+    texts = lancefs.spark.read(spark, path, unsupported="string")
+    assert dict(texts.dtypes) == {"id": "bigint", "d": "string", "s": "struct<d:string>"}
+    expected = ["12345678901234567890123456789012345678901.25", None, "-0.50"]
+    rows = texts.orderBy("id").collect()
+    assert [row.d for row in rows] == expected
+    assert [row.s.d for row in rows] == expected
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert [row.id for row in texts.where("d = '-0.50'").collect()] == [2]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_the_comparison_sees_a_difference() -> None:

@@ -52,7 +52,7 @@ def test_a_name_leads_to_a_column_or_to_a_member(name: str, path: list[int]) -> 
     [
         ("ID", "did you mean 'id'"),
         ("user.adress.city", "did you mean 'user.address.city'"),
-        ("tags.item", "did you mean"),
+        ("tags.item", "tags is list<item: string>, and only members of structs"),
         ("zzzzzz", "the table has 4 columns: id, user, user.address, tags"),
     ],
 )

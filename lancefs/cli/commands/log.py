@@ -2,39 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 
 from lancefs.cli import shared_options
+from lancefs.cli.exits import Failure, nearest
 from lancefs.cli.render.grid import GridColumn
 from lancefs.cli.render.text import count, moment, plural, words
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
+    from lancefs.table.history import Commit
 
 
 @shared_options.command(
     examples="""
     lancefs log orders.lance
     lancefs log orders.lance@exp:latest -n 20
+    lancefs log orders.lance -c version,writer,bytes
     lancefs log orders.lance --format json | jq '.[] | select(.operation == "Delete")'
     """
 )
 @shared_options.table
 @click.option("--newest", "-n", type=click.IntRange(min=1), help="At most this many versions.")
 @click.option("--reverse", is_flag=True, help="The oldest first.")
+@click.option(
+    "--columns",
+    "-c",
+    metavar="A,B",
+    callback=lambda _ctx, _param, value: shared_options.read_columns(value),
+    help="The facts to show, in this order, by the names that --format json has.",
+)
+@shared_options.wide
 @shared_options.output
-def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
+def log(
+    target: Target,
+    newest: int | None,
+    reverse: bool,
+    columns: list[str] | None,
+    is_wide: bool,
+    form: str,
+) -> None:
     """Show the versions, newest first: when, what was done, rows added and deleted, tags.
 
     With a ref, the versions of its branch up to that one.
     """
-    from dataclasses import asdict
+    from lancefs.cli.render.rows import print_records, print_wide
+    from lancefs.table.history import HISTORY
 
+    schema = HISTORY if columns is None else _chosen(HISTORY, columns)
+    commits = _commits(target, newest)
+    commits = commits if reverse else commits[::-1]
+    records = [asdict(commit) for commit in commits]
+    if is_wide:
+        shown = [{name: record[name] for name in schema.names} for record in records]
+        print_wide(schema, pa.Table.from_pylist(shown, schema).to_batches(), form)
+        return
+    branch = f" of the branch {target.resolved.branch}" if target.resolved.branch else ""
+    caption = f"{plural(len(commits), 'version')}{branch}"
+    grid = _grid_columns(commits) if columns is None else [*map(_grid_column, columns)]
+    print_records(schema, records, form, grid, caption)
+
+
+def _chosen(schema: pa.Schema, names: list[str]) -> pa.Schema:
+    """Return some columns of a schema.
+
+    Raises:
+        Failure: There is no such column.
+    """
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise Failure(f"a version has no {unknown[0]!r}; {nearest(unknown[0], schema.names)}")
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _commits(target: Target, newest: int | None) -> list[Commit]:
+    """Read the versions up to the target, oldest first, with progress."""
     from lancefs.cli.render.progress import progress
-    from lancefs.cli.render.rows import print_records
-    from lancefs.table.history import HISTORY, read_history
+    from lancefs.table.history import read_history
     from lancefs.table.versions import list_versions
 
     where = target.resolved
@@ -48,27 +96,39 @@ def log(target: Target, newest: int | None, reverse: bool, form: str) -> None:
         for commit in read_history(where.store, where.root, where.branch, limit):
             commits.append(commit)
             shown.advance(1)
-    commits = commits[: len(commits) - newer]
-    commits = commits if reverse else commits[::-1]
-    columns = [
-        GridColumn("version", "version", str, right=True, style="cyan"),
-        GridColumn("committed (UTC)", "timestamp", moment),
-        GridColumn("rows", "rows", count, right=True),
-        GridColumn("added", "rows_added", _with_sign("+"), right=True, style="green"),
-        GridColumn("deleted", "rows_deleted", _with_sign("−"), right=True, style="red"),
-        GridColumn("tags", "tags", words, style="yellow"),
-        GridColumn("operation", "summary", lambda value: value or "–"),
-    ]
-    if any(commit.schema_changes for commit in commits):
-        columns.append(GridColumn("schema", "schema_changes", words))
-    if any(commit.message for commit in commits):
-        columns.append(GridColumn("message", "message", lambda value: value or ""))
-    if any(commit.note for commit in commits):
-        columns.append(GridColumn("note", "note", lambda value: value or ""))
-    branch = f" of the branch {where.branch}" if where.branch else ""
-    caption = f"{plural(len(commits), 'version')}{branch}"
-    print_records(HISTORY, [asdict(commit) for commit in commits], form, columns, caption)
+    return commits[: len(commits) - newer]
 
 
 def _with_sign(sign: str) -> Any:
     return lambda value: "–" if value is None else f"{sign}{value:,}" if value else ""
+
+
+_COLUMNS = (
+    GridColumn("version", "version", str, right=True, style="cyan"),
+    GridColumn("committed (UTC)", "timestamp", moment),
+    GridColumn("rows", "rows", count, right=True),
+    GridColumn("added", "rows_added", _with_sign("+"), right=True, style="green"),
+    GridColumn("deleted", "rows_deleted", _with_sign("−"), right=True, style="red"),
+    GridColumn("tags", "tags", words, style="yellow"),
+    GridColumn("operation", "summary", lambda value: value or "–"),
+)
+# Columns that are shown where a version has anything in them.
+_RARE = (
+    GridColumn("schema", "schema_changes", words),
+    GridColumn("message", "message", lambda value: value or ""),
+    GridColumn("note", "note", lambda value: value or ""),
+)
+
+
+def _grid_columns(commits: list[Commit]) -> list[GridColumn]:
+    rare = [one for one in _RARE if any(getattr(commit, one.name) for commit in commits)]
+    return [*_COLUMNS, *rare]
+
+
+def _grid_column(name: str) -> GridColumn:
+    """Return the column of a fact that was asked for by its name."""
+    from lancefs.cli.render.rows import column_of
+    from lancefs.table.history import HISTORY
+
+    known = next((one for one in (*_COLUMNS, *_RARE) if one.name == name), None)
+    return column_of(HISTORY.field(name)) if known is None else replace(known, title=name)

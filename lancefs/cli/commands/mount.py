@@ -48,7 +48,11 @@ def mount(path: str, mountpoint: str, options: dict[str, Any], rules: BaseRules 
     if not is_table and (target.ref != Ref() or not target.store.names()):
         _ = target.resolved  # raises the error
     fs = LanceFileSystem(
-        fo=target.store.root, fs=target.store.fs, base_rules=rules, skip_instance_cache=True
+        fo=target.store.root,
+        fs=target.store.fs,
+        base_rules=rules,
+        list_streams=False,
+        skip_instance_cache=True,
     )
     operations = _read_only(fuse)(fs, directory(target) if is_table else "")
     note(f"{path} is mounted at {mountpoint}; Ctrl-C unmounts it")
@@ -114,7 +118,7 @@ def _read_only(fuse: Any) -> Any:
         def readdir(self, path: str, fh: int) -> list[str]:
             """List a directory."""
             names = (name.rstrip("/") for name in self.fs.ls(self._full(path), detail=False))
-            return [".", "..", *(os.path.basename(n) for n in names if not n.endswith(_STREAM))]
+            return [".", "..", *map(os.path.basename, names)]
 
         def open(self, path: str, flags: int) -> int:
             """Open a file for reading."""

@@ -51,8 +51,19 @@ def print_rows(
         _WRITERS[form](schema, batches, _sink())
 
 
-def print_wide(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Print one value a line, a record after the other, each below its number."""
+def print_wide(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str) -> None:
+    """Print one value a line, a record after the other, each below its number.
+
+    Args:
+        schema: Schema of the rows.
+        batches: The rows.
+        form: One of `shared_options.FORMATS`.
+
+    Raises:
+        Failure: The format is not `table`.
+    """
+    if form != "table":
+        raise Failure(f"--wide is a table; leave out --wide, or --format {form}")
     names = [printable(name) for name in schema.names]
     width = max(map(len, names), default=0)
     number = 0

@@ -43,7 +43,7 @@ class Points(NamedTuple):
     places: int
 
 
-class _Found(NamedTuple):
+class _LeafValues(NamedTuple):
     """What the kernel found for a leaf.
 
     Attributes:
@@ -108,7 +108,7 @@ def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) 
 
 def _take(
     plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int
-) -> tuple[list[_Found], int, int]:
+) -> tuple[list[_LeafValues], int, int]:
     """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
     count = len(rows)
     pages = np.concatenate([plan.pages for plan in plans])
@@ -123,7 +123,7 @@ def _take(
     out, numbers = take_points(data, pages, np.array(leaves, np.int64), rows, size)
     *nulls, seen, places = numbers.tolist()
     found = [
-        _Found(
+        _LeafValues(
             plan,
             count,
             null,
@@ -139,7 +139,7 @@ def _aligned(size: int) -> int:
     return -(-size // _ALIGN) * _ALIGN
 
 
-def _texts(found: Sequence[_Found], data: Bytes) -> Iterator[VariableWidth]:
+def _texts(found: Sequence[_LeafValues], data: Bytes) -> Iterator[VariableWidth]:
     """Yield the strings of leaves, of which the kernel found the places."""
     if not found:
         return
@@ -170,7 +170,7 @@ def _cut(plan: LeafPlan, rows: Ints) -> Iterator[tuple[PagePart, slice]]:
             yield part, slice(first, stop)
 
 
-def _spelled(found: _Found, codes: VariableWidth, rows: Ints) -> pa.Array:
+def _spelled(found: _LeafValues, codes: VariableWidth, rows: Ints) -> pa.Array:
     """Return strings that are compressed with FSST."""
     data_type, valid = found.plan.data_type, found.valid
     arrays = []
@@ -181,7 +181,7 @@ def _spelled(found: _Found, codes: VariableWidth, rows: Ints) -> pa.Array:
     return join_arrays(arrays, data_type)
 
 
-def _looked_up(found: _Found, rows: Ints, data: Bytes, start: int) -> pa.Array:
+def _looked_up(found: _LeafValues, rows: Ints, data: Bytes, start: int) -> pa.Array:
     """Return the items that indices point at."""
     data_type, bits = found.plan.data_type, found.plan.bits
     indices, stored = found.array(_INDICES[bits]), found.values.view(dtype_of(bits // 8))

@@ -26,7 +26,8 @@ class Contents:
 
     def __init__(self, dataset: LanceDataset, settings: Settings) -> None:
         fields = _written(dataset, settings)
-        self._how = [[_field(field) for field in fields], asdict(settings)]
+        how = {name: value for name, value in asdict(settings).items() if name != "target_bytes"}
+        self._how = [[_field(field) for field in fields], how]
         self._has_row_metadata = any(is_row_metadata(field) for field in fields)
 
     def key(self, fragment: Fragment) -> str:

@@ -2,7 +2,7 @@
 
     _lancefs.json          which version is complete, and which files make it up
     data/…                 the files
-    _progress/…            what an unfinished run has done so far, one file a fragment
+    _progress/…            what an unfinished run has done so far, one note a piece
 
 The manifest is replaced in one step when all files of a version are there. So whoever reads by it
 sees one whole version; the files of the version before stay until the next run ends, for those who
@@ -12,8 +12,9 @@ are still reading them.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,13 +22,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lancefs.arrow_dataset import pads
-from lancefs.errors import CorruptFile, NotALanceTable
+from lancefs.errors import CorruptFile, NotALanceTable, UnsupportedFeature
 from lancefs.spark.pipeline.output_files import Files
 
 MANIFEST = "_lancefs.json"
 DATA = "data"
 PROGRESS = "_progress"
-_FORMAT = 1
+_FORMAT = 2
+# About how large files become, unless the caller says otherwise.
+TARGET_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +41,62 @@ class Part:
         path: Below the destination.
         rows: In it.
         size: In bytes.
+        checksum: Of its bytes, as `output_files.Checksum` makes it.
+        modified: When the store says that it was written, in ISO 8601; None if it does not say.
     """
 
     path: str
     rows: int
     size: int
+    checksum: str
+    modified: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFragment:
-    """A fragment that was written.
+class Piece:
+    """Consecutive fragments that were written together.
 
     Attributes:
-        fragment: Its id.
-        key: Says what was in it, and how it was written (`content.piece_key`).
+        fragments: The id of each, and what was in it and how it was written (`Contents.key`).
         rows: That a reader sees.
         parts: The files.
     """
 
-    fragment: int
-    key: str
+    fragments: tuple[tuple[int, str], ...]
     rows: int
     parts: tuple[Part, ...]
 
     @property
-    def name(self) -> str:
-        """The file that says that the fragment is done, while others are not."""
-        return f"{PROGRESS}/{self.fragment}-{self.key}.json"
+    def label(self) -> str:
+        """A name for files of the piece, which no piece with other contents has."""
+        return label_of(self.fragments)
+
+    @property
+    def note(self) -> str:
+        """The file that says that the piece is done, while others are not."""
+        return f"{PROGRESS}/{self.label}.json"
 
     def to_json(self) -> str:
         """As a text."""
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> WrittenFragment:
+    def from_json(said: Mapping[str, Any]) -> Piece:
         """From what `to_json` wrote, decoded."""
-        parts = tuple(Part(**part) for part in said["parts"])
-        return WrittenFragment(said["fragment"], said["key"], said["rows"], parts)
+        fragments = tuple((int(number), str(key)) for number, key in said["fragments"])
+        if not fragments:
+            raise ValueError("a piece without fragments")
+        return Piece(fragments, said["rows"], tuple(Part(**part) for part in said["parts"]))
+
+
+def label_of(fragments: Sequence[tuple[int, str]]) -> str:
+    """Return a name for fragments that are written together.
+
+    Args:
+        fragments: Their ids and keys, at least one.
+    """
+    keys = "".join(key for _, key in fragments)
+    return f"{fragments[0][0]}-{hashlib.sha256(keys.encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +108,14 @@ class Settings:
         partition_by: Columns whose values become directories.
         columns: Those that are written; None for all.
         types: Whether values keep their Arrow types or get those that Spark has.
+        target_bytes: About how large files become.
     """
 
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     types: str = "arrow"
+    target_bytes: int = TARGET_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +130,7 @@ class Materialized:
         committed: When the version was committed.
         settings: How it was written.
         schema: The columns of the files, and those that are directories.
-        pieces: The fragments, in the order of the table.
+        pieces: What was written together, in the order of the table.
         previous: Paths of the version before this one that are not in it.
     """
 
@@ -117,7 +141,7 @@ class Materialized:
     committed: str
     settings: Settings
     schema: pa.Schema
-    pieces: tuple[WrittenFragment, ...] = field(repr=False)
+    pieces: tuple[Piece, ...] = field(repr=False)
     previous: tuple[str, ...] = field(default=(), repr=False)
 
     @property
@@ -173,7 +197,7 @@ class Materialized:
             "rows": self.rows,
             "settings": asdict(self.settings),
             "schema": base64.b64encode(schema).decode(),
-            "fragments": [asdict(piece) for piece in self.pieces],
+            "pieces": [asdict(piece) for piece in self.pieces],
             "previous": list(self.previous),
         }
         return json.dumps(said, indent=1).encode()
@@ -189,6 +213,7 @@ def open_materialized(url: str, storage_options: Mapping[str, Any] | None = None
     Raises:
         NotALanceTable: Nothing is complete there.
         CorruptFile: The manifest is damaged.
+        UnsupportedFeature: Another release of lancefs wrote it.
     """
     files = Files(url, storage_options)
     found = read_manifest(files)
@@ -210,11 +235,15 @@ def parse_manifest(files: Files, data: bytes) -> Materialized:
 
     Raises:
         CorruptFile: It is not one.
+        UnsupportedFeature: It is one of another release.
     """
     try:
         said = json.loads(data)
         if said["lancefs"] != _FORMAT:
-            raise ValueError(f"format {said['lancefs']}, {_FORMAT} was expected")
+            raise UnsupportedFeature(
+                f"{files.shown}/{MANIFEST}: another release of lancefs wrote it (format "
+                f"{said['lancefs']}, this one reads {_FORMAT}); choose another destination"
+            )
         settings = said["settings"]
         columns = settings["columns"]
         return Materialized(
@@ -228,9 +257,10 @@ def parse_manifest(files: Files, data: bytes) -> Materialized:
                 tuple(settings["partition_by"]),
                 None if columns is None else tuple(columns),
                 settings["types"],
+                settings["target_bytes"],
             ),
             schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"]))),
-            pieces=tuple(WrittenFragment.from_json(piece) for piece in said["fragments"]),
+            pieces=tuple(Piece.from_json(piece) for piece in said["pieces"]),
             previous=tuple(said["previous"]),
         )
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:

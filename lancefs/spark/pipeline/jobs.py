@@ -21,6 +21,7 @@ logger = get_logger("lancefs.spark")
 # More tasks than this make Spark itself slow; pieces then share tasks.
 _MOST_TASKS = 20_000
 _SECONDS = 1.0  # between looks at the progress
+_LONG = 1 << 16  # rows of a range of which each core gets a part
 
 
 def run_pieces(
@@ -54,14 +55,72 @@ def run_pieces(
         return [row[0] for row in results.collect()]
 
 
+def cores_of(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at a time, as far as it says."""
+    if not _is_remote(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    # Spark Connect does not say it, but cuts a range into as many parts.
+    from pyspark.sql.functions import spark_partition_id
+
+    return int(spark.range(_LONG).select(spark_partition_id()).distinct().count())
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which knows nothing of a SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 @contextmanager
 def _progress(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
     """Say from time to time how many tasks are done, while a job runs."""
+    began, shown = time.monotonic(), _Shown(what, tasks)
+    try:
+        with (_watched_remotely if _is_remote(spark) else _watched)(spark, shown):
+            yield
+    finally:
+        shown.end()
+    logger.info("%s: %d tasks in %.1f s", what, tasks, time.monotonic() - began)
+
+
+class _Shown:
+    """A line that says how many tasks are done.
+
+    Args:
+        what: What is done.
+        tasks: How many tasks there are.
+    """
+
+    def __init__(self, what: str, tasks: int) -> None:
+        self.what = what
+        self._tasks = tasks
+        self._began = self._said = time.monotonic()
+        self._done = -1
+        self._is_terminal = sys.stderr.isatty()
+
+    def show(self, done: int) -> None:
+        """Say how many tasks are done, if that has changed, and not all the time."""
+        now = time.monotonic()
+        if done == self._done or now - self._said < _SECONDS:
+            return
+        self._done, self._said = done, now
+        end = "\r" if self._is_terminal else "\n"
+        line = f"{self.what}: {done:,} of {self._tasks:,} tasks, {now - self._began:.0f} s"
+        print(line, end=end, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._is_terminal and self._done >= 0:
+            print(file=sys.stderr)
+
+
+@contextmanager
+def _watched(spark: SparkSession, shown: _Shown) -> Iterator[None]:
+    """Show the progress of a job, and cancel it when the user interrupts."""
     context, group = spark.sparkContext, f"lancefs-{uuid.uuid4()}"
-    context.setJobGroup(group, f"lancefs: {what}", interruptOnCancel=True)
-    done, began = threading.Event(), time.monotonic()
+    context.setJobGroup(group, f"lancefs: {shown.what}", interruptOnCancel=True)
+    done = threading.Event()
     watcher = threading.Thread(
-        target=_watch, args=(context.statusTracker(), group, what, tasks, done), daemon=True
+        target=_watch, args=(context.statusTracker(), group, shown, done), daemon=True
     )
     watcher.start()
     try:
@@ -73,22 +132,33 @@ def _progress(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
         done.set()
         watcher.join()
         context.setLocalProperty("spark.jobGroup.id", None)
-    logger.info("%s: %d tasks in %.1f s", what, tasks, time.monotonic() - began)
 
 
-def _watch(tracker: Any, group: str, what: str, tasks: int, done: threading.Event) -> None:
-    began, is_terminal, shown = time.monotonic(), sys.stderr.isatty(), -1
+def _watch(tracker: Any, group: str, shown: _Shown, done: threading.Event) -> None:
     while not done.wait(_SECONDS):
         finished = 0
         for job in tracker.getJobIdsForGroup(group):
             info = tracker.getJobInfo(job)
             stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
             finished += sum(stage.numCompletedTasks for stage in stages if stage)
-        if finished != shown:
-            shown = finished
-            seconds = time.monotonic() - began
-            end = "\r" if is_terminal else "\n"
-            line = f"{what}: {finished:,} of {tasks:,} tasks, {seconds:.0f} s"
-            print(line, end=end, file=sys.stderr, flush=True)
-    if is_terminal and shown >= 0:
-        print(file=sys.stderr)
+        shown.show(finished)
+
+
+@contextmanager
+def _watched_remotely(spark: SparkSession, shown: _Shown) -> Iterator[None]:
+    """The same for a job that runs by Spark Connect."""
+    tag = f"lancefs-{uuid.uuid4()}"
+
+    def watch(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        shown.show(sum(stage.num_completed_tasks for stage in stages or ()))
+
+    spark.addTag(tag)
+    spark.registerProgressHandler(watch)
+    try:
+        yield
+    except KeyboardInterrupt:
+        spark.interruptTag(tag)
+        raise
+    finally:
+        spark.removeProgressHandler(watch)
+        spark.removeTag(tag)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,18 @@ from lancefs.spark.pipeline.destination import (
     DATA,
     MANIFEST,
     PROGRESS,
+    TARGET_BYTES,
     Materialized,
+    Part,
+    Piece,
     Settings,
-    WrittenFragment,
+    label_of,
     parse_manifest,
 )
-from lancefs.spark.pipeline.jobs import run_pieces
-from lancefs.spark.pipeline.output_files import Files
+from lancefs.spark.pipeline.jobs import cores_of, run_pieces
+from lancefs.spark.pipeline.output_check import find_changes
+from lancefs.spark.pipeline.output_files import Files, FileState
+from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
 from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 from lancefs.spark.stores import absolute
@@ -52,15 +57,17 @@ def materialize(
     partition_by: Sequence[str] = (),
     columns: Sequence[str] | None = None,
     types: str = "arrow",
+    target_file_size: int = TARGET_BYTES,
     incremental: bool = False,
+    check: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
     base_paths: Mapping[str, str] | None = None,
 ) -> Materialized:
     """Write a version of a table as files; readers of the destination see all of it, or none.
 
-    A run that was killed is completed by running it again: fragments that it finished are not
-    written twice. One run at a time may write to a destination.
+    A run that was killed is completed by running it again: what it finished is not written twice.
+    One run at a time may write to a destination.
 
     Args:
         spark: Where the work is done.
@@ -71,8 +78,12 @@ def materialize(
         partition_by: Columns whose values become directories (`city=Graz/`).
         columns: Those to write; all by default.
         types: `arrow` keeps the types of the table, `spark` writes those that Spark reads.
-        incremental: Whether fragments that have not changed since the version that is there are
-            kept.
+        target_file_size: About how large files become, in bytes. Consecutive small fragments are
+            written together, and rows of a large one as several files; 1 writes at least a file for
+            each fragment.
+        incremental: Whether files of fragments that have not changed since the version that is
+            there are kept, if their sizes and times are those that were recorded.
+        check: Whether files that are kept are read, and their checksums compared.
         storage_options: For the table's store.
         destination_options: For the destination's.
         base_paths: Where the files below base paths of the table are now, by base path.
@@ -84,7 +95,7 @@ def materialize(
         ValueError: An argument makes no sense, or the destination holds something else.
         LanceError: The table cannot be read.
     """
-    settings = _settings(format, partition_by, columns, types)
+    settings = _settings(format, partition_by, columns, types, target_file_size)
     table = TableOptions(absolute(source), dict(storage_options or {}), moved=base_paths or {})
     version = open_table(table, make_ref(ref=ref))
     dataset = LanceDataset(version)
@@ -95,24 +106,27 @@ def materialize(
     before = None if found is None else parse_manifest(files, found)
     _check_destination(files, before, mask_secrets(table.url), incremental)
 
-    done = _known(files, before if incremental else None)
     wanted = _keys(dataset, settings)
-    todo = [i for i, key in enumerate(wanted) if key not in done]
-    _log_plan(dataset, wanted, done, before)
+    kept = _kept(_known(files, before if incremental else None), wanted)
+    if check:
+        kept = _sound(spark, files, kept)
+    of_kept = {fragment for piece in kept for fragment in piece.fragments}
+    todo = [i for i, fragment in enumerate(wanted) if fragment not in of_kept]
+    _log_plan(dataset, wanted, of_kept, before)
+    packs = pack(dataset.fragments, todo, settings.target_bytes, cores_of(spark))
     results = run_pieces(
         spark,
         f"materialize {mask_secrets(table.url)}@{dataset.version}",
-        len(todo),
+        len(packs),
         make_writer,
         pin(table, version),
         (files.url, files.storage),
         _shipped(settings),
-        _packed(todo),
+        _packed(packs),
     )
-    written = [WrittenFragment.from_json(json.loads(text)) for text in results]
-    done.update({(piece.fragment, piece.key): piece for piece in written})
-
-    pieces = tuple(done[key] for key in wanted)
+    written = [Piece.from_json(json.loads(text)) for text in results]
+    place = {fragment: position for position, fragment in enumerate(wanted)}
+    pieces = tuple(sorted([*kept, *written], key=lambda piece: place[piece.fragments[0]]))
     complete = _complete(files, table, dataset, settings, schema, pieces, before)
     if files.read(MANIFEST) != found:
         raise LanceError(
@@ -125,17 +139,17 @@ def materialize(
 
 
 def make_writer(
-    pinned: Pinned, where: tuple[str, dict[str, Any]], settings: tuple[Any, ...], todo: bytes
+    pinned: Pinned, where: tuple[str, dict[str, Any]], settings: tuple[Any, ...], packs: bytes
 ) -> Callable[[int], str]:
-    """Return what a worker does: write a fragment, and say so."""
-    how, positions = Settings(*settings), _unpacked(todo)
+    """Return what a worker does: write some fragments, and say so."""
+    how, places = Settings(*settings), _unpacked(packs)
     files, version = Files(*where), pinned.open()
     contents, schema = Contents(LanceDataset(version), how), _schema(LanceDataset(version), how)
 
     def write(number: int) -> str:
         try:
-            piece = _write(version, positions[number], contents, schema, files, how)
-            files.write(piece.name, piece.to_json().encode())
+            piece = _write(version, places[number], contents, schema, files, how)
+            files.write(piece.note, piece.to_json().encode())
         except LanceError:
             raise
         except OSError as error:  # disk full, no permission, …
@@ -147,22 +161,25 @@ def make_writer(
 
 def _write(
     version: OpenVersion,
-    position: int,
+    place: Pack,
     contents: Contents,
     schema: pa.Schema,
     files: Files,
     how: Settings,
-) -> WrittenFragment:
-    fragment = version.manifest.fragments[position]
-    key = contents.key(fragment)
-    batches = scan(version, Span(position, position), how.columns)
+) -> Piece:
+    first, last = place
+    fragments = [version.manifest.fragments[position] for position in range(first, last + 1)]
+    written = tuple((fragment.id, contents.key(fragment)) for fragment in fragments)
+    batches = scan(version, Span(first, last), how.columns)
     if how.types == "spark":
         batches = _converted(batches, schema)
-    parts = write_parts(files, f"{fragment.id}-{key[:8]}", batches, schema, how)
+    parts = write_parts(files, label_of(written), batches, schema, how)
     rows = sum(part.rows for part in parts)
-    if fragment.num_rows not in (None, rows):
-        raise CorruptFile(f"fragment {fragment.id}: {rows} rows, expected {fragment.num_rows}")
-    return WrittenFragment(fragment.id, key, rows, parts)
+    counts = [fragment.num_rows for fragment in fragments]
+    if None not in counts and rows != sum(count or 0 for count in counts):
+        ids = " to ".join(str(number) for number in sorted({written[0][0], written[-1][0]}))
+        raise CorruptFile(f"fragment {ids}: {rows} rows, expected {sum(c or 0 for c in counts)}")
+    return Piece(written, rows, parts)
 
 
 def _converted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -176,13 +193,19 @@ def _schema(dataset: LanceDataset, settings: Settings) -> pa.Schema:
 
 
 def _settings(
-    format: str, partition_by: Sequence[str], columns: Sequence[str] | None, types: str
+    format: str,
+    partition_by: Sequence[str],
+    columns: Sequence[str] | None,
+    types: str,
+    target_bytes: int,
 ) -> Settings:
     for name, value, choices in (("format", format, FORMATS), ("types", types, TYPES)):
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; one of {', '.join(choices)} was expected")
+    if target_bytes <= 0:
+        raise ValueError(f"target_file_size is {target_bytes}; a positive number was expected")
     names = None if columns is None else tuple(columns)
-    return Settings(format, tuple(partition_by), names, types)
+    return Settings(format, tuple(partition_by), names, types, target_bytes)
 
 
 def _check_destination(
@@ -211,23 +234,53 @@ def _keys(dataset: LanceDataset, settings: Settings) -> list[tuple[int, str]]:
     return [(fragment.id, contents.key(fragment)) for fragment in dataset.fragments]
 
 
-def _known(files: Files, before: Materialized | None) -> dict[tuple[int, str], WrittenFragment]:
-    """Fragments that need not be written: of the version before, and of a run that was killed."""
+def _known(files: Files, before: Materialized | None) -> list[Piece]:
+    """Pieces that are written: of the version before, and of a run that was killed."""
     pieces = [] if before is None else list(before.pieces)
     notes = [name for name in files.names(PROGRESS) if name.endswith(".json")]
     for data in files.read_all(notes):
         try:
-            pieces.append(WrittenFragment.from_json(json.loads(data)))
+            pieces.append(Piece.from_json(json.loads(data)))
         except (ValueError, KeyError, TypeError) as error:
             logger.info("a note in %s/%s is damaged, ignored: %r", files.shown, PROGRESS, error)
     there = files.names(DATA) if pieces else {}
-    known: dict[tuple[int, str], WrittenFragment] = {}
+    known = []
     for piece in pieces:
-        if all(there.get(part.path) == part.size for part in piece.parts):
-            known.setdefault((piece.fragment, piece.key), piece)
-        else:
-            logger.info("fragment %d: files are gone, to be written", piece.fragment)
+        changed = [part.path for part in piece.parts if not _is_as_written(part, there)]
+        if not changed:
+            known.append(piece)
+            continue
+        logger.info("%s was changed or is gone: to be written again", changed[0])
     return known
+
+
+def _is_as_written(part: Part, there: Mapping[str, FileState]) -> bool:
+    found = there.get(part.path)
+    return found is not None and (found.size, found.modified) == (part.size, part.modified)
+
+
+def _kept(known: Sequence[Piece], wanted: Sequence[tuple[int, str]]) -> list[Piece]:
+    """Return the pieces all of whose fragments are wanted, each fragment in one piece."""
+    place = {fragment: position for position, fragment in enumerate(wanted)}
+    kept: list[Piece] = []
+    used: set[tuple[int, str]] = set()
+    for piece in known:
+        start = place.get(piece.fragments[0])
+        if start is None or tuple(wanted[start : start + len(piece.fragments)]) != piece.fragments:
+            continue
+        if used.isdisjoint(piece.fragments):
+            kept.append(piece)
+            used.update(piece.fragments)
+    return kept
+
+
+def _sound(spark: SparkSession, files: Files, pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces whose files have the bytes that were written."""
+    parts = [part for piece in pieces for part in piece.parts]
+    damaged = {problem.path for problem in find_changes(spark, files, parts)}
+    for path in sorted(damaged):
+        logger.warning("%s: %s has other bytes than were written: written again", files.shown, path)
+    return [piece for piece in pieces if damaged.isdisjoint(part.path for part in piece.parts)]
 
 
 def _complete(
@@ -236,7 +289,7 @@ def _complete(
     dataset: LanceDataset,
     settings: Settings,
     schema: pa.Schema,
-    pieces: tuple[WrittenFragment, ...],
+    pieces: tuple[Piece, ...],
     before: Materialized | None,
 ) -> Materialized:
     now = {part.path for piece in pieces for part in piece.parts}
@@ -269,14 +322,16 @@ def _tidy(files: Files, complete: Materialized) -> None:
 def _log_plan(
     dataset: LanceDataset,
     wanted: Sequence[tuple[int, str]],
-    done: Mapping[tuple[int, str], WrittenFragment],
+    kept: Set[tuple[int, str]],
     before: Materialized | None,
 ) -> None:
-    old = {} if before is None else {piece.fragment: piece.key for piece in before.pieces}
+    pieces = () if before is None else before.pieces
+    old = {number: key for piece in pieces for number, key in piece.fragments}
     reasons: Counter[str] = Counter()
     for fragment, key in wanted:
-        if (fragment, key) not in done:
-            reason = "changed" if fragment in old and old[fragment] != key else "to be written"
+        if (fragment, key) not in kept:
+            changed = "beside a changed one" if old.get(fragment) == key else "changed"
+            reason = changed if fragment in old else "to be written"
         elif old.get(fragment) == key:
             reason = f"not changed since version {before.version if before else 0}, kept"
         else:
@@ -288,13 +343,13 @@ def _log_plan(
 
 
 def _shipped(settings: Settings) -> tuple[Any, ...]:
-    return settings.format, settings.partition_by, settings.columns, settings.types
+    how = settings
+    return how.format, how.partition_by, how.columns, how.types, how.target_bytes
 
 
-def _packed(positions: Sequence[int]) -> bytes:
-    return np.array(positions, "<u4").tobytes()
+def _packed(packs: Sequence[Pack]) -> bytes:
+    return np.array(packs, "<u4").tobytes()
 
 
-def _unpacked(data: bytes) -> list[int]:
-    found: list[int] = np.frombuffer(data, "<u4").tolist()
-    return found
+def _unpacked(data: bytes) -> list[Pack]:
+    return [(first, last) for first, last in np.frombuffer(data, "<u4").reshape(-1, 2).tolist()]

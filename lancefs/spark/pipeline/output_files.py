@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, NamedTuple
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -17,6 +19,59 @@ from lancefs.spark.stores import absolute, reaching
 
 # Files that one request to the store may name.
 _AT_ONCE = 1000
+# Bytes that are read at a time for a checksum.
+_BLOCK = 8 * 1024 * 1024
+# What filesystems call the time at which a file was written.
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
+
+
+class FileState(NamedTuple):
+    """What the store says of a file.
+
+    Attributes:
+        size: In bytes.
+        modified: When it was written, in ISO 8601, to the second; None if the store does not say.
+    """
+
+    size: int
+    modified: str | None
+
+
+class Checksum:
+    """The checksum of bytes that are written to a file on their way.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sum = hashlib.blake2b(digest_size=16)
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write bytes to the file."""
+        view = memoryview(data)
+        self._sum.update(view)
+        self._file.write(view)
+        self.size += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed by who opened it."""
+
+    def close(self) -> None:
+        """Do nothing more: the file is closed by who opened it."""
+        self.closed = True
+
+    def text(self) -> str:
+        """Return the checksum."""
+        return self._sum.hexdigest()
 
 
 class Files:
@@ -92,12 +147,33 @@ class Files:
         remote.close()
         remote.commit()
 
-    def names(self, directory: str = "") -> dict[str, int]:
-        """List the files below a directory, at any depth, with their sizes."""
+    def names(self, directory: str = "") -> dict[str, FileState]:
+        """List the files below a directory, at any depth."""
         self.fs.invalidate_cache()
         found = self.fs.find(self.full(directory), detail=True)
         start = len(self.full("x")) - 1
-        return {name[start:]: int(info["size"] or 0) for name, info in found.items()}
+        return {name[start:]: _found(info) for name, info in found.items()}
+
+    def found(self, path: str) -> FileState:
+        """Look a file up in the store.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        self.fs.invalidate_cache()
+        return _found(self.fs.info(self.full(path)))
+
+    def checksum(self, path: str) -> str:
+        """Read a file, and return the checksum that it would have been written with.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        total = hashlib.blake2b(digest_size=16)
+        with self.fs.open(self.full(path), "rb") as file:
+            while block := file.read(_BLOCK):
+                total.update(block)
+        return total.hexdigest()
 
     def remove(self, paths: list[str]) -> None:
         """Remove files; those that are gone already do not matter."""
@@ -109,6 +185,20 @@ class Files:
                 for path in some:
                     with suppress(FileNotFoundError):
                         self.fs.rm_file(path)
+
+
+def _found(info: Mapping[str, Any]) -> FileState:
+    """Return what a filesystem tells; times in whole seconds, as listings may have no others."""
+    time = next((info[name] for name in _TIMES if info.get(name) is not None), None)
+    if isinstance(time, str):
+        with suppress(ValueError):
+            time = datetime.fromisoformat(time)
+    if isinstance(time, datetime):
+        time = time.timestamp()
+    size = int(info["size"] or 0)
+    if not isinstance(time, (int, float)):
+        return FileState(size, None)
+    return FileState(size, datetime.fromtimestamp(int(time), UTC).isoformat())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Verifying a version on many machines, a fragment a piece."""
+"""Verifying a version on many machines, some fragments a piece."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lancefs.masking import mask_secrets
+from lancefs.spark.partitions import BYTES_PER_PARTITION
 from lancefs.spark.pinned_version import Pinned, open_table, pin
-from lancefs.spark.pipeline.jobs import run_pieces
+from lancefs.spark.pipeline.jobs import cores_of, run_pieces
+from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
 from lancefs.table.refs import Ref, make_ref
@@ -88,11 +90,13 @@ def verify(
     began = time.monotonic()
     table = TableOptions(absolute(source), dict(storage_options or {}), moved=base_paths or {})
     version = open_table(table, make_ref(ref=ref))
-    number, count = version.manifest.version, len(version.manifest.fragments)
+    number, fragments = version.manifest.version, version.manifest.fragments
     shown = mask_secrets(table.url)
+    packs = pack(fragments, range(len(fragments)), BYTES_PER_PARTITION, cores_of(spark))
     what = f"verify {shown}@{number}"
-    results = run_pieces(spark, what, count, make_verifier, pin(table, version))
-    said = sorted((json.loads(text) for text in results), key=lambda one: int(one["fragment"]))
+    results = run_pieces(spark, what, len(packs), make_verifier, pin(table, version), packs)
+    found = [one for text in results for one in json.loads(text)]
+    said = sorted(found, key=lambda one: int(one["fragment"]))
     return Report(
         source=shown,
         version=number,
@@ -106,13 +110,20 @@ def verify(
     )
 
 
-def make_verifier(pinned: Pinned) -> Callable[[int], str]:
-    """Return what a worker does: verify the fragment at a position."""
+def make_verifier(pinned: Pinned, packs: list[Pack]) -> Callable[[int], str]:
+    """Return what a worker does: verify the fragments of a piece."""
     version = pinned.open()
     manifest = version.manifest
 
-    def check(position: int) -> str:
-        fragment = manifest.fragments[position]
-        return json.dumps(asdict(verify_fragment(version.files, fragment, manifest.fields)))
+    def check(number: int) -> str:
+        first, last = packs[number]
+        return json.dumps(
+            [
+                asdict(
+                    verify_fragment(version.files, manifest.fragments[position], manifest.fields)
+                )
+                for position in range(first, last + 1)
+            ]
+        )
 
     return check

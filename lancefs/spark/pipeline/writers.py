@@ -1,4 +1,4 @@
-"""Writing a fragment as files, in bounded memory."""
+"""Writing the rows of a piece as files of about one size, in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.scan.row_groups import row_groups
 from lancefs.spark.pipeline.destination import DATA, Part, Settings
-from lancefs.spark.pipeline.output_files import Files
+from lancefs.spark.pipeline.output_files import Checksum, Files
 
-# A row group or record batch is at least this large, unless it is the last.
 # Files that are open at once where rows go to many directories.
 _OPEN = 100
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -28,7 +27,7 @@ _EXTENSIONS = {"parquet": "parquet", "arrow": "arrow"}
 def write_parts(
     files: Files, name: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema, how: Settings
 ) -> tuple[Part, ...]:
-    """Write rows as one file, or one for each directory that they belong in.
+    """Write rows as files of about the target size, in the directories that they belong in.
 
     Args:
         files: Of the destination.
@@ -47,8 +46,58 @@ def write_parts(
         return writers.finish()
 
 
+class _OutputFile:
+    """A file that is being written.
+
+    Args:
+        files: Of the destination.
+        path: Below the destination.
+        schema: The columns.
+        form: `parquet` or `arrow`.
+
+    Raises:
+        UnsupportedFeature: The format cannot hold a column.
+    """
+
+    def __init__(self, files: Files, path: str, schema: pa.Schema, form: str) -> None:
+        self._files = files
+        self._path = path
+        self._rows = 0
+        self._stack = ExitStack()
+        self._sink = Checksum(self._stack.enter_context(files.create(path)))
+        try:
+            if form == "arrow":
+                writer: Any = pa.ipc.new_file(self._sink, schema)
+            else:
+                writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+            self._writer = self._stack.enter_context(writer)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            self.give_up(error)
+            raise UnsupportedFeature(
+                f"{form} files cannot hold these columns: {error}; leave such columns out "
+                "(columns), or write format arrow"
+            ) from error
+
+    def write(self, rows: pa.Table) -> int:
+        """Add rows; return how many bytes the file has so far."""
+        self._writer.write_table(rows)
+        self._rows += rows.num_rows
+        return self._sink.size
+
+    def finish(self) -> Part:
+        """Complete the file, and say what it is."""
+        self._stack.close()
+        found = self._files.found(self._path)
+        checksum = self._sink.text()
+        return Part(self._path, self._rows, found.size, checksum, found.modified)
+
+    def give_up(self, error: BaseException) -> None:
+        """Leave nothing of the file."""
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+
 class _Writers:
-    """The files that are being written."""
+    """The files that are being written, one for each directory."""
 
     def __init__(self, files: Files, name: str, schema: pa.Schema, how: Settings) -> None:
         self._files = files
@@ -56,59 +105,40 @@ class _Writers:
         self._how = how
         names = [field.name for field in schema if field.name not in how.partition_by]
         self._schema = pa.schema([schema.field(n) for n in names], metadata=schema.metadata)
-        self._open: dict[str, tuple[str, ExitStack, Any, list[int]]] = {}
-        self._done: list[tuple[str, int]] = []
+        self._open: dict[str, _OutputFile] = {}
+        self._done: list[Part] = []
 
     def __enter__(self) -> _Writers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        for _, stack, _, _ in self._open.values():
-            stack.__exit__(kind or RuntimeError, error or RuntimeError("not finished"), trace)
+        for writer in self._open.values():
+            writer.give_up(error or RuntimeError("not finished"))
 
     def write(self, directory: str, rows: pa.Table) -> None:
-        """Add rows to the file of a directory."""
+        """Add rows to the file of a directory; a file that is large enough is closed."""
         if directory not in self._open:
             if len(self._open) >= _OPEN:
                 self._close(next(iter(self._open)))
             self._open[directory] = self._start(directory)
-        _, _, writer, count = self._open[directory]
-        writer.write_table(rows.select(self._schema.names))
-        count[0] += rows.num_rows
+        size = self._open[directory].write(rows.select(self._schema.names))
+        if size >= self._how.target_bytes:
+            self._close(directory)
 
     def finish(self) -> tuple[Part, ...]:
         """Close all files, and say what they are."""
         for directory in list(self._open):
             self._close(directory)
-        full = [self._files.full(path) for path, _ in self._done]
-        sizes = [int(self._files.fs.size(path)) for path in full]
-        found = zip(self._done, sizes, strict=True)
-        return tuple(Part(path, rows, size) for (path, rows), size in found)
+        return tuple(self._done)
 
-    def _start(self, directory: str) -> tuple[str, ExitStack, Any, list[int]]:
+    def _start(self, directory: str) -> _OutputFile:
         extension = _EXTENSIONS[self._how.format]
         name = f"{self._name}-{uuid.uuid4().hex[:12]}.{extension}"
         path = "/".join(part for part in (DATA, directory, name) if part)
-        stack = ExitStack()
-        file = stack.enter_context(self._files.create(path))
-        try:
-            if self._how.format == "arrow":
-                writer = stack.enter_context(pa.ipc.new_file(file, self._schema))
-            else:
-                parquet = pq.ParquetWriter(file, self._schema, compression="zstd")
-                writer = stack.enter_context(parquet)
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-            stack.__exit__(type(error), error, error.__traceback__)
-            raise UnsupportedFeature(
-                f"{self._how.format} files cannot hold these columns: {error}; leave such columns "
-                "out (columns), or write format arrow"
-            ) from error
-        return path, stack, writer, [0]
+        return _OutputFile(self._files, path, self._schema, self._how.format)
 
     def _close(self, directory: str) -> None:
-        path, stack, _, count = self._open.pop(directory)
-        stack.close()
-        self._done.append((path, count[0]))
+        self._done.append(self._open.pop(directory).finish())
 
 
 def _split(rows: pa.Table, by: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:

@@ -1,0 +1,80 @@
+"""`lancefs nearest`: the rows whose vectors are nearest to a query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lancefs.cli import shared_options
+from lancefs.printable import printable
+
+if TYPE_CHECKING:
+    from lancefs.cli.target import Target
+
+
+@shared_options.command(
+    examples="""
+    lancefs nearest items.lance --column v --like 17
+    lancefs nearest items.lance@prod --column v --vector query.json -n 5 -c id,name
+    echo '[0.5, 1, -2]' | lancefs nearest items.lance --column v --vector - --metric cosine
+    lancefs nearest items.lance --column v --like 17 -w "price < 3" --refine 5 --explain
+    """
+)
+@shared_options.table
+@click.option("--column", required=True, metavar="NAME", help="The column of vectors.")
+@click.option("--like", type=click.IntRange(min=0), metavar="ROWID", help="As the row of this id.")
+@click.option(
+    "--vector",
+    metavar="FILE",
+    help="As the vector in a file: numbers in JSON, or separated by blanks, or .npy; - reads them.",
+)
+@click.option(
+    "--metric",
+    type=shared_options.NearestChoice(("l2", "cosine", "dot", "hamming")),
+    help="How vectors are compared; by default as the index does, or l2.",
+)
+@click.option("--nprobes", type=click.IntRange(min=1), help="Partitions of an index to look at.")
+@click.option(
+    "--refine", type=click.IntRange(min=1), help="Compare so many times as many rows exactly."
+)
+@shared_options.some_rows
+@click.option("--explain", is_flag=True, help="Show no rows, but how they are found.")
+@shared_options.output
+def nearest(
+    target: Target,
+    column: str,
+    like: int | None,
+    vector: str | None,
+    metric: str | None,
+    nprobes: int | None,
+    refine: int | None,
+    rows: int,
+    columns: list[str] | None,
+    where: str | None,
+    use_index: bool,
+    is_wide: bool,
+    explain: bool,
+    form: str,
+) -> None:
+    """Show the rows whose vectors are nearest to that of a row, or in a file; nearest first."""
+    from lancefs.cli.scanning import print_some
+    from lancefs.cli.vectors import query_vector, vector_search
+
+    query = query_vector(target, column, like, vector)
+    search = vector_search(
+        target,
+        column,
+        query,
+        k=rows,
+        metric=metric,
+        nprobes=nprobes,
+        refine_factor=refine,
+        columns=columns,
+        where=where,
+        use_index=use_index,
+    )
+    if explain:
+        click.echo("\n".join(map(printable, search.explain().split("\n"))))
+        return
+    print_some(target, search.to_table(), form, is_wide, where)

@@ -1,0 +1,1 @@
+"""Indices over vectors: partitions of similar vectors, which are stored whole or compressed."""

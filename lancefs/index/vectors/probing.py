@@ -1,0 +1,43 @@
+"""How many partitions a search looks at: those whose centroids are about as near as the nearest.
+
+The numbers are those that Lance 14 was seen to use.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lancefs.index.vectors.distances import Floats, Metric
+
+
+class _Rule(NamedTuple):
+    """Up to `k` rows: partitions within a share of the least distance, at least and at most."""
+
+    k: float
+    margin: float
+    least: int
+    most: int
+
+
+_RULES: dict[Metric, tuple[_Rule, ...]] = {
+    "l2": (_Rule(1, 0.2175, 5, 19), _Rule(10, 0.265, 6, 24), _Rule(np.inf, 0.33, 11, 38)),
+    "cosine": (_Rule(1, 0.235, 3, 50), _Rule(10, 0.2875, 8, 77), _Rule(np.inf, 0.38, 7, 106)),
+}
+
+
+def partitions_to_probe(metric: Metric, k: int, distances: Floats) -> int:
+    """Return how many partitions a search looks at first.
+
+    Args:
+        metric: How vectors are compared.
+        k: Rows that are wanted.
+        distances: The distances of the centroids, ascending.
+    """
+    rules = _RULES.get(metric)
+    if rules is None or not len(distances):
+        return len(distances)
+    rule = next(rule for rule in rules if k <= rule.k)
+    near = distances - distances[0] <= rule.margin * distances[0]
+    return min(max(int(np.count_nonzero(near)), rule.least), rule.most, len(distances))

@@ -1,0 +1,212 @@
+"""Vector search by an index: candidates by what the index stores, then exact where that is wanted.
+
+Rows that no segment covers are compared one by one. Distances of an index are not exact, so that
+all candidates are compared exactly then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.errors import LanceError
+from lancefs.index.row_sets import Addresses
+from lancefs.index.segments import ColumnIndex, IndexSegment
+from lancefs.index.vectors.distances import Metric, distances
+from lancefs.index.vectors.vector_indices import vector_indices_of
+from lancefs.printable import plural
+from lancefs.scan.scanner import LanceScanner
+from lancefs.search.best_rows import BestRows, Ranked, nearest_of
+from lancefs.search.candidates import OpenVectors
+from lancefs.search.exact import compare_all, matrix
+from lancefs.search.vector_query import VectorQuery
+from lancefs.table.open_version import OpenVersion
+
+# Rows that a filter leaves that are compared exactly, without the index.
+_FEW_ROWS = 4096
+# Rows of which vectors are taken at a time.
+_TAKEN_ROWS = 16 * 1024
+
+# Returns what reads columns of the rows that count, of some fragments or of all.
+MakeScanner = Callable[[Sequence[str], Sequence[int] | None], LanceScanner]
+
+
+class _BrokenSegment(Exception):
+    """A segment cannot be read; the search begins anew without it.
+
+    Args:
+        segment: The segment.
+        cause: Says what is wrong.
+    """
+
+    def __init__(self, segment: IndexSegment, cause: LanceError) -> None:
+        super().__init__(str(cause))
+        self.segment = segment
+        self.cause = cause
+
+
+class IndexSearch:
+    """A search by an index.
+
+    Args:
+        version: The version.
+        index: The index.
+        query: What is searched for.
+        scanner: Returns what reads columns of the rows that may be found.
+        is_filtered: Whether these are not all rows.
+    """
+
+    def __init__(
+        self,
+        version: OpenVersion,
+        index: ColumnIndex,
+        query: VectorQuery,
+        scanner: MakeScanner,
+        is_filtered: bool,
+    ) -> None:
+        self.notes: list[str] = []
+        indices = vector_indices_of(version)
+        assert indices is not None
+        self._indices = indices
+        self._index = index
+        self._query = query
+        self._fragments: list[int] = version.manifest.fragments.ids.tolist()
+        self._scanner = scanner
+        self._is_filtered = is_filtered
+        self._opened = self._open()
+
+    @property
+    def metric(self) -> Metric | None:
+        """How the index compares vectors; None if no segment of it can be used for the query."""
+        return self._opened[0].partitions.metric if self._opened else None
+
+    def _open(self) -> list[OpenVectors]:
+        """The segments that can be searched: those that compare as the first one does."""
+        found: list[OpenVectors] = []
+        for segment in self._index.segments:
+            partitions = self._indices.open(segment)
+            if partitions is None or partitions.dimension != self._query.dimension:
+                continue
+            if not found or found[0].partitions.metric == partitions.metric:
+                found.append(OpenVectors(segment, partitions, self._indices.coverage))
+        return found
+
+    def found(self) -> list[Ranked] | None:
+        """Return the nearest rows for each query vector; None where the index cannot tell.
+
+        Raises:
+            LanceError: The table cannot be read.
+        """
+        while self._opened:
+            try:
+                return self._search()
+            except _BrokenSegment as error:
+                self._indices.give_up(error.segment, error.cause)
+                self._opened = self._open()
+                self.notes.clear()
+        return None
+
+    def _search(self) -> list[Ranked] | None:
+        """Return what `found` does.
+
+        Raises:
+            _BrokenSegment: A segment turned out to be damaged.
+        """
+        allowed = self._allowed() if self._is_filtered else None
+        if allowed is not None and len(allowed) <= max(_FEW_ROWS, self._wanted):
+            self.notes.append(f"filter first: {plural(len(allowed), 'row')} to compare")
+            candidates = [Ranked(allowed, np.zeros(len(allowed), np.float32))] * len(
+                self._query.vectors
+            )
+            return self._exact(candidates)
+        if self._is_exact and self._query.lowest is not None:
+            return None  # the nearest candidates may all be below the least distance
+        candidates = [self._candidates(number) for number in range(len(self._query.vectors))]
+        self._note_use()
+        return self._exact(candidates) if self._is_exact else candidates
+
+    @property
+    def _wanted(self) -> int:
+        """Rows that the index is asked for."""
+        return self._query.k * (self._query.refine_factor or 1)
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether candidates are compared exactly."""
+        return self._query.refine_factor is not None or bool(self._uncovered)
+
+    @property
+    def _uncovered(self) -> list[int]:
+        """The fragments that no open segment covers."""
+        covered = set[int]().union(*(one.segment.covered.tolist() for one in self._opened))
+        return [number for number in self._fragments if number not in covered]
+
+    def _allowed(self) -> Addresses:
+        """Find the rows that may be found, in the fragments of each segment; return all of them."""
+        parts = [np.empty(0, np.uint64)]
+        for one in self._opened:
+            scanner = self._scanner(["_rowid"], one.segment.covered.tolist())
+            ids = np.concatenate(
+                [parts[0], *(np.asarray(batch.column(0)) for batch in scanner.to_batches())]
+            )
+            one.allowed = np.sort(ids)
+            parts.append(one.allowed)
+        return np.concatenate(parts)
+
+    def _candidates(self, number: int) -> Ranked:
+        """Return the rows that are nearest to a query by what the segments store."""
+        query, parts = self._query, list[Ranked]()
+        bounds = (None, None) if self._is_exact else (query.lowest, query.limit)
+        vector = query.vectors[number]
+        for one in self._opened:
+            try:
+                parts.append(
+                    one.nearest(vector, query.k, query.refine_factor or 1, query.nprobes, *bounds)
+                )
+            except LanceError as error:
+                raise _BrokenSegment(one.segment, error) from error
+        return nearest_of(parts, self._wanted)
+
+    def _exact(self, candidates: Sequence[Ranked]) -> list[Ranked]:
+        """Compare candidates exactly, and the rows of fragments that no segment covers."""
+        query, metric = self._query, self.metric
+        assert metric is not None
+        best = [BestRows(query.k, query.lowest, query.limit) for _ in query.vectors]
+        wanted = np.unique(np.concatenate([one.row_ids for one in candidates]))
+        for start in range(0, len(wanted), _TAKEN_ROWS):
+            ids = wanted[start : start + _TAKEN_ROWS]
+            vectors = self._vectors_of(ids)
+            for one, candidate, vector in zip(best, candidates, query.vectors, strict=True):
+                which = np.flatnonzero(np.isin(ids, candidate.row_ids))
+                found = distances(metric, matrix(vectors.take(pa.array(which))), vector[None, :])[0]
+                found[~np.asarray(vectors.is_valid())[which]] = np.nan
+                one.add(ids[which], found)
+        if query.refine_factor is not None or self._uncovered:
+            self.notes.append(f"refined: {plural(len(wanted), 'vector')} compared by {metric}")
+        if self._uncovered:
+            scanner = self._scanner([query.field.name, "_rowid"], self._uncovered)
+            compared = compare_all(scanner.to_batches(), metric, query.vectors, best)
+            self.notes.append(
+                f"exact search of {plural(len(self._uncovered), 'fragment')} that no index covers: "
+                f"{plural(compared, 'vector')}"
+            )
+        return [one.ranked() for one in best]
+
+    def _vectors_of(self, row_ids: Addresses) -> pa.Array:
+        """Return the vectors of rows."""
+        taken = self._scanner([self._query.field.name], None).take_ids(row_ids)
+        return taken.column(0).combine_chunks()
+
+    def _note_use(self) -> None:
+        probed = sum(one.probed for one in self._opened)
+        partitions = sum(one.partitions.num_partitions for one in self._opened)
+        compared = sum(one.compared for one in self._opened)
+        queries = len(self._query.vectors)
+        self.notes.append(
+            f"index {self._index.name} ({self._opened[0].partitions.kind}, {self.metric}): "
+            f"{probed:,} of {plural(queries * partitions, 'partition')}, "
+            f"{plural(compared, 'vector')} compared, {len(self._opened)} of "
+            f"{plural(len(self._index.segments), 'segment')} used"
+        )

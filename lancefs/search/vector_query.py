@@ -1,0 +1,188 @@
+"""What a vector search is asked: a column, query vectors, and which of the nearest rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.fields import Field
+from lancefs.index.vectors.distances import METRICS, Metric, Vectors, metrics_of, working_type
+
+# One vector, or several: a sequence of numbers, or of vectors; an array of NumPy or Arrow.
+QueryVectors: TypeAlias = Any
+# The least distance, and the one that all are below; None for no bound.
+DistanceRange: TypeAlias = tuple[float | None, float | None]
+
+_NAMES: dict[str, Metric] = {**{name: name for name in METRICS}, "euclidean": "l2"}
+
+
+@dataclass(frozen=True)
+class VectorQuery:
+    """What is searched for.
+
+    Attributes:
+        field: The column.
+        vectors: The query vectors, one a row.
+        is_batch: Whether several were asked for, so that rows tell which one they belong to.
+        k: How many rows, for each query vector.
+        metric: How vectors are compared; None for the metric of the index, or the usual one.
+        lowest: The least distance that counts.
+        limit: All distances that count are below it; None for no limit.
+        nprobes: Partitions of an index that are looked at; None to leave it to the search.
+        refine_factor: So many times `k` rows are compared exactly; None for the distances that the
+            index tells.
+    """
+
+    field: Field
+    vectors: Vectors
+    is_batch: bool
+    k: int
+    metric: Metric | None
+    lowest: float | None
+    limit: float | None
+    nprobes: int | None
+    refine_factor: int | None
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics by which the vectors can be compared, the usual one first."""
+        return metrics_of(self.vectors.dtype)
+
+
+def vector_query(
+    field: Field,
+    q: QueryVectors,
+    k: int,
+    metric: str | None,
+    distance_range: DistanceRange | None,
+    nprobes: int | None,
+    refine_factor: int | None,
+) -> VectorQuery:
+    """Return what is searched for, once it is known to make sense.
+
+    Args:
+        field: The column.
+        q: One vector, or several.
+        k: How many rows.
+        metric: How vectors are compared; None for the metric of the index, or the usual one.
+        distance_range: The least distance, and the one that all are below.
+        nprobes: Partitions of an index that are looked at.
+        refine_factor: So many times `k` rows are compared exactly.
+
+    Raises:
+        TypeError: The column holds no vectors, or the query is none.
+        ValueError: An argument does not fit the column, or makes no sense.
+    """
+    numbers: dict[str, object] = {"k": k, "nprobes": nprobes, "refine_factor": refine_factor}
+    for name, value in numbers.items():
+        if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
+            raise ValueError(f"{name} is {value!r}; a whole number from 1 on was expected")
+    dtype, dimension = _vector_type(field)
+    vectors, is_batch = _vectors(q, field, dtype, dimension)
+    lowest, limit = _bounds(distance_range)
+    known = _metric(metric, field, metrics_of(dtype))
+    return VectorQuery(
+        field, vectors, is_batch, int(k), known, lowest, limit, nprobes, refine_factor
+    )
+
+
+def vector_type(data_type: pa.DataType) -> tuple[np.dtype[Any], int] | None:
+    """Return the type of the numbers of vectors, and their dimension; None if there are none.
+
+    Args:
+        data_type: Type of the column.
+    """
+    if not pa.types.is_fixed_size_list(data_type) or not data_type.list_size:
+        return None
+    items = data_type.value_type
+    if not (pa.types.is_floating(items) or pa.types.is_uint8(items)):
+        return None
+    return np.dtype(items.to_pandas_dtype()), data_type.list_size
+
+
+def _vector_type(field: Field) -> tuple[np.dtype[Any], int]:
+    found = vector_type(field.storage_type)
+    if found is None:
+        raise TypeError(
+            f"column {field.name!r} is {field.storage_type}; vectors are fixed_size_list of "
+            "halffloat, float, double or uint8"
+        )
+    return found
+
+
+def _vectors(
+    q: QueryVectors, field: Field, dtype: np.dtype[Any], dimension: int
+) -> tuple[Vectors, bool]:
+    """Return query vectors, one a row, and whether several were asked for."""
+    if isinstance(q, pa.Scalar | pa.Array | pa.ChunkedArray):
+        q = q.to_numpy(zero_copy_only=False) if _is_flat(q) else _listed(q)
+    try:
+        given = np.asarray(q)
+        with np.errstate(all="ignore"):
+            vectors = given.astype(dtype)  # as the vectors that it is compared with
+    except (ValueError, TypeError) as error:
+        raise TypeError(
+            f"q is {_shown(q)}; a vector, or several of one length, was expected"
+        ) from (error)
+    if given.ndim not in (1, 2) or not len(given):
+        raise ValueError(f"q has the shape {given.shape}; a vector was expected, or a list of them")
+    if vectors.shape[-1] != dimension:
+        raise ValueError(
+            f"q has {vectors.shape[-1]} values; vectors of column {field.name!r} have {dimension}"
+        )
+    if dtype == np.uint8 and not np.array_equal(vectors, given):
+        raise ValueError(f"q is {_shown(q)}; whole numbers from 0 to 255 were expected")
+    rows = vectors.reshape(-1, dimension).astype(working_type(dtype))
+    return np.ascontiguousarray(rows), given.ndim == 2
+
+
+def _is_flat(q: Any) -> bool:
+    return not isinstance(q, pa.Scalar) and pa.types.is_primitive(q.type)
+
+
+def _listed(q: Any) -> object:
+    return q.as_py() if isinstance(q, pa.Scalar) else q.to_pylist()
+
+
+def _shown(q: object) -> str:
+    text = " ".join(repr(q).split())
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def _bounds(distance_range: DistanceRange | None) -> DistanceRange:
+    if distance_range is None:
+        return None, None
+    try:
+        lowest, limit = (None if bound is None else float(bound) for bound in distance_range)
+        if any(bound is not None and math.isnan(bound) for bound in (lowest, limit)):
+            raise ValueError("not a number")
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"distance_range is {distance_range!r}; the least distance and a limit were expected, "
+            "each a number or None"
+        ) from error
+    return lowest, limit
+
+
+def _metric(metric: str | None, field: Field, known: Sequence[Metric]) -> Metric | None:
+    if metric is None:
+        return None
+    found = _NAMES.get(str(metric).lower())
+    if found is None:
+        raise ValueError(f"metric is {metric!r}; one of {', '.join(METRICS)} was expected")
+    if found not in known:
+        raise ValueError(
+            f"vectors of column {field.name!r} are not compared by {metric}; {', '.join(known)} "
+            "was expected"
+        )
+    return found

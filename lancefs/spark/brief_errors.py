@@ -1,0 +1,36 @@
+"""Errors of lancefs as Spark shows them: Spark prints the whole way that an error came.
+
+Our own frames, and the errors that ours were made of, say nothing to who runs a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from lancefs.errors import LanceError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def brief(method: Callable[P, R]) -> Callable[P, R]:
+    """Have the errors of lancefs leave a method without their causes, and without our frames."""
+
+    @wraps(method)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except LanceError as error:
+            raise error.with_traceback(None) from None
+
+    return run
+
+
+def briefly(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield what an iterator yields; the same for errors that come meanwhile."""
+    try:
+        yield from batches
+    except LanceError as error:
+        raise error.with_traceback(None) from None

@@ -1,0 +1,140 @@
+"""Reading back what was written: are the files at a destination those of its manifest?"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lancefs.spark.pipeline.destination import Part, open_materialized
+from lancefs.spark.pipeline.jobs import run_pieces
+from lancefs.spark.pipeline.output_files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class OutputProblem:
+    """A file that is not what was written.
+
+    Attributes:
+        path: Below the destination.
+        message: What is wrong with it.
+    """
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport:
+    """What was read back, and what is wrong.
+
+    Attributes:
+        destination: Where it is.
+        version: The version of the table that was written.
+        files: How many files were read.
+        rows: That they have, by the manifest.
+        file_bytes: That they have, by the manifest.
+        seconds: It took.
+        problems: What is wrong; none where all is well.
+    """
+
+    destination: str
+    version: int
+    files: int
+    rows: int
+    file_bytes: int
+    seconds: float
+    problems: tuple[OutputProblem, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> str:
+        """As a text for programs."""
+        return json.dumps({**asdict(self), "good": self.is_good}, indent=1)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.destination}: version {self.version}, {self.files:,} files, "
+            f"{self.rows:,} rows, {self.file_bytes:,} bytes in {self.seconds:.1f} s",
+            *(f"  {problem.path}: {problem.message}" for problem in self.problems),
+            "all is well" if self.is_good else f"{len(self.problems)} problems",
+        ]
+        return "\n".join(lines)
+
+
+def verify_output(
+    spark: SparkSession, destination: str, storage_options: Mapping[str, Any] | None = None
+) -> OutputReport:
+    """Read all files of a materialised version, and compare their bytes with the manifest.
+
+    Args:
+        spark: Where the work is done.
+        destination: What `materialize` wrote.
+        storage_options: For fsspec.
+
+    Raises:
+        NotALanceTable: Nothing is complete there.
+        CorruptFile: The manifest is damaged.
+    """
+    began = time.monotonic()
+    found = open_materialized(destination, storage_options)
+    parts = [part for piece in found.pieces for part in piece.parts]
+    problems = tuple(find_changes(spark, found.files, parts))
+    return OutputReport(
+        destination=found.files.shown,
+        version=found.version,
+        files=len(parts),
+        rows=found.rows,
+        file_bytes=sum(part.size for part in parts),
+        seconds=round(time.monotonic() - began, 3),
+        problems=problems,
+    )
+
+
+def find_changes(spark: SparkSession, files: Files, parts: Sequence[Part]) -> list[OutputProblem]:
+    """Return which files do not have the bytes that were written.
+
+    Args:
+        spark: Where they are read.
+        files: Of the destination.
+        parts: The files, and what they were.
+    """
+    what = f"verify {files.shown}"
+    expected = json.dumps([[part.path, part.size, part.checksum] for part in parts])
+    where = files.url, files.storage
+    results = run_pieces(spark, what, len(parts), make_checker, where, expected)
+    said = [OutputProblem(*json.loads(text)) for text in results]
+    return sorted((one for one in said if one.message), key=lambda one: one.path)
+
+
+def make_checker(where: tuple[str, dict[str, Any]], expected: str) -> Callable[[int], str]:
+    """Return what a worker does: compare a file with what was written."""
+    files, parts = Files(*where), json.loads(expected)
+
+    def check(number: int) -> str:
+        path, size, checksum = parts[number]
+        return json.dumps([path, _difference(files, path, size, checksum)])
+
+    return check
+
+
+def _difference(files: Files, path: str, size: int, checksum: str) -> str:
+    """Say what is wrong with a file; nothing if it is as it was written."""
+    try:
+        found = files.found(path)
+        if found.size != size:
+            return f"it has {found.size:,} bytes, {size:,} were written"
+        if files.checksum(path) != checksum:
+            return "it has other bytes than were written"
+    except FileNotFoundError:
+        return "it is gone"
+    except OSError as error:
+        return f"it cannot be read: {error}"
+    return ""

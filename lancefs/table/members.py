@@ -1,0 +1,114 @@
+"""Members of structs as columns: `user.age` is read without the other members of `user`.
+
+A member that is read as a column is a field whose `way` leads to it from the column. Data files
+store the structs around a member only together with it, so that readers read these structs with the
+one member, and take it out of them. A member of a missing struct is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from lancefs.datafile.fields import Field
+
+
+def as_column(way: Sequence[Field]) -> Field:
+    """Return a member of a struct as a column, named by its path: `user.age`.
+
+    Args:
+        way: The column, then the members down to the one that is meant; a column alone is itself.
+    """
+    *around, member = way
+    if not around:
+        return member
+    is_nullable = any(field.nullable for field in way)
+    name = ".".join(field.name for field in way)
+    return replace(member, name=name, nullable=is_nullable, way=tuple(way))
+
+
+def walk_down(column: Field, names: Sequence[str]) -> tuple[Field, ...]:
+    """Return the way from a column to a member, as far as members can be read alone.
+
+    Args:
+        column: The column.
+        names: The names of the members on the way.
+    """
+    way = [column]
+    for name in names:
+        if way[-1].logical_type != "struct" or way[-1].is_blob:
+            break
+        found = [child for child in way[-1].children if child.name == name]
+        if len(found) != 1:
+            break
+        way.append(found[0])
+    return tuple(way)
+
+
+def outermost(fields: Collection[Field]) -> list[Field]:
+    """Leave out members of structs that are among the fields themselves."""
+    ids = {field.id for field in fields}
+    return [field for field in fields if not any(part.id in ids for part in field.way[:-1])]
+
+
+def stored(field: Field) -> Field:
+    """Return what is read for a column: of a member, the structs around it with this member alone.
+
+    The members of a packed struct are stored side by side, so that it is read whole.
+    """
+    if not field.way:
+        return field
+    *around, part = field.way
+    for struct in reversed(around):
+        part = struct if struct.is_packed else replace(struct, children=(part,))
+    return part
+
+
+def taken_out(array: pa.Array, field: Field) -> pa.Array:
+    """Return the values of a column: those of a member, out of the structs that were read for it.
+
+    Args:
+        array: Values of `stored(field)`.
+        field: The column.
+    """
+    for struct, member in pairwise(field.way):
+        ids = [child.id for child in struct.children] if struct.is_packed else [member.id]
+        array = array.flatten()[ids.index(member.id)]
+    return array
+
+
+def paths_of(fields: Iterable[Field]) -> dict[str, tuple[str, ...]]:
+    """Return the names on the way to each member among some columns, by the name of its column."""
+    return {field.name: tuple(part.name for part in field.way) for field in fields if field.way}
+
+
+def nested(batch: pa.RecordBatch, paths: Mapping[str, Sequence[str]]) -> pa.RecordBatch:
+    """Put members back into structs, where expressions look for them.
+
+    The structs are not null; their members are where the structs of the table are.
+
+    Args:
+        batch: Columns, and members as columns.
+        paths: The names on the way to each member, by the name of its column.
+    """
+    if not any(name in paths for name in batch.schema.names):
+        return batch
+    tree: dict[str, Any] = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        *around, last = paths.get(name, (name,))
+        inside = tree
+        for part in around:
+            inside = inside.setdefault(part, {})
+        inside[last] = array
+    return pa.RecordBatch.from_arrays([_array(value) for value in tree.values()], names=list(tree))
+
+
+def _array(value: Any) -> pa.Array:
+    """Return an array, or a struct of the members in a dict."""
+    if not isinstance(value, dict):
+        return value
+    return pa.StructArray.from_arrays([_array(member) for member in value.values()], list(value))
