@@ -59,6 +59,12 @@ class Descriptor(Structure):
     """What an extension says of itself."""
 
 
+class Opaque(Structure):
+    """Data that DuckDB keeps for us, and hands to callbacks."""
+
+    _fields_ = (("ptr", c_void_p), ("destroy", c_void_p), ("equals", c_void_p))
+
+
 DescriptorPointer = POINTER(Descriptor)
 SetError = ctypes.CFUNCTYPE(None, DescriptorPointer, c_char_p)
 Entry = ctypes.CFUNCTYPE(None, POINTER(ExtensionInput))
@@ -90,6 +96,8 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "factory_create_type_from_id": (_P, c_int32, _P, _P, c_uint64, POINTER(_P)),
     "replacement_scan_create": (_P, POINTER(_P)),
     "replacement_scan_set_callback": (_P, ScanCallback),
+    "replacement_scan_set_user_data": (_P, POINTER(Opaque)),
+    "replacement_scan_get_user_data": (_P, POINTER(_P)),
     "extension_register_replacement_scan": (_P, _P),
     "replacement_scan_get_name": (_P, POINTER(_P)),
     "replacement_scan_set_subquery": (_P, _STR),
@@ -188,19 +196,22 @@ class Api:
             self._functions["error_info_set_code"](info, ERROR_INPUT_INVALID)
             self._functions["error_info_set_text"](info, byref(Str.of(text)))
 
-    def name_of(self, info: int) -> str | None:
-        """Return the name that a replacement scan is asked for; None where it is qualified."""
+    def name_of(self, info: int) -> list[str]:
+        """Return the parts of the name that a replacement scan is asked for."""
         name = self.get("replacement_scan_get_name", info)
         try:
             count = c_uint64()
             self.call("qname_get_part_count", name, byref(count))
-            if count.value != 1:
-                return None
-            part = _Text()
-            self.call("qname_get_part", name, 0, byref(part))
-            return part.value()
+            parts = [_Text() for _ in range(count.value)]
+            for position, part in enumerate(parts):
+                self.call("qname_get_part", name, position, byref(part))
+            return [part.value() for part in parts]
         finally:
             self.destroy("qname", name)
+
+    def number_of(self, info: int) -> int:
+        """Return the number that a replacement scan was given as its data."""
+        return self.get("replacement_scan_get_user_data", info).value or 0
 
     def is_set(self, context: int, option: str) -> bool:
         """Return a setting that is true or false."""

@@ -9,20 +9,23 @@ of it, or a second copy, only changes who answers.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref
 from types import FrameType
 from typing import Any, TypeAlias
 
 from duckdb_adapter import capi
-from duckdb_adapter.capi import Api, CallFailed, Pointer, Str
-from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
+from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
+from duckdb_adapter.claims import NEEDED_SETTINGS
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
 from duckdb_adapter.interrupts import raise_again
+from duckdb_adapter.lakes import Lake, place_of
+from duckdb_adapter.looks import Looks, NameAnswer
 from duckdb_adapter.open_names import GivenStorage
 from lancefs.table.base_paths import BaseRules
 
@@ -34,8 +37,11 @@ _RELEASES = ((2, 0),)
 # Where the registration is kept: on DuckDB's module, which is loaded once in a process.
 _HOME = "_lancefs_registration"
 
-# What a name stands for; None where it is not ours.
-FindClaim: TypeAlias = Callable[[str], Claim | None]
+# What a name stands for in a database, which is given by its number; None where it is not ours.
+FindAnswer: TypeAlias = Callable[[Sequence[str], int], NameAnswer | None]
+
+_lakes: dict[str, Lake] = {}
+_looks = Looks()
 
 
 class Registration:
@@ -46,10 +52,11 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.answer: FindClaim = lambda name: None
+        self.answer: FindAnswer = lambda parts, database: None
         self.functions: tuple[Function, ...] = ()
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
+        self._databases = itertools.count(1)
         # DuckDB calls these until the process ends.
         self._describe = capi.Describe(self._on_describe)
         self._entry = capi.Entry(self._on_open)
@@ -97,31 +104,31 @@ class Registration:
 
     def _on_name(self, info: int, context: int, slot: int) -> None:
         try:
-            name = self._api.name_of(info)
-            if name is not None:
-                self._claim(name, info, context, sys._getframe(1))
+            self._claim(self._api.name_of(info), info, context, sys._getframe(1))
         except BaseException as error:
             retract()
             self._api.set_error(slot, _describe(error))
             if isinstance(error, KeyboardInterrupt):
                 raise_again(error)
 
-    def _claim(self, name: str, info: int, context: int, caller: FrameType) -> None:
+    def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
         if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):
             return
-        claim = self.answer(name)
-        if claim is None:
+        answer = self.answer(name, self._api.number_of(info))
+        if answer is None:
             return
-        key = claim.key()
-        publish(key, claim.source(retract), caller)
-        self._api.call("replacement_scan_set_subquery", info, byref(Str.of(claim.select(key))))
-        self._api.call("replacement_scan_set_alias", info, byref(Str.of(claim.alias)))
+        if answer.source is not None:
+            publish(answer.key, answer.source(retract), caller)
+        self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
+        self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
 
     def _add_scan(self, extension: int, factory: Pointer) -> None:
         api = self._api
         scan = api.get("replacement_scan_create", factory)
         try:
             api.call("replacement_scan_set_callback", scan, self._scan)
+            number = Opaque(next(self._databases), None, None)
+            api.call("replacement_scan_set_user_data", scan, byref(number))
             api.call("extension_register_replacement_scan", extension, scan)
         finally:
             api.destroy("replacement_scan", scan)
@@ -198,7 +205,22 @@ def install(
         setattr(_duckdb, _HOME, registration)
     storage = GivenStorage(dict(storage_options or {}), base_rules, use_index)
     registration.functions = FUNCTIONS
-    registration.answer = lambda name: find_claim(name, storage)
+    registration.answer = lambda name, database: _answer(name, database, storage)
+
+
+def remember_lake(lake: Lake) -> None:
+    """Have tables found by name that are added to a folder after it was attached."""
+    _lakes[lake.name.lower()] = lake
+
+
+def _answer(name: Sequence[str], database: int, storage: GivenStorage) -> NameAnswer | None:
+    """Look what a name stands for in a database, which is given by its number."""
+    if len(name) == 1:
+        return _looks.answer(name[0], database, storage)
+    schema, table = place_of(name)
+    lake = _lakes.get(schema.lower())
+    query = None if lake is None else lake.find(table)
+    return None if query is None else NameAnswer(query, table)
 
 
 def _require_known(version: str) -> None:

@@ -84,7 +84,7 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
     given = arguments.get("storage_options")
     if given:
-        storage = GivenStorage(given, storage.rules, storage.use_index)
+        storage = GivenStorage(given, storage.rules, storage.use_index, storage.pins)
     return function.answer(arguments, storage)
 
 
@@ -184,6 +184,13 @@ FUNCTIONS = (
         ("path", *_REF, "storage_options"),
         "The indices of a version of a Lance table",
         "FROM lance_indices('t.lance')",
+        _about(metadata.indices),
+    ),
+    Function(
+        "lance_indexes",
+        ("path", *_REF, "storage_options"),
+        "Another name of lance_indices",
+        "FROM lance_indexes('t.lance')",
         _about(metadata.indices),
     ),
 )

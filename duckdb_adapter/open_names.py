@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import fsspec
 
 from duckdb_adapter.paths import TableName, options_for, parse_name
+from duckdb_adapter.pins import Pins
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
@@ -31,6 +32,11 @@ class Storage(Protocol):
         """Whether filters may be looked up in the indices of tables."""
         ...
 
+    @property
+    def pins(self) -> Pins:
+        """The versions that the transaction has met."""
+        ...
+
     def __call__(self, url: str) -> Mapping[str, Any]:
         """Return the storage options for a URL."""
         ...
@@ -44,11 +50,13 @@ class GivenStorage:
         options: Storage options, as `options_for` takes them.
         rules: How far base paths of manifests are followed.
         use_index: Whether filters may be looked up in the indices of tables.
+        pins: The versions that the transaction has met.
     """
 
     options: Mapping[str, Any] | None
     rules: BaseRules | None = None
     use_index: bool = True
+    pins: Pins = field(default_factory=Pins)
 
     def __call__(self, url: str) -> Mapping[str, Any]:
         """Return the storage options for a URL."""
@@ -76,6 +84,7 @@ def find_table(name: str, storage: Storage) -> NamedTable | None:
         storage: Gives the storage options.
 
     Raises:
+        NotALanceTable: There is none at a URL that ends in `.lance`.
         RefNotFound: There is such a table, but not the version.
         LanceError: There is such a table, but it cannot be read.
         ValueError: There is such a table, but what names the version is not a ref.
@@ -115,7 +124,10 @@ def open_table(url: str, storage: Storage, use_index: bool | None = None, **ref:
 
 def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -> NamedTable:
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
-    version = open_version(confine(Store(fs, path), storage.rules), ref, storage.rules)
+    store = confine(Store(fs, path), storage.rules)
+    version = storage.pins.open(
+        (fs, path), ref, lambda wanted: open_version(store, wanted, storage.rules)
+    )
     uses = storage.use_index if use_index is None else use_index
     return NamedTable(LanceDataset(version, use_index=uses), version.resolved)
 
@@ -123,8 +135,11 @@ def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -
 def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
     try:
         table = _open(candidate.url, _ref_or_newest(candidate), storage)
-    except NotALanceTable:
-        return None
+    except NotALanceTable as error:
+        if candidate.is_local or candidate.is_plain:
+            return None
+        # DuckDB would say of a URL that an extension is missing that reads it.
+        raise NotALanceTable(f"there is no Lance table of this name: {error}") from None
     except Exception:
         # Behind other names than `….lance` there may be anything, or nothing at all.
         if candidate.is_plain and not candidate.is_local:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fsspec.core import split_protocol
 
 from duckdb_adapter.paths import options_for
+from duckdb_adapter.pins import Pins
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,6 +41,7 @@ class SecretStorage:
         options: What the user gave, as `options_for` takes it.
         rules: How far base paths of manifests are followed.
         use_index: Whether filters may be looked up in the indices of tables.
+        pins: The versions that the transaction has met.
 
     Attributes:
         note: What a user should know when the store refuses; empty where there is nothing.
@@ -51,11 +53,13 @@ class SecretStorage:
         options: Mapping[str, Any],
         rules: BaseRules | None = None,
         use_index: bool = True,
+        pins: Pins | None = None,
     ) -> None:
         self._connection = connection
         self._options = options
         self.rules = rules
         self.use_index = use_index
+        self.pins = pins or Pins()
         self.note = ""
 
     def __call__(self, url: str) -> dict[str, Any]:

@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from duckdb_adapter.arrow_source import CountedDataset
-from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
-from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import close_at_exit, let_go
-from duckdb_adapter.functions import BY_NAME, FUNCTIONS, find_call
-from duckdb_adapter.interrupts import QUERY_SCOPE
+from duckdb_adapter.functions import BY_NAME, FUNCTIONS
+from duckdb_adapter.lakes import Lake
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.pins import Pins
+from duckdb_adapter.scopes import Scope, is_new, unknown_names
 from duckdb_adapter.secrets import SecretStorage
+from duckdb_adapter.statements import (
+    begins_transaction,
+    created_table,
+    is_refused_change,
+    kind_of,
+    refusal,
+    target_of,
+)
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
@@ -34,11 +39,14 @@ if TYPE_CHECKING:
 
     from lancefs.table.base_paths import BaseRules
 
-_NO_TABLE = "Table with name ", " does not exist!"
 _NO_FUNCTION = re.compile(r"Table Function with name \"?(\w+)\"? does not exist!")
-# Runs a method of the connection from a scope whose variables are the ones that we chose.
-_RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
-# A query names a few tables; more of them than this are names that come back again and again.
+# What DuckDB says of names of remote tables, before it asks for variables, from 1.5 on.
+_NO_READER = "'httpfs"
+# What DuckDB 1.4 says of a view on a table to which columns were added.
+_OTHER_COLUMNS = "Contents of view were altered"
+# Statements that list what is in a lake.
+_LISTS = re.compile(r"\b(show|describe|information_schema|duckdb_\w+|pg_\w+)\b", re.IGNORECASE)
+# Prepared statements are run with the names that they had; more of them are not remembered.
 _MOST_NAMES = 1000
 
 
@@ -54,6 +62,9 @@ class LanceConnection:
         base_rules: How far base paths that manifests name are followed.
         use_index: Whether filters may be looked up in the indices of tables.
         is_owned: Whether nobody else has the connection, so that it is closed when it is dropped.
+
+    Attributes:
+        lakes: What `attach` has attached, by its name in lower case.
     """
 
     def __init__(
@@ -69,12 +80,16 @@ class LanceConnection:
         self._options = dict(storage_options or {})
         self._rules = base_rules
         self._use_index = use_index
-        if not _is_new():
+        self.lakes: dict[str, Lake] = {}
+        # What the open transaction has met; None outside of one.
+        self._transaction: Pins | None = None
+        self._prepared: set[str] = set()
+        if not is_new():
             close_at_exit(connection)
 
     def __del__(self) -> None:
         connection = self.__dict__.get("_connection")
-        if connection is not None and not sys.is_finalizing() and not _is_new():
+        if connection is not None and not sys.is_finalizing() and not is_new():
             let_go(connection, self._is_owned)
 
     def __repr__(self) -> str:
@@ -97,9 +112,9 @@ class LanceConnection:
     def __exit__(self, *exception: Any) -> None:
         self._connection.__exit__(*exception)
 
-    def storage(self) -> SecretStorage:
+    def storage(self, pins: Pins | None = None) -> SecretStorage:
         """Return what gives the storage options for URLs: those given, or those of a secret."""
-        return SecretStorage(self._connection, self._options, self._rules, self._use_index)
+        return SecretStorage(self._connection, self._options, self._rules, self._use_index, pins)
 
     def cursor(self) -> LanceConnection:
         """Return another connection to the same database, wrapped as well."""
@@ -110,66 +125,182 @@ class LanceConnection:
         return self._beside(self._connection.duplicate())
 
     def _beside(self, connection: duckdb.DuckDBPyConnection) -> LanceConnection:
-        return LanceConnection(connection, self._options, self._rules, self._use_index, True)
+        other = LanceConnection(connection, self._options, self._rules, self._use_index, True)
+        other.lakes = self.lakes
+        return other
+
+    def begin(self) -> Any:
+        """Begin a transaction, as the connection's method of this name does."""
+        return self.run("execute", "BEGIN TRANSACTION", (), {}, sys._getframe(1))
+
+    def commit(self) -> Any:
+        """Commit the transaction."""
+        return self.run("execute", "COMMIT", (), {}, sys._getframe(1))
+
+    def rollback(self) -> Any:
+        """Roll the transaction back."""
+        return self.run("execute", "ROLLBACK", (), {}, sys._getframe(1))
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a query, as the connection's method of this name does."""
-        return self._run_all("execute", query, args, kwargs, sys._getframe(1))
+        return self.run("execute", query, args, kwargs, sys._getframe(1))
 
     def executemany(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a query for many sets of parameters."""
-        return self._run_all("executemany", query, args, kwargs, sys._getframe(1))
+        return self.run("executemany", query, args, kwargs, sys._getframe(1))
 
     def sql(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a query as a relation."""
-        return self._run_all("sql", query, args, kwargs, sys._getframe(1))
+        return self.run("sql", query, args, kwargs, sys._getframe(1))
 
     def query(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a query as a relation."""
-        return self._run_all("query", query, args, kwargs, sys._getframe(1))
+        return self.run("query", query, args, kwargs, sys._getframe(1))
 
     def from_query(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a query as a relation."""
-        return self._run_all("from_query", query, args, kwargs, sys._getframe(1))
+        return self.run("from_query", query, args, kwargs, sys._getframe(1))
 
     def table(self, name: str) -> Any:
         """Return a table as a relation."""
-        claim = self._find(name)
-        if claim is None:
-            return self._connection.table(name)
-        return self._run("sql", (f"FROM {quoted(name)}",), {}, sys._getframe(1))
+        caller = sys._getframe(1)
+        variables = {**caller.f_globals, **caller.f_locals}
+        scope = Scope(self._connection, self.storage(self._transaction), variables)
+        if scope.find(name) is None:
+            return self._run("table", (name,), {}, scope, "")
+        return self.run("sql", f"FROM {quoted(name)}", (), {}, caller)
 
-    def _run_all(self, method: str, query: Any, args: Any, kwargs: Any, caller: FrameType) -> Any:
+    def run(self, method: str, query: Any, args: Any, kwargs: Any, caller: FrameType) -> Any:
+        """Run all statements of a query, and return what the last one returned.
+
+        Args:
+            method: The method of the connection that runs the last one.
+            query: The statements.
+            args: Further arguments of the method.
+            kwargs: Those that are given by name.
+            caller: The code whose variables are tables as well.
+        """
         statements = self._connection.extract_statements(query) if isinstance(query, str) else []
-        if len(statements) > 1:
-            *before, query = statements
-            for statement in before:
-                self._run("execute", (statement,), {}, caller)
-        return self._run(method, (query, *args), kwargs, caller)
+        for statement in statements[:-1]:
+            self._run_statement("execute", statement, (), {}, caller)
+        # A text is not parsed a second time; its statement says what it is.
+        last = statements[-1] if statements else query
+        if len(statements) < 2:
+            return self._run_statement(method, last, args, kwargs, caller, query)
+        return self._run_statement(method, last, args, kwargs, caller)
 
-    def _run(self, method: str, args: Any, kwargs: Any, caller: FrameType) -> Any:
+    def _run_statement(
+        self,
+        method: str,
+        statement: Any,
+        args: Any,
+        kwargs: Any,
+        caller: FrameType,
+        query: Any = None,
+    ) -> Any:
+        """Run one statement, and follow the transaction that it begins or ends."""
+        import duckdb
+
+        kind = kind_of(statement)
+        created = created_table(statement) if kind == "CREATE" else None
+        if created is not None:
+            raise duckdb.InvalidInputException(refusal(created, statement))
+        pins = Pins() if self._transaction is None else self._transaction
+        variables = {**caller.f_globals, **caller.f_locals}
+        scope = Scope(self._connection, self.storage(pins), variables)
+        text = getattr(statement, "query", None)
+        if isinstance(text, str) and _LISTS.search(text):
+            self._refresh_lakes()
+        arguments = (statement if query is None else query, *args)
+        try:
+            result = self._run(method, arguments, kwargs, scope, kind)
+        except duckdb.Error as error:
+            name = self._refused(statement, str(error), scope)
+            if name is None:
+                raise
+            raise duckdb.InvalidInputException(refusal(name, statement)) from error
+        finally:
+            if kind == "TRANSACTION" and not begins_transaction(statement):
+                self._transaction = None
+        if kind == "TRANSACTION" and begins_transaction(statement):
+            self._transaction = Pins()
+        if kind == "PREPARE" and len(self._prepared) < _MOST_NAMES:
+            self._prepared |= scope.names
+        return result
+
+    def _run(self, method: str, args: Any, kwargs: Any, scope: Scope, kind: str) -> Any:
         """Run a method, again after each name that was not known and is ours."""
         import duckdb
 
-        scope = {**caller.f_globals, **caller.f_locals}
-        known: set[str] = set()
-        if _is_new():
-            self._rehearse(args, kwargs, scope, known)
+        if is_new():
+            self._rehearse(args, kwargs, scope, kind)
         run = getattr(self._connection, method)
-        defined = False
+        defined = refreshed = False
         while True:
             try:
-                result = _run_in(scope, run, args, kwargs)
+                result = scope.run(run, args, kwargs)
                 return self if result is self._connection else result
-            except duckdb.CatalogException as error:
+            except duckdb.Error as error:
                 message = str(error)
                 if not defined and _is_our_function(message):
                     defined = True
                     _define_functions(self._connection)
-                elif not self._add(message, scope, known):
+                elif self._add(message, args, scope):
+                    pass
+                elif not refreshed and self._refresh_lakes(message):
+                    refreshed = True
+                else:
                     raise
 
-    def _rehearse(self, args: Any, kwargs: Any, scope: dict[str, Any], known: set[str]) -> None:
+    def _add(self, message: str, args: Any, scope: Scope) -> bool:
+        """Add what DuckDB says it cannot read; tell whether it is ours, and new."""
+        if _NO_READER not in message:
+            return scope.add(message)
+        text = getattr(args[0], "query", args[0])
+        with self._connection.cursor() as other:
+            names = other.get_table_names(text) if isinstance(text, str) else ()
+        added = [scope.add_name(name) for name in names]
+        return any(added)
+
+    def _refused(self, statement: Any, message: str, scope: Scope) -> str | None:
+        """Return the Lance table that a statement would change; None where it would not."""
+        if not is_refused_change(statement, message):
+            return None
+        target = target_of(statement)
+        if len(target) > 1 and target[0].lower() in self.lakes:
+            return ".".join(target)
+        named = [name for name in unknown_names(message) if name in scope.names]
+        if len(target) == 1 and target[0] in scope.names:
+            named.append(target[0])
+        return named[0] if named else None
+
+    def _refresh_lakes(self, message: str | None = None) -> bool:
+        """Attach lakes again in which tables, or columns, appeared or went away.
+
+        Not in a transaction, which keeps what it has met.
+
+        Args:
+            message: DuckDB's, of a failure that may come of it; None where nothing failed.
+
+        Returns:
+            Whether there was such a lake.
+        """
+        import duckdb
+
+        is_altered = message is not None and _OTHER_COLUMNS in message
+        is_unknown = message is None or any(True for _ in unknown_names(message))
+        if self._transaction is not None or not (is_altered or is_unknown):
+            return False
+        # Without lakes, so that nothing that fails in there comes here again.
+        bare = LanceConnection(self._connection, self._options, self._rules, self._use_index)
+        try:
+            refreshed = [lake.refresh(bare, is_altered) for lake in list(self.lakes.values())]
+        except (LanceError, OSError) as error:
+            text = f"Invalid Input Error: an attached folder cannot be listed: {error}"
+            raise duckdb.InvalidInputException(text) from error
+        return any(refreshed)
+
+    def _rehearse(self, args: Any, kwargs: Any, scope: Scope, kind: str) -> None:
         """Find the names in a query on another connection.
 
         From 2.0 on, DuckDB gives up a transaction in which it met a name that it does not know. The
@@ -181,82 +312,33 @@ class LanceConnection:
         text = getattr(args[0], "query", args[0])
         if not isinstance(text, str):
             return
+        # What is wrong with the query is said when it is run.
+        with suppress(duckdb.Error):
+            for name in sorted(self._prepared) if kind == "EXECUTE" else ():
+                scope.add_name(name)
         with self._connection.cursor() as other, suppress(duckdb.Error):
-            # What is wrong with the query is said when it is run.
             for name in sorted(other.get_table_names(text)):
-                self._add_name(name, scope, known)
-        if not any(f"{name}(" in text for name in BY_NAME):
+                scope.add_name(name)
+        has_functions = any(f"{name}(" in text for name in BY_NAME)
+        if not has_functions and self._transaction is None:
             return
-        _define_functions(self._connection)
+        if has_functions:
+            _define_functions(self._connection)
         with self._connection.cursor() as other, suppress(duckdb.Error):
             _define_functions(other)
-            while not self._explain(other, (text, *args[1:]), kwargs, scope, known):
+            while not self._explain(other, (text, *args[1:]), kwargs, scope):
                 pass
 
-    def _explain(
-        self, other: Any, args: Any, kwargs: Any, scope: dict[str, Any], known: set[str]
-    ) -> bool:
+    def _explain(self, other: Any, args: Any, kwargs: Any, scope: Scope) -> bool:
         """Prepare a query on another connection; tell whether all that is ours was found."""
         import duckdb
 
         text, *parameters = args
         try:
-            _run_in(scope, other.execute, (f"EXPLAIN {text}", *parameters), kwargs)
+            scope.run(other.execute, (f"EXPLAIN {text}", *parameters), kwargs)
         except duckdb.CatalogException as error:
-            return not self._add(str(error), scope, known)
+            return not scope.add(str(error))
         return True
-
-    def _add(self, message: str, scope: dict[str, Any], known: set[str]) -> bool:
-        """Add the table that DuckDB says it does not know; tell whether it is ours, and new."""
-        call = find_call(message)
-        names = _unknown_names(message) if call is None else [call]
-        return any(self._add_name(name, scope, known) for name in names)
-
-    def _add_name(self, name: str, scope: dict[str, Any], known: set[str]) -> bool:
-        import duckdb
-
-        if name in known or len(known) > _MOST_NAMES:
-            return False
-        claim = self._find(name)
-        if claim is None:
-            return False
-        try:
-            scope[name] = self._relation(claim)
-        except LanceError as error:
-            raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
-        known.add(name)  # only now: an error in a rehearsal is raised when the query is run
-        return True
-
-    def _find(self, name: str) -> Claim | None:
-        """Look whether a name is ours.
-
-        Raises:
-            duckdb.InvalidInputException: It is, but what it stands for cannot be read.
-        """
-        import duckdb
-
-        if not self._is_allowed():
-            return None
-        storage = self.storage()
-        try:
-            return find_claim(name, storage)
-        except Exception as error:
-            text = f"Invalid Input Error: {error}{storage.note}"
-            raise duckdb.InvalidInputException(text) from error
-
-    def _is_allowed(self) -> bool:
-        """Whether the settings let DuckDB read what is outside of the database."""
-        settings = ", ".join(f"current_setting('{name}')" for name in NEEDED_SETTINGS)
-        with self._connection.cursor() as cursor:
-            answer = cursor.execute(f"SELECT {settings}").fetchone()
-        return all(answer or ())
-
-    def _relation(self, claim: Claim) -> Any:
-        rows = claim.dataset()
-        relation = self._connection.from_arrow(rows)
-        if isinstance(rows, CountedDataset):
-            relation = relation.project(f"*{claim.left_out}{_guards(rows.schema)}")
-        return relation
 
 
 def wrap(
@@ -302,46 +384,9 @@ def connect(
     return LanceConnection(connection, storage_options, base_rules, use_index, is_owned)
 
 
-def _run_in(scope: dict[str, Any], run: Any, args: Any, kwargs: Any) -> Any:
-    """Call a method of a connection so that DuckDB searches a scope for variables."""
-    scope["__lance_run"], scope["__lance_args"], scope["__lance_kwargs"] = run, args, kwargs
-    try:
-        exec(_RUN, scope)
-        return scope["__lance_result"]
-    finally:
-        scope.pop("__lance_result", None)
-
-
 def _define_functions(connection: duckdb.DuckDBPyConnection) -> None:
     for function in FUNCTIONS:
         connection.execute(function.statement)
-
-
-def _is_new() -> bool:
-    import duckdb
-
-    return int(duckdb.__version__.split(".")[0]) >= 2
-
-
-def _guards(schema: pa.Schema) -> str:
-    """Return what keeps DuckDB before 2.0 from handing on filters that it would spoil."""
-    if _is_new():
-        return ""
-    names = [quoted(field.name) for field in schema if loses_filters(field.type)]
-    guarded = (f"CASE WHEN {name} IS NULL THEN NULL ELSE {name} END AS {name}" for name in names)
-    return f" REPLACE ({', '.join(guarded)})" if names else ""
-
-
-def _unknown_names(message: str) -> Iterator[str]:
-    """Yield what may be the name in DuckDB's message that there is no such table.
-
-    The message does not quote the name, which may itself say that something does not exist.
-    """
-    before, after = _NO_TABLE
-    _, _, rest = message.partition(before)
-    parts = rest.split(after)
-    for count in range(1, len(parts)):
-        yield after.join(parts[:count])
 
 
 def _is_our_function(message: str) -> bool:

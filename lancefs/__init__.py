@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lancefs.version import __version__
 
 if TYPE_CHECKING:
+    from duckdb_adapter.sessions import sql
     from lancefs.datafile.kernels import kernels_in_use
     from lancefs.errors import LanceError
     from lancefs.filesystem import LanceFileSystem
@@ -25,6 +26,7 @@ __all__ = [
     "dataset",
     "kernels_in_use",
     "open",
+    "sql",
 ]
 
 # What needs pyarrow and fsspec is imported when it is first used: `import lancefs` stays cheap.
@@ -35,6 +37,7 @@ _HOMES = {
     "kernels_in_use": "lancefs.datafile.kernels",
     "dataset": "lancefs.opening",
     "open": "lancefs.opening",
+    "sql": "duckdb_adapter.sessions",
 }
 
 

@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from lancefs.datafile.v2_1 import assembly
 from lancefs.scan import settings as settings_module
+from lancefs.scan import value_ranges
 from lancefs.table.fragment_reader import FragmentReader
 
 # A shared or busy machine makes single examples slow, which says nothing about the code; the
@@ -31,6 +32,12 @@ assembly.FAILS_WHERE_DECODERS_DISAGREE = True
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts to read that tests can wait for."""
     monkeypatch.setattr("lancefs.storage.retries.PAUSE", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen() -> None:
+    """Scans that have seen nothing of the columns that they filter by."""
+    value_ranges.forget()
 
 
 @pytest.fixture

@@ -54,9 +54,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": _READING | {"version"},
     "filesystem": _READING | {"views"},
     "s3_ddb": {"errors", "table", "views"},  # of the views, that they are read-only
-    "lancefs": _READING | {"opening", "views", "filesystem", "version"},
+    "lancefs": _READING | {"opening", "views", "filesystem", "version", "duckdb_adapter"},
     "spark": _READING | {"views", "filesystem", "lancefs"},
-    "duckdb_adapter": _READING | {"lancefs"},
+    "duckdb_adapter": _READING,
     "cli": _READING | {"showing", "views", "filesystem", "lancefs", "spark", "duckdb_adapter"},
 }
 

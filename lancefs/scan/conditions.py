@@ -107,6 +107,24 @@ class Condition:
             return self._evaluate_on_dictionary(batch)
         return self._evaluate(batch)
 
+    def intervals(self, schema: pa.Schema) -> dict[str, Interval]:
+        """Return intervals of columns: no row passes with a value, or a null, outside of one.
+
+        Args:
+            schema: The columns that the filter reads.
+        """
+        found: dict[str, Interval] = {}
+        for term in (
+            () if self.tree is None else expressions.chain_terms(self.tree, expressions.AND)
+        ):
+            comparison = expressions.as_comparison(term)
+            if comparison is None or len(schema.get_all_field_indices(comparison.column)) != 1:
+                continue
+            interval = interval_of(comparison, schema.field(comparison.column).type)
+            if interval is not None:
+                _narrow(found, interval)
+        return found
+
     def _by_column(self, schema: pa.Schema) -> list[Test] | None:
         if schema not in self._tests:
             self._tests[schema] = by_column(self._comparisons, schema)
@@ -151,14 +169,19 @@ def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> li
             data_type = data_type.value_type
         interval = interval_of(comparison, data_type)
         if interval is not None:
-            known = intervals.get(interval.column, interval)
-            low, high = max(interval.low, known.low), min(interval.high, known.high)
-            intervals[interval.column] = Interval(interval.column, low, high)
+            _narrow(intervals, interval)
         elif pa.types.is_string(data_type) and _has_type(comparison.value, data_type):
             others.append(comparison)
         else:
             return None
     return [*intervals.values(), *others] or None
+
+
+def _narrow(intervals: dict[str, Interval], interval: Interval) -> None:
+    """Narrow the interval of a column to one that must hold as well."""
+    known = intervals.get(interval.column, interval)
+    low, high = max(interval.low, known.low), min(interval.high, known.high)
+    intervals[interval.column] = Interval(interval.column, low, high)
 
 
 def _has_type(value: pa.Scalar | None, data_type: pa.DataType) -> bool:
@@ -172,7 +195,7 @@ def interval_of(comparison: Comparison, data_type: pa.DataType) -> Interval | No
         comparison: The comparison.
         data_type: Type of the column.
     """
-    bounds = _bounds(data_type)
+    bounds = stored_bounds(data_type)
     if bounds is None:
         return None
     low, high = bounds
@@ -194,7 +217,7 @@ def interval_of(comparison: Comparison, data_type: pa.DataType) -> Interval | No
     return Interval(comparison.column, low, high)
 
 
-def _bounds(data_type: pa.DataType) -> tuple[int, int] | None:
+def stored_bounds(data_type: pa.DataType) -> tuple[int, int] | None:
     """Return the least and the greatest number that a type stores; None for other values."""
     if pa.types.is_unsigned_integer(data_type):
         return 0, (1 << data_type.bit_width) - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,7 +39,7 @@ from lancefs.threads import THREADS, Threads, prefetch, submit
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.index.lookup import Answer
-    from lancefs.scan.conditions import Condition
+    from lancefs.scan.conditions import Condition, Interval
     from lancefs.scan.index_use import IndexUse
     from lancefs.table.row_index import RowIndex
 
@@ -180,6 +180,7 @@ class Scan:
             self.fields,
             self.filter,
             self.filter_fields,
+            tuple(field for field in self.filter_fields if field.name in self._intervals),
             self.index,
             self.blobs,
             self.encoded,
@@ -235,6 +236,7 @@ class Scan:
         start = min(candidates[0][0], total) if candidates else total
         end = min(candidates[-1][1], total) if candidates else total
         is_picked = count_rows(candidates) <= self.settings.few_candidates
+        is_picked &= self._candidates() is not None  # others pass for what was seen of their zone
         answer = self._answer
         claims = () if answer is None else answer.claims_in(fragment.fragment_ids[0])
         return Morsel(fragment, start, end, candidates, is_picked=is_picked, claims=claims)
@@ -248,12 +250,18 @@ class Scan:
         """
         candidates = self._candidates()
         if candidates is None:
-            left = iter(fragments)
             most_rows = self.batch_rows
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
-            runs = in_runs(left, most_rows)
-            yield from ((source, None) for source in chain(islice(left, 1), runs))
+            alone = 1
+            for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
+                if is_whole:
+                    left = (fragment for fragment, _ in group)
+                    runs = in_runs(left, most_rows)
+                    yield from ((source, None) for source in chain(islice(left, alone), runs))
+                else:
+                    yield from group
+                alone = 0
             return
         done = 0
         for position in positions_of(fragments, candidates.keys()):
@@ -262,6 +270,41 @@ class Scan:
             fragment = fragments[position]
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
+
+    @cached_property
+    def _intervals(self) -> Mapping[str, Interval]:
+        """The intervals in the filter of columns whose ranges of values are kept in mind."""
+        if self.filter is None:
+            return {}
+        from lancefs.scan.value_ranges import has_range
+
+        schema = pa.schema([field.to_arrow() for field in self.filter_fields])
+        intervals = self.filter.intervals(schema)
+        return {
+            name: each for name, each in intervals.items() if has_range(schema.field(name).type)
+        }
+
+    def _passing(
+        self, fragments: Iterable[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
+        """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
+
+        With the ranges of these rows; None for all.
+        """
+        intervals = self._intervals
+        fields = self._reader.ranged_fields
+        if not fields:
+            yield from ((fragment, None) for fragment in fragments)
+            return
+        from lancefs.scan.value_ranges import passing
+
+        for fragment in fragments:
+            ranges = passing(fragment, fields, intervals)
+            if ranges is not None:
+                self.stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
+                self.stats.fragments_skipped += not ranges
+            if ranges is None or ranges:
+                yield fragment, ranges
 
     def _candidates(self) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return ranges of rows that may pass, by fragment id; None where all rows may.

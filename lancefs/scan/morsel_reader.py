@@ -39,6 +39,7 @@ from lancefs.table.row_metadata import is_row_metadata
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.scan.conditions import Condition
+    from lancefs.scan.value_ranges import Seen
     from lancefs.table.row_index import RowIndex
 
 
@@ -50,6 +51,7 @@ class MorselReader:
         fields: The columns to return, in order.
         filter: Rows to return; all where it is None.
         filter_fields: The columns that the filter reads.
+        ranged_fields: Those of them whose ranges of values are kept in mind.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
@@ -63,6 +65,7 @@ class MorselReader:
     fields: tuple[Field, ...]
     filter: Condition | None
     filter_fields: tuple[Field, ...]
+    ranged_fields: tuple[Field, ...]
     index: RowIndex | None
     blobs: Blobs
     encoded: frozenset[int]
@@ -181,7 +184,10 @@ class MorselReader:
             assert mask is not None
             return {}, mask, 0
         fields = self._fields_of_candidates(morsel, count_rows(ranges))
+        seen = None if is_sparse or not self.ranged_fields else self._seen(morsel)
         columns = self._read_columns(morsel.fragment, fields, ranges, by_item)
+        if seen is not None:
+            seen.keep(columns)
         tested = columns if by_item else _with_values(columns, self.encoded)
         passed = condition.passed(self._filter_batch(tested, count_rows(ranges)))
         if morsel.claims and mask is not None:
@@ -194,6 +200,12 @@ class MorselReader:
             mask = passed = passed & mask
         size = decoded_bytes(columns) // 2
         return columns if passed.all() else _masked(columns, passed), mask, size
+
+    def _seen(self, morsel: Morsel) -> Seen:
+        """Return what keeps the ranges of the values of a morsel that is about to be read."""
+        from lancefs.scan.value_ranges import Seen
+
+        return Seen(morsel.fragment, self.ranged_fields, morsel.start, morsel.end)
 
     def _check_candidates(
         self, morsel: Morsel, columns: Mapping[int, pa.Array], passed: Mask

@@ -22,7 +22,10 @@ class ScanStats:
         bytes: Bytes of data files that decoders asked for.
         fragments: Fragments of which rows were decoded.
         fragments_skipped: Fragments that were left out without a look at their data, since the row
-            ids or addresses of the filter lie in others.
+            ids or addresses of the filter lie in others, or since no value of theirs passes, as
+            far as earlier scans have seen.
+        rows_skipped: Rows that were left out for what earlier scans have seen, deleted rows
+            included.
     """
 
     rows: int = 0
@@ -34,6 +37,7 @@ class ScanStats:
     bytes: int = 0
     fragments: int = 0
     fragments_skipped: int = 0
+    rows_skipped: int = 0
     _seen: set[int] = field(default_factory=set, repr=False, compare=False)
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +186,16 @@ class LocalFile:
             READ_FILES.use(self)
         data = held.data
         return [data[start:end] for start, end in ranges]
+
+    def identity(self) -> Hashable | None:
+        """Return what tells the bytes that a read returns from others; None where it would fail."""
+        held = self._held
+        if held is not None and (not held.is_mapping or self._is_unchanged(held)):
+            return held.identity
+        try:
+            return _Identity.of(os.stat(self._path))
+        except OSError:
+            return None
 
     def verify(self) -> None:
         """Check that the file was not rewritten while mapped bytes of it were decoded.

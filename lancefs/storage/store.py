@@ -6,7 +6,7 @@ into memory, see `open_files`. Remote ranges are coalesced and fetched concurren
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -350,6 +350,21 @@ class File:
             else:
                 self._size = self._remote_size()
         return self._size
+
+    @property
+    def place(self) -> Hashable:
+        """What tells the place of the file from all others in the process."""
+        full = self.store.full(self.path)
+        return full if self.store.is_local else (hash(self.store.fs), full)
+
+    def identity(self) -> Hashable | None:
+        """Return what tells the bytes from all others that were or will be at this place.
+
+        Makes no request. None where nothing tells it, or there is no such file.
+        """
+        if self.store.is_local:
+            return self.local.identity()
+        return None if self.stamp is None or self._size is None else (self._size, self.stamp)
 
     def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
         """Return the bytes of each range, as read-only arrays of shape (end − start,).

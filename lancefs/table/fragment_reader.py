@@ -378,6 +378,15 @@ class FragmentReader:
             )
         return array
 
+    def file_of(self, field: Field) -> File | None:
+        """Return the data file whose values a column has; None for none, or several files."""
+        located = [] if self.fragment.overlays else locate_fields([field], self.fragment)
+        if len(located) != 1:
+            return None
+        data_file = self.fragment.files[located[0][1]]
+        opened = self._readers.get(data_file)
+        return self.files.data_file(data_file) if opened is None else opened[0]
+
     def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
         """Return a data file of the fragment and its reader, opened once.
 

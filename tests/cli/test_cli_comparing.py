@@ -103,6 +103,18 @@ def test_sql_runs_a_query_in_every_format() -> None:
     assert versions.out.splitlines()[1:] == ["1", "2", "3", "4"]
 
 
+def test_sql_prints_a_plan_and_does_not_run_the_query(tmp_path: Path) -> None:
+    query = f"CREATE TABLE t AS SELECT 1 AS a; SELECT city FROM '{ORDERS}', t WHERE price > 3"
+    done = run("sql", "--explain", query)
+    assert (done.code, done.err) == (0, "")
+    assert "price" in done.out
+    assert "SCAN" in done.out.upper()
+    assert "Utrecht" not in done.out
+    out = tmp_path / "out.csv"
+    assert run("sql", "--explain", f"COPY (FROM '{ORDERS}') TO '{out}'").code == 0
+    assert not out.exists()
+
+
 def test_sql_runs_several_statements_and_keeps_a_database(tmp_path: Path) -> None:
     database = str(tmp_path / "notes.duckdb")
     script = f"CREATE TABLE t AS FROM '{ORDERS}@v2'; CREATE VIEW v AS SELECT city FROM t;"

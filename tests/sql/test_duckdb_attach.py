@@ -8,8 +8,10 @@ from typing import Any
 
 import duckdb
 import fsspec
+import lance
+import pyarrow as pa
 import pytest
-from roads import ORDERS_ROWS, needs_install, run_python
+from roads import ORDERS_ROWS, connect, needs_install, run_python
 from support import ORDERS
 
 import duckdb_adapter
@@ -79,3 +81,80 @@ print(con.execute("SELECT database_name FROM duckdb_databases() WHERE NOT intern
     )
     assert "duckdb_adapter.wrap(connection)" in printed
     assert printed.endswith("[('memory',)]")
+
+
+def test_tables_and_columns_that_are_added_later_are_there(con: Any, folder: Path) -> None:
+    duckdb_adapter.attach(con, folder)
+    assert con.execute("SELECT count(*) FROM lake.orders").fetchone() == (1191,)
+    lance.write_dataset(pa.table({"a": [1, 2]}), str(folder / "later.lance"))
+    assert con.execute("SELECT sum(a) FROM lake.later").fetchone() == (3,)
+    assert con.execute("SELECT sum(a) FROM lake.main.later AS l").fetchone() == (3,)
+    lance.dataset(str(folder / "orders.lance")).add_columns({"more": "1"})
+    assert con.execute("SELECT sum(more) FROM lake.orders").fetchone() == (1191,)
+    lance.dataset(str(folder / "later.lance")).add_columns({"b": "a * 10"})
+    assert con.execute("FROM lake.later ORDER BY a").fetchall() == [(1, 10), (2, 20)]
+    with pytest.raises(duckdb.Error, match="nothing does not exist"):
+        con.execute("FROM lake.nothing")
+
+
+def test_what_is_attached_is_listed(con: Any, folder: Path) -> None:
+    duckdb_adapter.attach(con, folder)
+    names = [("orders",), ("plain",), ('we"ird',)]
+    assert con.execute("SHOW TABLES FROM lake").fetchall() == names
+    con.execute("USE lake")
+    assert con.execute("SHOW TABLES").fetchall() == names
+    assert con.execute("SELECT count(*) FROM plain").fetchone() == (1191,)
+    described = con.execute("DESCRIBE lake.orders").fetchall()
+    assert [row[0] for row in described] == con.sql("FROM lake.orders").columns
+
+
+def test_a_wrapped_connection_lists_tables_that_came_and_went(folder: Path) -> None:
+    con = connect("wrap")
+    duckdb_adapter.attach(con, folder)
+    shutil.copytree(ORDERS, folder / "another.lance")
+    shutil.rmtree(folder / "plain")
+    for one in (con, con.cursor()):
+        listed = one.execute("SHOW TABLES FROM lake").fetchall()
+        assert listed == [("another",), ("orders",), ('we"ird',)]
+    for name in ("another", "orders", 'we"ird'):
+        shutil.rmtree(folder / f"{name}.lance")
+    assert con.execute("SHOW TABLES FROM lake").fetchall() == []
+    shutil.copytree(ORDERS, folder / "again.lance")
+    assert con.execute("SELECT count(*) FROM lake.again").fetchone() == (1191,)
+
+
+def test_nothing_is_created_in_a_lake(con: Any, folder: Path) -> None:
+    duckdb_adapter.attach(con, folder)
+    for change in (
+        "CREATE TABLE lake.x (a INT)",
+        "CREATE TABLE lake.main.x AS SELECT 1 AS a",
+        "CREATE VIEW lake.x AS SELECT 1 AS a",
+        "DROP VIEW lake.orders",
+        "INSERT INTO lake.orders SELECT * FROM lake.orders",
+        "DELETE FROM lake.orders",
+        "UPDATE lake.orders SET quantity = 1",
+    ):
+        with pytest.raises(duckdb.Error) as error:
+            con.execute(change)
+        if isinstance(con, duckdb_adapter.LanceConnection):
+            assert "lancefs only reads Lance tables" in str(error.value), change
+    assert con.execute("SHOW TABLES FROM lake").fetchall()[0] == ("orders",)
+    assert con.execute("SELECT count(*) FROM lake.orders").fetchone() == (1191,)
+
+
+def test_a_lake_that_is_detached_finds_no_tables(con: Any, folder: Path) -> None:
+    duckdb_adapter.attach(con, folder, as_="gone")
+    con.execute("DETACH gone")
+    shutil.copytree(ORDERS, folder / "later.lance")
+    with pytest.raises(duckdb.Error, match="does not exist"):
+        con.execute("FROM gone.later")
+    con.execute("ATTACH ':memory:' AS gone")
+    with pytest.raises(duckdb.Error, match="does not exist"):
+        con.execute("FROM gone.later")
+
+
+def test_attaching_works_in_a_transaction(con: Any, folder: Path) -> None:
+    con.execute("BEGIN")
+    duckdb_adapter.attach(con, folder)
+    assert con.execute("SELECT count(*) FROM lake.orders").fetchone() == (1191,)
+    con.execute("COMMIT")

@@ -38,7 +38,8 @@ def test_its_sql_runs(con: Any, here: Path) -> None:
     statements = con.extract_statements(text)
     assert len(statements) >= 15
     for statement in statements:
-        assert con.execute(statement).fetchall(), statement.query
+        rows = con.execute(statement).fetchall()
+        assert rows or statement.type.name not in ("SELECT", "EXECUTE"), statement.query
 
 
 def test_it_names_every_function_with_its_parameters() -> None:

@@ -243,3 +243,10 @@ def test_functions_are_documented_in_duckdb() -> None:
     found = con.execute(query).fetchall()
     assert [name for name, _, _ in found] == sorted(function.name for function in FUNCTIONS)
     assert all(description and examples for _, description, examples in found)
+
+
+def test_lance_indexes_is_another_name_of_lance_indices(con: Any) -> None:
+    rows = con.execute(f"FROM lance_indexes('{ORDERS}')").fetchall()
+    assert rows == con.execute(f"FROM lance_indices('{ORDERS}')").fetchall()
+    described = con.execute("DESCRIBE FROM lance_indexes(?)", [ORDERS]).fetchall()
+    assert described == con.execute("DESCRIBE FROM lance_indices(?)", [ORDERS]).fetchall()

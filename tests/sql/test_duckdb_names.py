@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import fsspec
 import pytest
-from roads import ORDERS_ROWS, connect, needs_install
+from roads import ORDERS_ROWS, ROADS, connect, needs_install, run_python
 from support import ORDERS
 
 import duckdb_adapter
@@ -102,10 +102,46 @@ def test_a_name_that_is_no_table_is_left_to_others(con: Any, tmp_path: Path) -> 
         tmp_path / "empty.lance",
         tmp_path / "none.lance",
         "nothing",
-        "memory://x/y.lance",
+        "memory://x/y",
     ):
         with pytest.raises(duckdb.CatalogException, match="does not exist"):
             count(con, str(name))
+
+
+@pytest.mark.parametrize("name", ["memory://x/y.lance", "memory://x/y.lance@v7"])
+def test_a_url_without_a_table_says_so(con: Any, name: str) -> None:
+    with pytest.raises(duckdb.Error, match=r"there is no Lance table of this name: memory:.*/x/y"):
+        count(con, name)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_s3_needs_no_extension_of_duckdb(road: str) -> None:
+    """Neither for tables that are there, nor to say that there is none."""
+    connected = "duckdb_adapter.connect()"
+    if road == "install":
+        connected = "(duckdb_adapter.install(), duckdb.connect())[1]"
+    printed = run_python(
+        f"""
+import fsspec
+from fsspec.implementations.memory import MemoryFileSystem
+class Store(MemoryFileSystem):
+    protocol = "s3"
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(path.replace("s3://", "memory://"))
+fsspec.register_implementation("s3", Store, clobber=True)
+Store().put(ORDERS, "s3://bucket/orders.lance", recursive=True)
+con = {connected}
+for name in ("orders.lance", "orders.lance@v1", "other.lance"):
+    try:
+        print(con.execute(f"SELECT count(*) FROM 's3://bucket/{{name}}'").fetchone()[0])
+    except duckdb.InvalidInputException as error:
+        print(error)
+"""
+    )
+    found = printed.splitlines()
+    assert found[:2] == [str(ORDERS_ROWS[4]), str(ORDERS_ROWS[1])]
+    assert "there is no Lance table of this name" in found[2]
 
 
 def test_a_version_that_is_not_there_says_which_are(con: Any) -> None:

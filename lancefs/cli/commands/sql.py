@@ -9,7 +9,7 @@ import click
 
 from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import Styled, print_line, tell
+from lancefs.cli.render.grid import Styled, print_document, print_line, tell
 from lancefs.cli.render.rows import print_rows
 from lancefs.cli.render.text import plural
 
@@ -27,6 +27,7 @@ End a query with ;  –  .quit or Ctrl-D leaves."""
     examples="""
     lancefs sql "SELECT city, sum(price) FROM 'orders.lance@prod' GROUP BY city"
     lancefs sql "FROM lance_versions('orders.lance')" --format json
+    lancefs sql --explain "SELECT max(price) FROM 'orders.lance' WHERE city = 'Gent'"
     lancefs sql < query.sql
     lancefs sql
     """
@@ -34,6 +35,7 @@ End a query with ;  –  .quit or Ctrl-D leaves."""
 @click.argument("query", required=False)
 @shared_options.output
 @click.option("--database", metavar="FILE", help="A DuckDB file to work in; it may be new.")
+@click.option("--explain", is_flag=True, help="Print the plan of the query, and do not run it.")
 @shared_options.no_index
 @shared_options.storage
 @shared_options.base_rules
@@ -41,6 +43,7 @@ def sql(
     query: str | None,
     form: str,
     database: str | None,
+    explain: bool,
     use_index: bool,
     options: dict[str, Any],
     rules: BaseRules | None,
@@ -53,9 +56,9 @@ def sql(
     connection = _connect(database, storage_options=options, base_rules=rules, use_index=use_index)
     try:
         if query is None and sys.stdin.isatty():
-            _converse(connection, form)
+            _converse(connection, form, explain)
         else:
-            _run(connection, sys.stdin.read() if query is None else query, form)
+            _run(connection, sys.stdin.read() if query is None else query, form, explain)
     finally:
         connection.close()
 
@@ -75,8 +78,8 @@ def _connect(database: str | None, **how: Any) -> Any:
         raise Failure(f"--database {where}: {error}") from error
 
 
-def _run(connection: Any, query: str, form: str) -> None:
-    """Run statements, and print the rows of the last one.
+def _run(connection: Any, query: str, form: str, explain: bool) -> None:
+    """Run statements, and print the rows of the last one, or its plan.
 
     Raises:
         Failure: DuckDB refused it; the message is DuckDB's.
@@ -89,6 +92,9 @@ def _run(connection: Any, query: str, form: str) -> None:
         *before, last = connection.extract_statements(query)
         for statement in before:
             connection.execute(statement)
+        if explain:
+            _print_plan(connection, last.query)
+            return
         kinds, results = last.expected_result_type, duckdb.ExpectedResultType
         if (
             results.QUERY_RESULT not in kinds or results.NOTHING in kinds
@@ -101,7 +107,12 @@ def _run(connection: Any, query: str, form: str) -> None:
         raise Failure(str(error)) from error
 
 
-def _converse(connection: Any, form: str) -> None:
+def _print_plan(connection: Any, query: str) -> None:
+    for _, plan in connection.execute(f"EXPLAIN {query}").fetchall():
+        print_document(plan.rstrip())
+
+
+def _converse(connection: Any, form: str, explain: bool) -> None:
     """Read queries from a terminal and run them, until the end of input."""
     import contextlib
 
@@ -125,14 +136,14 @@ def _converse(connection: Any, form: str) -> None:
         if line.strip():
             lines.append(line)
         if lines and lines[-1].rstrip().endswith(";"):
-            _answer(connection, "\n".join(lines), form)
+            _answer(connection, "\n".join(lines), form, explain)
             lines = []
 
 
-def _answer(connection: Any, query: str, form: str) -> None:
+def _answer(connection: Any, query: str, form: str, explain: bool) -> None:
     """Run a query at the prompt: whatever is wrong with it, the prompt goes on."""
     try:
-        _run(connection, query, form)
+        _run(connection, query, form, explain)
     except KeyboardInterrupt:
         print_line("interrupted")
     except Exception as error:

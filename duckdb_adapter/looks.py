@@ -1,0 +1,90 @@
+"""What the extension of DuckDB 2.0 answers when DuckDB asks what a name stands for.
+
+First with a query that has DuckDB ask again, in which it tells its transaction (`pins`); then with
+a query over a variable that holds the rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from duckdb_adapter.claims import Claim, find_claim
+from duckdb_adapter.open_names import GivenStorage
+from duckdb_adapter.pins import Pins, Transactions, parse_asked, question
+
+
+@dataclass(frozen=True, slots=True)
+class NameAnswer:
+    """What a name stands for.
+
+    Attributes:
+        query: The query.
+        alias: What the table is called in a query that gives it no name.
+        key: The name of the variable that the query reads.
+        source: Returns the value of the variable; its argument is called when DuckDB has it. None
+            where the query reads no variable.
+    """
+
+    query: str
+    alias: str
+    key: str = ""
+    source: Callable[[Callable[[], None]], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A name that was looked up outside of any transaction, and is asked for again."""
+
+    number: int
+    claim: Claim
+    pins: Pins
+    storage: GivenStorage
+
+
+class _Last(threading.local):
+    """The last look of this thread: DuckDB asks again before it asks for anything else."""
+
+    def __init__(self) -> None:
+        self.look: _Look | None = None
+
+
+class Looks:
+    """Answers for all databases of the process."""
+
+    def __init__(self) -> None:
+        self._transactions = Transactions()
+        self._numbers = itertools.count(1)
+        self._last = _Last()
+
+    def answer(self, name: str, database: int, storage: GivenStorage) -> NameAnswer | None:
+        """Look what a name stands for; None where it is not ours.
+
+        Args:
+            name: As it stands in SQL.
+            database: A number of the database.
+            storage: Gives the storage options, for names that carry none.
+
+        Raises:
+            LanceError: It is ours, but what it stands for cannot be read.
+            ValueError: It is ours, but it contradicts itself.
+        """
+        asked = parse_asked(name)
+        look, self._last.look = self._last.look, None
+        if asked is not None and look is not None and asked.look == look.number:
+            pins = self._transactions.pins(database, asked)
+            pins.adopt(look.pins)
+            claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
+            if claim is None:
+                raise LookupError(f"{look.claim.name}: the table went away; run the query again")
+            key = claim.key()
+            return NameAnswer(claim.select(key), claim.alias, key, claim.source)
+        pins = Pins()
+        claim = find_claim(name, replace(storage, pins=pins))
+        if claim is None:
+            return None
+        number = next(self._numbers)
+        self._last.look = _Look(number, claim, pins, storage)
+        return NameAnswer(question(number), claim.alias)

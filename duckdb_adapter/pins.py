@@ -1,0 +1,118 @@
+"""Which versions a transaction reads: within it, the name of a table means one version.
+
+A statement outside of a transaction is one of its own. DuckDB does not tell an extension in which
+transaction it looks for a name. So the extension answers with a query whose table is named by an
+expression of the transaction: DuckDB evaluates it and asks again, for the name that came out. The
+expression calls `now()`, so that DuckDB also looks anew whenever a prepared statement is run.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from lancefs.forks import Lock
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Ref
+
+# Makes DuckDB look for names anew when a prepared statement is run.
+REBINDS = "now() IS NOT NULL"
+# Connections whose transactions are remembered; each takes some hundred bytes.
+_MOST_CONNECTIONS = 10_000
+_NAME = "lancefs, look {} in transaction "
+_ASKED = re.compile(_NAME.format("([0-9]+)") + "([0-9]+) of ([0-9]+) since ([0-9]+)")
+
+
+class _Pin(NamedTuple):
+    """A version: its number, and the version itself as long as somebody has it open."""
+
+    ref: Ref
+    version: weakref.ref[OpenVersion]
+
+
+class Pins:
+    """The versions that one transaction has met."""
+
+    def __init__(self) -> None:
+        self._pins: dict[Hashable, _Pin] = {}
+        self._lock = Lock()
+
+    def open(self, name: Hashable, ref: Ref, open_ref: Callable[[Ref], OpenVersion]) -> OpenVersion:
+        """Open the version that a ref of a table means in this transaction.
+
+        Args:
+            name: The table.
+            ref: The version, as it was asked for.
+            open_ref: Opens a version of the table.
+        """
+        with self._lock:
+            pin = self._pins.get((name, ref))
+        version = None if pin is None else pin.version()
+        if version is None:
+            version = open_ref(ref if pin is None else pin.ref)
+        with self._lock:
+            first = self._pins.setdefault((name, ref), _Pin(version.ref, weakref.ref(version)))
+        return version if first.ref == version.ref else open_ref(first.ref)
+
+    def adopt(self, other: Pins) -> None:
+        """Take over what another transaction has met and this one has not."""
+        with self._lock:
+            self._pins = {**other._pins, **self._pins}
+
+
+class Asked(NamedTuple):
+    """A name by which DuckDB asks for what was looked up before, in the transaction that it tells.
+
+    Attributes:
+        look: The number that `Transactions.question` was given.
+        transaction: What tells it apart from others of the connection.
+        connection: Its number in the database.
+    """
+
+    look: int
+    transaction: tuple[int, int]
+    connection: int
+
+
+class Transactions:
+    """The transactions of all databases of the process, the newest of each connection."""
+
+    def __init__(self) -> None:
+        self._pins: OrderedDict[tuple[int, int], tuple[tuple[int, int], Pins]] = OrderedDict()
+        self._lock = Lock()
+
+    def pins(self, database: int, asked: Asked) -> Pins:
+        """Return the versions of a transaction.
+
+        Args:
+            database: A number of the database.
+            asked: What DuckDB asked in the transaction.
+        """
+        key = database, asked.connection
+        with self._lock:
+            transaction, pins = self._pins.pop(key, (None, Pins()))
+            if transaction != asked.transaction:
+                pins = Pins()
+            self._pins[key] = asked.transaction, pins
+            while len(self._pins) > _MOST_CONNECTIONS:
+                self._pins.popitem(last=False)
+        return pins
+
+
+def question(look: int) -> str:
+    """Return the query that has DuckDB ask in which transaction it is."""
+    moment = "current_transaction_id() || ' of ' || current_connection_id()"
+    name = f"""'"{_NAME.format(look)}' || {moment} || ' since ' || epoch_us(now()) || '"'"""
+    return f"FROM query_table({name})"
+
+
+def parse_asked(name: str) -> Asked | None:
+    """Read the name that `question` makes DuckDB ask for; None where it is another."""
+    match = _ASKED.fullmatch(name)
+    if match is None:
+        return None
+    look, transaction, connection, since = map(int, match.groups())
+    return Asked(look, (transaction, since), connection)

@@ -1,0 +1,146 @@
+"""The variables among which DuckDB looks for a name, while a wrapped connection runs a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duckdb_adapter.arrow_source import CountedDataset
+from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
+from duckdb_adapter.duckdb_types import loses_filters
+from duckdb_adapter.functions import find_call
+from duckdb_adapter.interrupts import QUERY_SCOPE
+from duckdb_adapter.paths import quoted
+from duckdb_adapter.pins import REBINDS
+from duckdb_adapter.secrets import SecretStorage
+from lancefs.errors import LanceError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_NO_TABLE = "Table with name ", " does not exist!"
+# Runs a method of the connection from a scope whose variables are the ones that we chose.
+_RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
+# A query names a few tables; more of them than this are names that come back again and again.
+_MOST_NAMES = 1000
+
+
+class Scope:
+    """The variables of the code that runs a query, and the Lance tables that the query names.
+
+    Args:
+        connection: The connection that runs the query.
+        storage: How tables are reached, and the versions that the transaction has met.
+        variables: Those of the caller.
+
+    Attributes:
+        names: The names of Lance tables that were added.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        storage: SecretStorage,
+        variables: Mapping[str, Any],
+    ) -> None:
+        self._connection = connection
+        self._storage = storage
+        self._variables = dict(variables)
+        self.names: set[str] = set()
+
+    def run(self, method: Any, args: Any, kwargs: Any) -> Any:
+        """Call a method of a connection so that DuckDB searches these variables."""
+        variables = self._variables
+        variables["__lance_run"], variables["__lance_args"] = method, args
+        variables["__lance_kwargs"] = kwargs
+        try:
+            exec(_RUN, variables)
+            return variables["__lance_result"]
+        finally:
+            variables.pop("__lance_result", None)
+
+    def add(self, message: str) -> bool:
+        """Add the table that DuckDB says it does not know; tell whether it is ours, and new."""
+        call = find_call(message)
+        names = unknown_names(message) if call is None else [call]
+        return any(self.add_name(name) for name in names)
+
+    def add_name(self, name: str) -> bool:
+        """Add the table that a name means; tell whether it means one, and was not here.
+
+        Raises:
+            duckdb.InvalidInputException: It means one that cannot be read.
+        """
+        import duckdb
+
+        if name in self.names or len(self.names) > _MOST_NAMES:
+            return False
+        claim = self.find(name)
+        if claim is None:
+            return False
+        try:
+            self._variables[name] = self._relation(claim)
+        except LanceError as error:
+            raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
+        self.names.add(name)  # only now: an error in a rehearsal is raised when the query is run
+        return True
+
+    def find(self, name: str) -> Claim | None:
+        """Look whether a name is ours.
+
+        Raises:
+            duckdb.InvalidInputException: It is, but what it stands for cannot be read.
+        """
+        import duckdb
+
+        if not self._is_allowed():
+            return None
+        try:
+            return find_claim(name, self._storage)
+        except Exception as error:
+            text = f"Invalid Input Error: {error}{self._storage.note}"
+            raise duckdb.InvalidInputException(text) from error
+
+    def _is_allowed(self) -> bool:
+        """Whether the settings let DuckDB read what is outside of the database."""
+        settings = ", ".join(f"current_setting('{name}')" for name in NEEDED_SETTINGS)
+        with self._connection.cursor() as cursor:
+            answer = cursor.execute(f"SELECT {settings}").fetchone()
+        return all(answer or ())
+
+    def _relation(self, claim: Claim) -> Any:
+        rows = claim.dataset()
+        relation = self._connection.from_arrow(rows)
+        if isinstance(rows, CountedDataset):
+            relation = relation.project(f"*{claim.left_out}{_guards(rows.schema)}")
+        return relation.filter(REBINDS)
+
+
+def is_new() -> bool:
+    """Whether this is DuckDB 2.0 or later."""
+    import duckdb
+
+    return int(duckdb.__version__.split(".")[0]) >= 2
+
+
+def _guards(schema: pa.Schema) -> str:
+    """Return what keeps DuckDB before 2.0 from handing on filters that it would spoil."""
+    if is_new():
+        return ""
+    names = [quoted(field.name) for field in schema if loses_filters(field.type)]
+    guarded = (f"CASE WHEN {name} IS NULL THEN NULL ELSE {name} END AS {name}" for name in names)
+    return f" REPLACE ({', '.join(guarded)})" if names else ""
+
+
+def unknown_names(message: str) -> Iterator[str]:
+    """Yield what may be the name in DuckDB's message that there is no such table.
+
+    The message does not quote the name, which may itself say that something does not exist.
+    """
+    before, after = _NO_TABLE
+    _, _, rest = message.partition(before)
+    parts = rest.split(after)
+    for count in range(1, len(parts)):
+        yield after.join(parts[:count])

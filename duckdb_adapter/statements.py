@@ -1,0 +1,79 @@
+"""What statements do, as far as a wrapped connection must know it beside DuckDB."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from duckdb_adapter.paths import parse_name
+
+_SPACE = r"(?:--[^\n]*(?:\n|$)|/\*.*?\*/|\s)"
+_BEGIN = re.compile(rf"{_SPACE}*(?:BEGIN|START)\b", re.IGNORECASE | re.DOTALL)
+_PART = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*"""
+_CHANGE = re.compile(
+    r"""\b(?: CREATE (?:\ OR\ REPLACE)? (?:\ (?:TEMP|TEMPORARY|PERSISTENT))?
+            \ (?:TABLE|VIEW) (?:\ IF\ NOT\ EXISTS)?
+        | INSERT (?:\ OR\ (?:REPLACE|IGNORE))? \ INTO
+        | DELETE\ FROM | UPDATE | MERGE\ INTO | TRUNCATE (?:\ TABLE)?
+        | (?:ALTER|DROP) \ (?:TABLE|VIEW) (?:\ IF\ EXISTS)?
+    ) {space}* (?P<name> (?:{part}) (?: \s*\.\s* (?:{part}) )* )""".replace("{part}", _PART)
+    .replace("{space}", _SPACE)
+    .replace(r"\ ", _SPACE + "+"),
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_EACH_PART = re.compile(_PART)
+# Statements that change tables, by DuckDB's names.
+_CHANGES = {"CREATE", "INSERT", "DELETE", "UPDATE", "MERGE_INTO", "ALTER", "DROP"}
+# What DuckDB says where the target of such a statement is none of its own tables.
+_NO_TARGET = re.compile(
+    r"does not exist|base tables?\b|is not an? table|attached in read-only mode"
+)
+
+
+def kind_of(statement: Any) -> str:
+    """Return DuckDB's name for the type of a statement; empty for what is no statement."""
+    return str(getattr(getattr(statement, "type", None), "name", "")).upper()
+
+
+def begins_transaction(statement: Any) -> bool:
+    """Whether a statement of the type TRANSACTION begins one, and does not end it."""
+    return _BEGIN.match(statement.query) is not None
+
+
+def target_of(statement: Any) -> list[str]:
+    """Return the parts of the name of the table that a statement changes; empty if unknown."""
+    match = _CHANGE.search(statement.query) if kind_of(statement) in _CHANGES else None
+    return [] if match is None else [_plain(one) for one in _EACH_PART.findall(match["name"])]
+
+
+def created_table(statement: Any) -> str | None:
+    """Return the name of a Lance table that a statement would create; None where it does not.
+
+    DuckDB would make a table of its own of this name, in the database of the connection.
+    """
+    target = target_of(statement) if kind_of(statement) == "CREATE" else []
+    if len(target) != 1 or re.search(r"\bVIEW\b", statement.query.partition(target[0])[0], re.I):
+        return None
+    candidates = parse_name(target[0])
+    is_lance = any(not one.is_plain or (one.is_local and one.may_be_table()) for one in candidates)
+    return target[0] if is_lance else None
+
+
+def is_refused_change(statement: Any, message: str) -> bool:
+    """Whether DuckDB refused to change a table because it is none of its own."""
+    return kind_of(statement) in _CHANGES and _NO_TARGET.search(message) is not None
+
+
+def refusal(name: str, statement: Any) -> str:
+    """Return why a change of a Lance table is refused."""
+    kind = kind_of(statement).replace("_", " ")
+    return (
+        f"Invalid Input Error: {name}: lancefs only reads Lance tables, and refuses this {kind}; "
+        "write to the table with pylance, or to a table of DuckDB"
+    )
+
+
+def _plain(part: str) -> str:
+    """Return an identifier without its quotes."""
+    quote = part[0]
+    return part[1:-1].replace(quote * 2, quote) if quote in "'\"" else part

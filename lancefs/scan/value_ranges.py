@@ -1,0 +1,258 @@
+"""The least and greatest values of columns, by zones of rows, as scans with filters have seen them.
+
+Data files have no statistics. A scan that decodes a column for its filter keeps the range of values
+in each zone, so that the next filter on the column passes over zones, and whole fragments, without
+a row that passes. Only columns of stored numbers have ranges: integers, dates, times, durations.
+Null slots do not count; deleted rows do, so that a range holds for every version with the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.arrays import stored_values, valid_slots
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import Ints
+from lancefs.datafile.fields import Field
+from lancefs.forks import Lock
+from lancefs.storage import File
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.row_metadata import is_row_metadata
+
+if TYPE_CHECKING:
+    from lancefs.scan.conditions import Interval
+
+# Rows of a zone, counted from the beginning of a data file.
+ZONE_ROWS = 16 * 1024
+# Bytes of ranges that a process keeps, and what a column of a file takes beside them.
+_BUDGET, _COLUMN_BYTES = 16 * 1024 * 1024, 700
+_WIDEST = 64
+
+_Key: TypeAlias = tuple[Hashable, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Zones:
+    """The ranges of a column of a data file.
+
+    Attributes:
+        identity: Of the bytes of the file.
+        data_type: Of the column.
+        seen: The rows of each zone that the range is of: the first one, and after the last one.
+        low: The least number in the rows seen; above the greatest one where all are null.
+        high: The greatest number.
+    """
+
+    identity: Hashable
+    data_type: pa.DataType
+    seen: Ints
+    low: np.ndarray[Any, Any]
+    high: np.ndarray[Any, Any]
+
+    @property
+    def cost(self) -> int:
+        return _COLUMN_BYTES + self.seen.nbytes + self.low.nbytes + self.high.nbytes
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether all rows from one to before another one were seen."""
+        first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
+        if last > len(self.seen):
+            return False
+        starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
+        ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
+        seen = self.seen[first:last]
+        return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
+
+    def excluded(self, low: int, high: int) -> Ints:
+        """Return ranges of rows of which no value lies within an interval."""
+        out = (self.low > high) | (self.high < low) if low <= high else np.True_
+        return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
+
+
+_known: BudgetCache[_Key, _Zones] = BudgetCache(_BUDGET)
+_lock = Lock()
+
+
+def has_range(data_type: pa.DataType) -> bool:
+    """Whether columns of a type have ranges: those that intervals speak of, of few bytes."""
+    from lancefs.scan.conditions import stored_bounds
+
+    return stored_bounds(data_type) is not None and data_type.bit_width <= _WIDEST
+
+
+def passing(
+    fragment: FragmentReader, fields: Sequence[Field], intervals: Mapping[str, Interval]
+) -> list[RowRange] | None:
+    """Return the ranges of rows of a fragment that may lie within all of some intervals.
+
+    Args:
+        fragment: The fragment.
+        fields: The columns of the intervals.
+        intervals: By the names of the columns.
+
+    Returns:
+        Ranges, ascending; None where nothing is known, so that all rows may.
+    """
+    excluded = []
+    for field in fields:
+        file = _file_of(fragment, field)
+        zones = None if file is None else _known.peek((file.place, field.id))
+        if file is None or zones is None or zones.identity != file.identity():
+            continue
+        interval = intervals[field.name]
+        if zones.data_type == field.to_arrow().type:
+            excluded.append(zones.excluded(interval.low, interval.high))
+    if not any(len(each) for each in excluded):
+        return None
+    return _rest(np.concatenate(excluded), fragment.physical_rows)
+
+
+class Seen:
+    """Keeps the ranges of what one read of columns decodes.
+
+    It is made before the read, so that the bytes are known to be the same before and after it.
+
+    Args:
+        fragment: The fragment, or the run of fragments.
+        fields: The columns that are kept in mind, of types with ranges.
+        start: The first row that is read.
+        end: The row after the last one.
+    """
+
+    def __init__(
+        self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field], start: int, end: int
+    ) -> None:
+        parts = fragment.parts([(start, end)]) if fields else []
+        self._wanted = [
+            (field, part, found)
+            for field in fields
+            if (found := _unseen(parts, field)) is not None
+            for part in [[(reader, ranges[0]) for reader, ranges in parts]]
+        ]
+
+    def keep(self, columns: Mapping[int, pa.Array]) -> None:
+        """Keep the ranges of columns that were read, by field id."""
+        for field, parts, before in self._wanted:
+            array = columns[field.id]
+            if not has_range(array.type):
+                continue
+            done = 0
+            for (_, (start, end)), (file, identity) in zip(parts, before, strict=True):
+                length = end - start
+                if file is not None and identity is not None and file.identity() == identity:
+                    _keep(file.place, identity, field, array.slice(done, length), start)
+                done += length
+
+
+def forget() -> None:
+    """Forget all ranges."""
+    _known.clear()
+
+
+def _unseen(
+    parts: Sequence[tuple[FragmentReader, Sequence[RowRange]]], field: Field
+) -> list[tuple[File | None, Hashable | None]] | None:
+    """Return the files of fragments that hold a column, with the identities of their bytes.
+
+    None where all rows were seen before.
+    """
+    found: list[tuple[File | None, Hashable | None]] = []
+    is_seen = True
+    for reader, ((start, end),) in parts:
+        file = _file_of(reader, field)
+        identity = None if file is None else file.identity()
+        found.append((file, identity))
+        if file is not None:
+            zones = _known.peek((file.place, field.id))
+            if zones is None or zones.identity != identity or not zones.holds(start, end):
+                is_seen = False
+    return None if is_seen else found
+
+
+def _file_of(reader: FragmentReader, field: Field) -> File | None:
+    """Return the data file that holds a column of a fragment as it is read; None for none."""
+    return None if is_row_metadata(field) or field.children else reader.file_of(field)
+
+
+def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, start: int) -> None:
+    """Keep the ranges of consecutive rows of a column of a file."""
+    seen, low, high = _ranges_of(array, start)
+    key = place, field.id
+    data_type = field.to_arrow().type
+    with _lock:
+        known = _known.peek(key)
+        if known is not None and (known.identity, known.data_type) == (identity, data_type):
+            seen, low, high = _merged(known, seen, low, high)
+        zones = _Zones(identity, data_type, seen, low, high)
+        _known.put(key, zones, zones.cost)
+
+
+def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Any, Any]:
+    """Return the rows and ranges of all zones of a file from the first one to those of an array."""
+    end = start + len(array)
+    first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
+    starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
+    ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
+    sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
+    values = stored_values(array, f"<{sign}{array.type.bit_width // 8}")
+    limits = np.iinfo(values.dtype)
+    valid = valid_slots(array)
+    lows = values if valid is None else np.where(valid, values, limits.max)
+    highs = values if valid is None else np.where(valid, values, limits.min)
+    seen = np.zeros((last, 2), np.int64)
+    low = np.full(last, limits.max, values.dtype)
+    high = np.full(last, limits.min, values.dtype)
+    seen[first:, 0], seen[first:, 1] = starts, ends
+    low[first:] = np.minimum.reduceat(lows, starts - start)
+    high[first:] = np.maximum.reduceat(highs, starts - start)
+    return seen, low, high
+
+
+def _merged(known: _Zones, seen: Ints, low: Any, high: Any) -> tuple[Ints, Any, Any]:
+    """Join ranges of the same column: where rows seen touch, those of both; else of the more."""
+    length = max(len(known.seen), len(seen))
+    parts = []
+    limits = np.iinfo(low.dtype)
+    for rows, least, most in ((known.seen, known.low, known.high), (seen, low, high)):
+        padded = np.zeros((length, 2), np.int64)
+        padded[: len(rows)] = rows
+        more = length - len(rows)
+        parts.append(
+            (
+                padded,
+                np.concatenate([least, np.full(more, limits.max, least.dtype)]),
+                np.concatenate([most, np.full(more, limits.min, most.dtype)]),
+            )
+        )
+    (rows, low, high), (new, new_low, new_high) = parts
+    lengths, new_lengths = rows[:, 1] - rows[:, 0], new[:, 1] - new[:, 0]
+    touch = (new[:, 0] <= rows[:, 1]) & (rows[:, 0] <= new[:, 1])
+    touch &= (lengths > 0) & (new_lengths > 0)
+    replaced = ~touch & (new_lengths > lengths)
+    joined = rows.copy()
+    joined[touch, 0] = np.minimum(rows[touch, 0], new[touch, 0])
+    joined[touch, 1] = np.maximum(rows[touch, 1], new[touch, 1])
+    joined[replaced] = new[replaced]
+    low = np.where(touch, np.minimum(low, new_low), np.where(replaced, new_low, low))
+    high = np.where(touch, np.maximum(high, new_high), np.where(replaced, new_high, high))
+    return joined, low, high
+
+
+def _rest(excluded: Ints, rows: int) -> list[RowRange]:
+    """Return the ranges of rows of a fragment that are not in any of some ranges."""
+    left: list[RowRange] = []
+    done = 0
+    for start, end in excluded[np.argsort(excluded[:, 0], kind="stable")].tolist():
+        if start > done:
+            left.append((done, min(start, rows)))
+        done = max(done, end)
+    if done < rows:
+        left.append((done, rows))
+    return left

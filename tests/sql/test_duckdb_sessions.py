@@ -1,0 +1,86 @@
+"""`lancefs.sql`: SQL without a connection."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import duckdb
+import fsspec
+import lance
+import pyarrow as pa
+import pytest
+from roads import ORDERS_ROWS, run_python
+from support import ORDERS
+
+import lancefs
+
+
+def test_a_path_in_a_query_is_a_table() -> None:
+    query = f"select count(*) from '{ORDERS}@v1'"
+    relation = lancefs.sql(query)
+    assert isinstance(relation, duckdb.DuckDBPyRelation)
+    assert relation.fetchall() == [(ORDERS_ROWS[1],)]
+    assert lancefs.sql(f"select city from '{ORDERS}' where city = $1", params=["Gent"]).columns
+
+
+def test_variables_of_the_caller_are_tables() -> None:
+    cities = pa.table({"city": ["Gent"]})
+    query = f"select count(*) from '{ORDERS}' join cities using (city)"
+    expected = lancefs.open(ORDERS).count_rows(filter="city = 'Gent'")
+    assert lancefs.sql(query).fetchall() == [(expected,)]
+    del cities
+
+
+def test_relations_of_a_thread_can_be_joined_and_other_threads_have_their_own() -> None:
+    one = lancefs.sql(f"from '{ORDERS}'")
+    two = lancefs.sql("select 7 as seven")
+    assert one.join(two, "true").aggregate("sum(seven)").fetchall() == [(7 * ORDERS_ROWS[4],)]
+    lancefs.sql("create or replace table shared_by_threads as select 1 as a")
+    found = []
+
+    def count() -> None:
+        for _ in range(5):
+            query = f"select count(*) from '{ORDERS}', shared_by_threads"
+            found.append(lancefs.sql(query).fetchall())
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[(ORDERS_ROWS[4],)]] * 20
+    lancefs.sql("drop table shared_by_threads")
+
+
+def test_each_query_reads_the_newest_version(tmp_path: Path) -> None:
+    table = str(tmp_path / "t.lance")
+    for number in range(3):
+        lance.write_dataset(pa.table({"a": [number]}), table, mode="append" if number else "create")
+        assert lancefs.sql(f"select count(*) from '{table}'").fetchall() == [(number + 1,)]
+
+
+def test_storage_options_are_those_of_the_call() -> None:
+    memory = fsspec.filesystem("memory")
+    memory.put(ORDERS, "memory://sessions/orders.lance", recursive=True)
+    options = {"memory": {}, "s3": {"anon": True}}
+    query = "select count(*) from 'memory://sessions/orders.lance'"
+    assert lancefs.sql(query, storage_options=options).fetchall() == [(ORDERS_ROWS[4],)]
+    with pytest.raises(duckdb.Error, match="no version 9"):
+        lancefs.sql("from 'memory://sessions/orders.lance@v9'")
+
+
+def test_a_forked_child_has_a_database_of_its_own() -> None:
+    printed = run_python(
+        """
+import os, lancefs, warnings
+warnings.simplefilter("ignore")
+query = f"select count(*) from '{ORDERS}'"
+assert lancefs.sql(query).fetchall() == [(1191,)]
+child = os.fork()
+if child == 0:
+    os._exit(0 if lancefs.sql(query).fetchall() == [(1191,)] else 1)
+print(os.waitpid(child, 0)[1])
+"""
+    )
+    assert printed == "0"

@@ -1,0 +1,179 @@
+"""Which version a query reads: one in a transaction, the newest in each new one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from roads import HAS_EXTENSIONS, connect
+from support import ORDERS
+
+from duckdb_adapter.pins import Transactions, parse_asked
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    return path
+
+
+def add_row(table: str) -> None:
+    lance.write_dataset(pa.table({"a": [0]}), table, mode="append")
+
+
+def rows(con: Any, query: str) -> int:
+    return int(con.execute(query).fetchone()[0])
+
+
+PLACES = ["'{}'", "lance_scan('{}')", "lance_scan('{}', row_metadata := ['_rowid'])"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_transaction_reads_one_version(con: Any, table: str, place: str) -> None:
+    query = f"SELECT count(*) FROM {place.format(table)}"
+    con.execute("BEGIN")
+    assert rows(con, query) == 1
+    add_row(table)
+    assert rows(con, query) == 1
+    assert rows(con, f"SELECT count(*) FROM 'file://{table}'") == 1
+    assert rows(con, f"SELECT count(*) FROM '{table}@latest'") == 1
+    assert rows(con, f"SELECT count(*) FROM '{table}@v2'") == 2
+    con.execute("COMMIT")
+    assert rows(con, query) == 2
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "/* over */ end", "ABORT"])
+def test_a_transaction_ends_in_any_way(con: Any, table: str, end: str) -> None:
+    con.execute(f"-- now\nSTART TRANSACTION; SELECT count(*) FROM '{table}'")
+    add_row(table)
+    assert rows(con, f"SELECT count(*) FROM '{table}'") == 1
+    con.execute(end)
+    assert rows(con, f"SELECT count(*) FROM '{table}'") == 2
+    con.begin()
+    add_row(table)
+    assert rows(con, f"SELECT count(*) FROM '{table}'") == 3
+    add_row(table)
+    assert rows(con, f"SELECT count(*) FROM '{table}'") == 3
+    con.rollback()
+    assert rows(con, f"SELECT count(*) FROM '{table}'") == 4
+
+
+def test_each_connection_is_in_its_own_transaction(con: Any, table: str) -> None:
+    query = f"SELECT count(*) FROM '{table}'"
+    con.execute("BEGIN")
+    assert rows(con, query) == 1
+    add_row(table)
+    with con.cursor() as other:
+        other.execute("BEGIN")
+        assert rows(other, query) == 2
+        add_row(table)
+        assert (rows(con, query), rows(other, query)) == (1, 2)
+
+
+def test_a_table_that_is_named_twice_is_one_version(
+    con: Any, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duckdb_adapter import open_names
+
+    opened = open_names.open_version
+
+    def open_and_write(*args: Any, **kwargs: Any) -> Any:
+        version = opened(*args, **kwargs)
+        add_row(table)
+        return version
+
+    monkeypatch.setattr(open_names, "open_version", open_and_write)
+    query = f"""
+        SELECT (SELECT count(*) FROM '{table}'), (SELECT count(*) FROM '{table}/'),
+            (SELECT count(*) FROM 'file://{table}'), (SELECT count(*) FROM lance_scan('{table}'))
+    """
+    assert len(set(con.execute(query).fetchone())) == 1
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_prepared_statement_reads_the_newest_version_when_it_is_run(
+    con: Any, table: str, place: str
+) -> None:
+    con.execute(f"PREPARE counted AS SELECT count(*) FROM {place.format(table)} WHERE a >= $1")
+    assert rows(con, "EXECUTE counted(0)") == 1
+    add_row(table)
+    assert rows(con, "EXECUTE counted(0)") == 2
+    con.execute("BEGIN")
+    assert rows(con, "EXECUTE counted(0)") == 2
+    add_row(table)
+    assert rows(con, "EXECUTE counted(0)") == 2
+    con.execute("COMMIT")
+    assert rows(con, "EXECUTE counted(0)") == 3
+    assert rows(con, "EXECUTE counted(1)") == 1
+
+
+def test_a_view_reads_the_newest_version_and_one_in_a_transaction(con: Any, table: str) -> None:
+    con.execute(f"CREATE VIEW v AS FROM '{table}'")
+    con.execute("PREPARE counted AS SELECT count(*) FROM v")
+    add_row(table)
+    assert rows(con, "SELECT count(*) FROM v") == rows(con, "EXECUTE counted") == 2
+    con.execute("BEGIN")
+    assert rows(con, "SELECT count(*) FROM v") == 2
+    add_row(table)
+    assert rows(con, "SELECT count(*) FROM v") == rows(con, "EXECUTE counted") == 2
+    con.execute("COMMIT")
+    assert rows(con, "EXECUTE counted") == 3
+
+
+def test_a_prepared_statement_follows_columns_that_are_added(con: Any, table: str) -> None:
+    con.execute(f"PREPARE everything AS SELECT a.* FROM '{table}' AS a")
+    assert con.execute("EXECUTE everything").fetchall() == [(1,)]
+    lance.dataset(table).add_columns({"b": "a + 1"})
+    assert con.execute("SELECT count(b) FROM (FROM '" + table + "')").fetchone() == (1,)
+
+
+def test_a_relation_keeps_the_version_of_its_creation(con: Any, table: str) -> None:
+    relation = con.sql(f"SELECT count(*) FROM '{table}'")
+    add_row(table)
+    assert relation.fetchall() == [(1,)]
+
+
+@pytest.mark.skipif(not HAS_EXTENSIONS, reason="this DuckDB has no interface for extensions")
+def test_databases_do_not_share_transactions(tmp_path: Path) -> None:
+    """Even if their connections and transactions have the same numbers."""
+    table = str(tmp_path / "t.lance")
+    shutil.copytree(ORDERS, table)
+    query = f"SELECT count(*) FROM '{table}'"
+    one, two = connect("install"), connect("install")
+    one.execute("BEGIN")
+    before = rows(one, query)
+    lance.dataset(table).delete("true")
+    two.execute("BEGIN")
+    assert (rows(one, query), rows(two, query)) == (before, 0)
+
+
+def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duckdb_adapter.pins._MOST_CONNECTIONS", 3)
+    known = Transactions()
+
+    def pins(connection: int, transaction: int) -> object:
+        asked = parse_asked(
+            f"lancefs, look 1 in transaction {transaction} of {connection} since 99"
+        )
+        assert asked is not None
+        return known.pins(7, asked)
+
+    first = pins(1, 10)
+    assert pins(1, 10) is first
+    assert pins(1, 11) is not first
+    assert pins(1, 10) is not first
+    last = pins(1, 10)
+    for connection in (2, 3):
+        pins(connection, 1)
+    assert pins(1, 10) is last
+    for connection in (4, 5, 6):
+        pins(connection, 1)
+    assert pins(1, 10) is not last
+    assert parse_asked("orders.lance") is None
