@@ -198,12 +198,17 @@ def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Any, Any]:
     """Return the rows and ranges of all zones of a file from the first one to those of an array."""
     end = start + len(array)
     first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
-    starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
-    ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
     sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
     values = stored_values(array, f"<{sign}{array.type.bit_width // 8}")
     limits = np.iinfo(values.dtype)
     valid = valid_slots(array)
+    if first == 0 and last == 1:  # all of a small file: a table may have many
+        some = values if valid is None else values[valid]
+        low = np.array([some.min(initial=limits.max)], values.dtype)
+        high = np.array([some.max(initial=limits.min)], values.dtype)
+        return np.array([(start, end)], np.int64), low, high
+    starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
+    ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
     lows = values if valid is None else np.where(valid, values, limits.max)
     highs = values if valid is None else np.where(valid, values, limits.min)
     seen = np.zeros((last, 2), np.int64)
