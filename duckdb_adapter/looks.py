@@ -75,8 +75,9 @@ class Looks:
         look, self._last.look = self._last.look, None
         if asked is not None and look is not None and asked.look == look.number:
             pins = self._transactions.pins(database, asked)
-            pins.adopt(look.pins)
-            claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
+            claim: Claim | None = look.claim
+            if not pins.adopt(look.pins):
+                claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
             key = claim.key()

@@ -57,10 +57,15 @@ class Pins:
             first = self._pins.setdefault((name, ref), _Pin(version.ref, weakref.ref(version)))
         return version if first.ref == version.ref else open_ref(first.ref)
 
-    def adopt(self, other: Pins) -> None:
-        """Take over what another transaction has met and this one has not."""
+    def adopt(self, other: Pins) -> bool:
+        """Take over what another transaction has met and this one has not.
+
+        Returns:
+            Whether both have met the same versions of the tables of the other one.
+        """
         with self._lock:
             self._pins = {**other._pins, **self._pins}
+            return all(self._pins[name].ref == pin.ref for name, pin in other._pins.items())
 
 
 class Asked(NamedTuple):
