@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from duckdb_adapter import metadata
+from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
 from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, open_table
+from duckdb_adapter.paths import quoted
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
@@ -49,7 +50,7 @@ class Function:
     @property
     def body(self) -> str:
         """The body of the macro, for which `select_from` completes the statement."""
-        members = ", ".join(f"'{name}': {name}" for name in self.parameters)
+        members = ", ".join(f"'{name}': {quoted(name)}" for name in self.parameters)
         arguments = f"replace(CAST(to_json({{{members}}}) AS VARCHAR), '`', '\\u0060')"
         key = f"'\"{self.name} ' || replace({arguments}, '\"', '`') || '\"'"
         return f"SELECT * FROM query_table({key})"
@@ -57,7 +58,7 @@ class Function:
     @property
     def statement(self) -> str:
         """SQL that defines the macro for one connection."""
-        first, *others = self.parameters
+        first, *others = map(quoted, self.parameters)
         parameters = ", ".join([first, *(f"{name} := NULL" for name in others)])
         return f"CREATE OR REPLACE TEMP MACRO {self.name}({parameters}) AS TABLE {self.body}"
 
@@ -131,6 +132,12 @@ def _about(
     return lambda arguments, storage: describe(_open(arguments, storage))
 
 
+def _searched(
+    search: Callable[[LanceDataset, Arguments], pa.Table],
+) -> Callable[[Arguments, Storage], FunctionRows]:
+    return lambda arguments, storage: search(_open(arguments, storage).dataset, arguments)
+
+
 _REF = ("version", "tag", "branch", "as_of")
 
 FUNCTIONS = (
@@ -150,6 +157,18 @@ FUNCTIONS = (
         "_commit_version and _commit_timestamp; up to the newest version where until is not given",
         "FROM lance_changes('t.lance', 3, 7)",
         _changes,
+    ),
+    Function(
+        "lance_vector_search",
+        (
+            *("path", "column", "vector", "k", "prefilter", "use_index", "nprobes"),
+            *("refine_factor", "filter", "metric", "nprobs", *_REF, "storage_options"),
+        ),
+        "The k rows (10) whose vectors are nearest to a vector, nearest first, with _distance; "
+        "among those for which the condition filter is true, or of the nearest ones with "
+        "prefilter := false; a WHERE around the call filters the rows that were found",
+        "FROM lance_vector_search('t.lance', 'v', [0.1, 0.2]::FLOAT[2], k := 5)",
+        _searched(searches.nearest),
     ),
     Function(
         "lance_versions",

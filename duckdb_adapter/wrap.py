@@ -334,8 +334,10 @@ class LanceConnection:
         import duckdb
 
         text, *parameters = args
+        # `execute` and `sql` call them differently.
+        named = (kwargs[name] for name in ("parameters", "params") if name in kwargs)
         try:
-            scope.run(other.execute, (f"EXPLAIN {text}", *parameters), kwargs)
+            scope.run(other.execute, (f"EXPLAIN {text}", *parameters, *named), {})
         except duckdb.CatalogException as error:
             return not scope.add(str(error))
         return True

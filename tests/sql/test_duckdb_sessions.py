@@ -24,6 +24,15 @@ def test_a_path_in_a_query_is_a_table() -> None:
     assert lancefs.sql(f"select city from '{ORDERS}' where city = $1", params=["Gent"]).columns
 
 
+def test_parameters_are_those_of_functions_too() -> None:
+    query = "select count(*) from lance_scan($path, version := $version)"
+    found = lancefs.sql(query, params={"path": ORDERS, "version": 1})
+    assert found.fetchall() == [(ORDERS_ROWS[1],)]
+    query = "select count(*) from lance_scan(?) where city = ?"
+    expected = lancefs.open(ORDERS).count_rows(filter="city = 'Gent'")
+    assert lancefs.sql(query, params=[ORDERS, "Gent"]).fetchall() == [(expected,)]
+
+
 def test_variables_of_the_caller_are_tables() -> None:
     cities = pa.table({"city": ["Gent"]})
     query = f"select count(*) from '{ORDERS}' join cities using (city)"

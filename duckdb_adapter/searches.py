@@ -1,0 +1,77 @@
+"""Searches as SQL functions: the rows that answer a query best, as tables for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from duckdb_adapter.duckdb_types import readable_table
+from lancefs.lance_dataset import LanceDataset
+
+# Rows that are returned where `k` is not given.
+_K = 10
+
+
+def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
+    """Answer `lance_vector_search`.
+
+    Args:
+        dataset: The version of the table.
+        arguments: What the function was called with.
+
+    Raises:
+        LanceError: The table cannot be read.
+        TypeError: The column holds no vectors, or an argument is of another type.
+        ValueError: An argument is missing, does not fit the column, or makes no sense.
+    """
+    column, vector = _required("lance_vector_search", arguments, "column", "vector")
+    nprobes, nprobs = arguments.get("nprobes"), arguments.get("nprobs")
+    if nprobes is not None and nprobs is not None:
+        raise ValueError("lance_vector_search: nprobs is another name of nprobes; leave one out")
+    prefilter = _prefilter("lance_vector_search", arguments)
+    found = dataset.nearest(
+        column,
+        vector,
+        _number(arguments, "k", _K),
+        arguments.get("metric"),
+        nprobes=nprobs if nprobes is None else nprobes,
+        refine_factor=arguments.get("refine_factor"),
+        filter=arguments.get("filter"),
+        prefilter=prefilter,
+    )
+    return readable_table(found)
+
+
+def _required(function: str, arguments: Mapping[str, Any], *names: str) -> list[Any]:
+    """Return arguments that a call must have.
+
+    Raises:
+        ValueError: One is missing.
+    """
+    values = [arguments.get(name) for name in names]
+    missing = [name for name, value in zip(names, values, strict=True) if value is None]
+    if missing:
+        raise ValueError(f"{function}: the argument {missing[0]} was expected, not NULL")
+    return values
+
+
+def _number(arguments: Mapping[str, Any], name: str, default: int) -> Any:
+    value = arguments.get(name)
+    return default if value is None else value
+
+
+def _prefilter(function: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether the rows that `filter` keeps are searched, rather than filtered when found.
+
+    Raises:
+        ValueError: There is nothing to filter with.
+    """
+    prefilter = arguments.get("prefilter")
+    if prefilter and arguments.get("filter") is None:
+        raise ValueError(
+            f"{function}: prefilter := true is for the argument filter, as in filter := "
+            "'price > 3'; a WHERE around the call filters the rows that were found"
+        )
+    return prefilter is not False

@@ -1,0 +1,141 @@
+"""Searches in SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from roads import connect
+
+import lancefs
+
+ROWS, DIMENSION = 3000, 16
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a table with vectors, and an index over them, in its second version."""
+    lance = pytest.importorskip("lance")
+    path = str(tmp_path_factory.mktemp("searches") / "t.lance")
+    vectors = np.random.default_rng(7).standard_normal(ROWS * DIMENSION).astype(np.float32)
+    rows = {
+        "id": np.arange(ROWS),
+        "kind": [f"k{one % 5}" for one in range(ROWS)],
+        "v": pa.FixedSizeListArray.from_arrays(vectors, DIMENSION),
+    }
+    dataset = lance.write_dataset(pa.table(rows), path)
+    dataset.create_index("v", "IVF_PQ", num_partitions=4, num_sub_vectors=4)
+    return path
+
+
+def vector(number: int = 3) -> list[float]:
+    found: list[float] = np.random.default_rng(number).standard_normal(DIMENSION).tolist()
+    return found
+
+
+def ids(con: Any, query: str, *parameters: Any) -> list[int]:
+    return [row[0] for row in con.execute(query, list(parameters)).fetchall()]
+
+
+def test_lance_vector_search_returns_the_nearest_rows_with_their_distances(
+    con: Any, table: str
+) -> None:
+    found = con.execute("FROM lance_vector_search(?, 'v', ?, k := 7)", [table, vector()])
+    assert [column[0] for column in found.description] == ["id", "kind", "v", "_distance"]
+    rows = found.fetchall()
+    expected = lancefs.open(table).nearest("v", vector(), 7)
+    assert [row[0] for row in rows] == expected["id"].to_pylist()
+    assert [row[3] for row in rows] == pytest.approx(expected["_distance"].to_pylist())
+
+
+def test_vectors_are_arrays_lists_and_variables(con: Any, table: str) -> None:
+    expected = lancefs.open(table).nearest("v", vector(), 10)["id"].to_pylist()
+    for text in (f"{vector()}::FLOAT[{DIMENSION}]", f"{vector()}::DOUBLE[]", f"{vector()}"):
+        assert ids(con, f"SELECT id FROM lance_vector_search('{table}', 'v', {text})") == expected
+    con.execute(f"SET VARIABLE q = (SELECT v FROM '{table}' WHERE id = 42)")
+    query = f"SELECT id FROM lance_vector_search('{table}', 'v', getvariable('q'), k := 1)"
+    assert ids(con, query) == [42]
+
+
+def test_a_search_takes_the_options_of_nearest(con: Any, table: str) -> None:
+    dataset = lancefs.open(table)
+    exact = f"SELECT id FROM lance_vector_search('{table}', 'v', ?, use_index := false)"
+    assert (
+        ids(con, exact, vector())
+        == dataset.nearest("v", vector(), use_index=False)["id"].to_pylist()
+    )
+    for name in ("nprobes", "nprobs"):
+        options = f"{name} := 2, refine_factor := 4"
+        probing = f"SELECT id FROM lance_vector_search('{table}', 'v', ?, {options})"
+        expected = dataset.nearest("v", vector(), nprobes=2, refine_factor=4)["id"].to_pylist()
+        assert ids(con, probing, vector()) == expected
+    cosine = f"SELECT id FROM lance_vector_search('{table}', 'v', ?, metric := 'cosine')"
+    assert (
+        ids(con, cosine, vector())
+        == dataset.nearest("v", vector(), metric="cosine")["id"].to_pylist()
+    )
+
+
+def test_a_filter_is_before_the_search_and_a_where_after_it(con: Any, table: str) -> None:
+    search = f"lance_vector_search('{table}', 'v', ?, k := 20"
+    kept = ids(con, f"SELECT id FROM {search}, filter := 'kind = ''k2''')", vector())
+    assert len(kept) == 20
+    assert all(one % 5 == 2 for one in kept)
+    found = ids(con, f"SELECT id FROM {search})", vector())
+    after = [one for one in found if one % 5 == 2]
+    assert ids(con, f"SELECT id FROM {search}) WHERE kind = 'k2'", vector()) == after
+    late = f"SELECT id FROM {search}, filter := 'kind = ''k2''', prefilter := false)"
+    assert ids(con, late, vector()) == after
+
+
+def test_a_search_is_in_any_version(con: Any, table: str) -> None:
+    expected = lancefs.open(table, version=1).nearest("v", vector())["id"].to_pylist()
+    query = f"SELECT id FROM lance_vector_search('{table}', 'v', ?, version := 1)"
+    assert ids(con, query, vector()) == expected
+    assert (
+        ids(con, f"SELECT id FROM lance_vector_search('{table}@v1', 'v', ?)", vector()) == expected
+    )
+
+
+def test_a_search_is_joined_and_read_again(con: Any, table: str) -> None:
+    query = f"""
+        SELECT count(*), min(_distance) FROM lance_vector_search('{table}', 'v', ?, k := 3) AS found
+        JOIN '{table}' AS t ON t.id = found.id
+    """
+    assert con.execute(query, [vector()]).fetchone()[0] == 3
+    con.execute(f"PREPARE near AS SELECT id FROM lance_vector_search('{table}', 'v', $1, k := 1)")
+    for number in (3, 4):
+        expected = lancefs.open(table).nearest("v", vector(number), 1)["id"].to_pylist()
+        assert ids(con, f"EXECUTE near({vector(number)})") == expected
+
+
+def test_a_search_that_makes_no_sense_says_what_is_missing(con: Any, table: str) -> None:
+    wrong = {
+        f"lance_vector_search('{table}', 'v')": "the argument vector was expected",
+        f"lance_vector_search('{table}')": "the argument column was expected",
+        f"lance_vector_search('{table}', 'v', [1.0, 2.0])": "16",
+        f"lance_vector_search('{table}', 'id', [1.0])": "id",
+        f"lance_vector_search('{table}', 'nothing', [1.0])": "nothing",
+        f"lance_vector_search('{table}', 'v', {vector()}, k := -1)": "k",
+        f"lance_vector_search('{table}', 'v', {vector()}, prefilter := true)": "filter := ",
+        f"lance_vector_search('{table}', 'v', {vector()}, nprobes := 1, nprobs := 1)": "leave one",
+        f"lance_vector_search('{table}', 'v', {vector()}, filter := 'id >')": "id >",
+    }
+    for call, message in wrong.items():
+        with pytest.raises(duckdb.Error, match=message):
+            con.execute(f"FROM {call}")
+
+
+def test_long_vectors_are_searched(tmp_path: Path) -> None:
+    lance = pytest.importorskip("lance")
+    path = str(tmp_path / "wide.lance")
+    vectors = np.random.default_rng(1).standard_normal((50, 3072)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors.ravel(), 3072)
+    lance.write_dataset(pa.table({"id": np.arange(50), "v": column}), path)
+    con = connect("wrap")
+    query = f"SELECT id, _distance FROM lance_vector_search('{path}', 'v', ?, k := 1)"
+    assert con.execute(query, [vectors[17].tolist()]).fetchall() == [(17, 0.0)]
