@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -214,7 +215,7 @@ def make_table_source(table: pa.Table, on_bind: Callable[[], None]) -> ArrowScan
 def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Define the classes when DuckDB is there; their base is no public part of its package."""
     from duckdb._sources import ArrowScanSource
-    from duckdb._sources.nodes import Col, Untranslatable
+    from duckdb._sources.nodes import Col, In, Lit, Untranslatable
     from duckdb._sources.pyarrow import PyArrowTableSource
     from duckdb._sources.to_arrow import to_arrow
 
@@ -225,8 +226,29 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             node = pending.pop()
             if isinstance(node, Col):
                 found[node.parts[0]] = None
-            pending.extend(node._children())
+            pending.extend([node.operand] if isinstance(node, In) else node._children())
         return list(found)
+
+    def translated(predicate: Any, schema: pa.Schema) -> pc.Expression:
+        """Translate a predicate; one of many whole numbers or texts in one step.
+
+        DuckDB's own translation takes 20 µs for each value.
+        """
+        if not isinstance(predicate, In) or len(predicate.values) < 2:
+            return to_arrow(predicate, schema)
+        kind = schema.field(0).type
+        exact = int if pa.types.is_integer(kind) else str if pa.types.is_string(kind) else None
+        values = [one for one in predicate.values if isinstance(one, Lit)]
+        operand, types = predicate.operand, {(one.type, type(one.value)) for one in values}
+        is_one_kind = len(values) == len(predicate.values) and len(types) == 1
+        if not (is_one_kind and isinstance(operand, Col) and len(operand.parts) == 1):
+            return to_arrow(predicate, schema)
+        if exact is None or type(values[0].value) is not exact:
+            return to_arrow(predicate, schema)
+        to_arrow(In(operand, [values[0]]), schema)  # refuses a type that is not the column's
+        field = pc.field(*operand.parts)
+        member = field.isin(pa.array([one.value for one in values], kind))
+        return pc.if_else(field.is_valid(), member, pa.scalar(None, pa.bool_()))
 
     class LanceSource(ArrowScanSource):
         """A table as a source of DuckDB's Arrow scan."""
@@ -237,6 +259,8 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             super().__init__(rows.dataset)
             self._rows = rows
             self._on_bind = on_bind
+            # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
+            self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
 
         @property
         def __arrow_c_stream__(self) -> Callable[..., object]:
@@ -273,11 +297,15 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
         def _filter(self, predicate: Any) -> pc.Expression:
             """Translate a predicate, given only the columns that it speaks of."""
+            known = self._filters.get(predicate)
+            if known is not None:
+                return known
             columns = _columns_of(predicate)
             if not all(self._rows.can_filter(column) for column in columns):
                 raise Untranslatable(predicate)
             fields = [self._rows.plain_field(column) for column in columns]
-            return to_arrow(predicate, pa.schema(fields))
+            self._filters[predicate] = found = translated(predicate, pa.schema(fields))
+            return found
 
     class TableSource(PyArrowTableSource):
         """An Arrow table as a source."""

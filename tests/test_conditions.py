@@ -111,6 +111,51 @@ def test_comparisons_keep_what_arrow_keeps(batch: pa.RecordBatch, terms: list[An
     assert Condition(filter).passed(pa.record_batch(encoded)).tolist() == expected
 
 
+@st.composite
+def memberships(draw: st.DrawFn) -> pc.Expression:
+    name = draw(st.sampled_from(list(TYPES)))
+    data_type = TYPES[name]
+    numbers = draw(st.lists(_numbers(data_type), max_size=8))
+    values = pa.array([_scalar(number, data_type) for number in numbers], data_type)
+    member = pc.field(name).isin(values)
+    if draw(st.booleans()):  # as DuckDB writes IN
+        unknown = pa.scalar(None, pa.bool_())
+        return pc.if_else(pc.field(name).is_valid(), member, unknown)
+    return member
+
+
+@given(batches(), st.lists(memberships(), min_size=1, max_size=3), st.lists(comparisons()))
+def test_members_are_those_that_arrow_finds(
+    batch: pa.RecordBatch, terms: list[Any], others: list[Any]
+) -> None:
+    filter = terms[0]
+    for term in terms[1:] + others[:2]:
+        filter = filter & term
+    expected = _expected(filter, batch)
+    assert Condition(filter).passed(batch).tolist() == expected
+    names = expressions.columns_of(filter, batch.schema.names)
+    encoded = pa.record_batch({name: batch[name].dictionary_encode() for name in names})
+    if Condition(filter).takes_items(batch.select(names).schema):
+        assert Condition(filter).passed(encoded).tolist() == expected
+
+
+@pytest.mark.parametrize("apart", [1, 7, 10**12], ids=str)
+def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> None:
+    values = [number * apart for number in range(-3, 40, 3)]
+    ends = [-(2**63), 2**63 - 1, None]
+    batch = pa.record_batch({"i64": [number * apart for number in range(-50, 50)] + ends})
+    for filter in (
+        pc.field("i64").isin(values),
+        pc.field("i64").isin([2**63 - 1, -(2**63)]),
+        pc.field("i64").isin(values) & (pc.field("i64") > 0),
+        pc.field("i64").isin(values) & pc.field("i64").isin(values[:3]),
+        pc.field("i64").isin(values) & pc.field("i64").isin([1, 2]),
+    ):
+        tests = by_column(expressions.comparisons(expressions.as_tree(filter)), batch.schema)
+        assert tests is not None
+        assert Condition(filter).passed(batch).tolist() == _expected(filter, batch)
+
+
 MONEY = pa.record_batch(
     {
         "money": pa.array([Decimal("0.05"), Decimal("-0.06"), None, Decimal(7)], TYPES["money"]),

@@ -76,6 +76,16 @@ def test_a_second_read_passes_over_rows_that_the_first_one_ruled_out(
     assert stats.rows_decoded <= 3 * ZONE
 
 
+def test_rows_between_the_members_of_a_list_are_passed_over(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", numbers())
+    stats = check(table, "n in (3, 500, 999)")
+    assert stats.rows_skipped >= ROWS - 3 * ZONE
+    assert check(table, "n in (-5, 5000)").rows_decoded == 0
+    assert check(table, "n in (3, 500) and n > 400").rows_decoded <= ZONE
+    assert check(table, "n in (3, 4) or s = 'name 7'").rows_skipped == 0
+    assert check(table, "not n in (3, 500)").rows_skipped == 0
+
+
 def test_a_filter_that_may_hold_elsewhere_reads_all_rows(tmp_path: Path) -> None:
     table = write(tmp_path / "t", numbers())
     read(table, "n < 0")
@@ -272,17 +282,22 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
     st.lists(
         st.tuples(
             st.sampled_from(["a", "b"]),
-            st.sampled_from(["<", "<=", "=", ">=", ">"]),
-            st.integers(0, 210),
+            st.sampled_from(["<", "<=", "=", ">=", ">", "in"]),
+            st.lists(st.integers(0, 210), min_size=1, max_size=4),
         ),
         min_size=1,
         max_size=3,
     )
 )
 def test_any_order_of_filters_gives_the_rows_of_each(
-    drawn: str, filters: list[tuple[str, str, int]]
+    drawn: str, filters: list[tuple[str, str, list[int]]]
 ) -> None:
-    texts = [f"{column} {operator} {value}" for column, operator, value in filters]
+    texts = [
+        f"{column} in ({', '.join(map(str, values))})"
+        if operator == "in"
+        else f"{column} {operator} {values[0]}"
+        for column, operator, values in filters
+    ]
     for text in (*texts, " and ".join(texts)):
         found = lancefs.open(drawn).to_table(filter=text)
         assert found.equals(lance.dataset(drawn).to_table(filter=text)), text

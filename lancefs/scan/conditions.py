@@ -19,19 +19,52 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
-from lancefs.datafile.buffers import Mask
+from lancefs.datafile.buffers import Array, Ints, Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import take, within
 from lancefs.errors import InvalidFilter
 from lancefs.scan import expressions
-from lancefs.scan.expressions import Comparison
+from lancefs.scan.expressions import Comparison, Membership
 from lancefs.table.members import nested, paths_of
 
 # Enough digits for a decimal of any scale in the units of any other.
 _EXACT = Context(prec=200)
 # Characters of a filter that an error shows.
 _SHOWN = 100
+# Numbers between the least and the greatest one of a set that are looked up in a table.
+_TABLE = 4 * 1024 * 1024
 _TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
+
+
+class NumberSet:
+    """A set of numbers, of at least one.
+
+    Args:
+        numbers: The numbers (int64), in any order.
+
+    Attributes:
+        numbers: The numbers, ascending, each once.
+    """
+
+    def __init__(self, numbers: Ints) -> None:
+        self.numbers = np.unique(numbers)
+        self._low = self.numbers[0]
+        self._span = int(self.numbers[-1]) - int(self._low)
+        self._table: Mask | None = None  # for each number from the least one: whether it is there
+        if self._span < _TABLE:
+            self._table = np.zeros(self._span + 1, np.bool_)
+            self._table[self.numbers - self._low] = True
+
+    def has(self, values: Array) -> Mask:
+        """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
+        if self._table is None:
+            wanted = pa.array(self.numbers.astype(values.dtype))
+            return mask_of(pc.is_in(pa.array(values), value_set=wanted))
+        # Differences wrap around, and are then beyond the span.
+        places = np.subtract(values, self._low, dtype=np.int64)
+        found: Mask = self._table.take(places, mode="clip")
+        found &= places.view(np.uint64) <= np.uint64(self._span)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +75,17 @@ class Interval:
         column: The name of the column.
         low: The least number that passes, in the units that the column stores.
         high: The greatest number that passes.
+        among: The numbers in between that pass; None for all.
     """
 
     column: str
     low: int
     high: int
+    among: NumberSet | None = None
 
 
 # A condition on one column.
-Test: TypeAlias = Interval | Comparison
+Test: TypeAlias = Interval | Comparison | Membership
 
 
 class Condition:
@@ -117,10 +152,10 @@ class Condition:
         for term in (
             () if self.tree is None else expressions.chain_terms(self.tree, expressions.AND)
         ):
-            comparison = expressions.as_comparison(term)
-            if comparison is None or len(schema.get_all_field_indices(comparison.column)) != 1:
+            test = expressions.as_test(term)
+            if test is None or len(schema.get_all_field_indices(test.column)) != 1:
                 continue
-            interval = interval_of(comparison, schema.field(comparison.column).type)
+            interval = _interval_of_test(test, schema.field(test.column).type)
             if interval is not None:
                 _narrow(found, interval)
         return found
@@ -148,7 +183,9 @@ class Condition:
         return _look_up(array, passed)
 
 
-def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> list[Test] | None:
+def by_column(
+    comparisons: Iterable[Comparison | Membership] | None, schema: pa.Schema
+) -> list[Test] | None:
     """Return a filter as conditions on single columns.
 
     Args:
@@ -167,10 +204,10 @@ def by_column(comparisons: Iterable[Comparison] | None, schema: pa.Schema) -> li
         data_type = schema.field(comparison.column).type
         if pa.types.is_dictionary(data_type):
             data_type = data_type.value_type
-        interval = interval_of(comparison, data_type)
+        interval = _interval_of_test(comparison, data_type)
         if interval is not None:
             _narrow(intervals, interval)
-        elif pa.types.is_string(data_type) and _has_type(comparison.value, data_type):
+        elif pa.types.is_string(data_type) and _has_type(comparison, data_type):
             others.append(comparison)
         else:
             return None
@@ -181,11 +218,34 @@ def _narrow(intervals: dict[str, Interval], interval: Interval) -> None:
     """Narrow the interval of a column to one that must hold as well."""
     known = intervals.get(interval.column, interval)
     low, high = max(interval.low, known.low), min(interval.high, known.high)
-    intervals[interval.column] = Interval(interval.column, low, high)
+    among = known.among or interval.among
+    if known.among is not None and interval.among is not None and known is not interval:
+        both = np.intersect1d(known.among.numbers, interval.among.numbers)
+        if not len(both):
+            low, high = 1, 0
+        among = NumberSet(both) if len(both) else None
+    intervals[interval.column] = Interval(interval.column, low, high, among)
 
 
-def _has_type(value: pa.Scalar | None, data_type: pa.DataType) -> bool:
-    return value is None or (value.type == data_type and value.is_valid)
+def _has_type(test: Comparison | Membership, data_type: pa.DataType) -> bool:
+    if isinstance(test, Membership):
+        return bool(test.values.type == data_type)
+    return test.value is None or (test.value.type == data_type and test.value.is_valid)
+
+
+def _interval_of_test(test: Comparison | Membership, data_type: pa.DataType) -> Interval | None:
+    """Return a test as a range of stored numbers, or some numbers in a range; None for others."""
+    if isinstance(test, Comparison):
+        return interval_of(test, data_type)
+    bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
+    if bounds is None or not is_alike or pa.types.is_decimal(data_type):
+        return None
+    if bounds[1] > np.iinfo(np.int64).max or not len(test.values):
+        return None
+    sign = "u" if pa.types.is_unsigned_integer(data_type) else "i"
+    numbers = stored_values(test.values, f"<{sign}{data_type.bit_width // 8}")
+    among = NumberSet(numbers.astype(np.int64))
+    return Interval(test.column, int(among.numbers[0]), int(among.numbers[-1]), among)
 
 
 def interval_of(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
@@ -265,8 +325,10 @@ def _look_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
     return mask | ~valid if passed[-1] else mask & valid
 
 
-def _compare(array: pa.Array, test: Comparison) -> Mask:
-    """Return a mask of the strings that compare with a literal."""
+def _compare(array: pa.Array, test: Comparison | Membership) -> Mask:
+    """Return a mask of the strings that compare with a literal, or are one of some."""
+    if isinstance(test, Membership):
+        return mask_of(pc.is_in(array, value_set=test.values))
     if test.value is None:
         return mask_of(array.is_valid())
     return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), False))
@@ -287,5 +349,7 @@ def _within(array: pa.Array, interval: Interval) -> Mask:
         mask = values >= low if low > limits.min else np.ones(len(array), np.bool_)
         if high < limits.max:
             mask &= values <= high
+        if interval.among is not None:
+            mask &= interval.among.has(values)
     valid = valid_slots(array)
     return mask if valid is None else mask & valid

@@ -140,13 +140,26 @@ class Comparison:
     value: pa.Scalar | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Membership:
+    """A column whose value is one of some literals.
+
+    Attributes:
+        column: The name of the column.
+        values: The literals, none of them missing.
+    """
+
+    column: str
+    values: pa.Array
+
+
 def bytes_of(expression: pc.Expression) -> bytes:
     """Return bytes that tell an expression from others."""
     _, (pickled,) = expression.__reduce__()
     return bytes(pickled)
 
 
-def comparisons(root: ExpressionNode | None) -> list[Comparison] | None:
+def comparisons(root: ExpressionNode | None) -> list[Comparison | Membership] | None:
     """Split a filter into comparisons of columns with literals.
 
     Args:
@@ -158,9 +171,30 @@ def comparisons(root: ExpressionNode | None) -> list[Comparison] | None:
     """
     if root is None:
         return None
-    parts = [as_comparison(term) for term in chain_terms(root, AND)]
+    parts = [as_test(term) for term in chain_terms(root, AND)]
     known = [part for part in parts if part is not None]
     return known if len(known) == len(parts) else None
+
+
+def as_test(node: ExpressionNode) -> Comparison | Membership | None:
+    """Return a call as a test of a column; None for any other call."""
+    comparison = as_comparison(node)
+    return as_membership(node) if comparison is None else comparison
+
+
+def as_membership(node: ExpressionNode) -> Membership | None:
+    """Return a call as a test whether a column is one of some literals; None for any other call."""
+    if node.name == "if_else":  # DuckDB writes IN so, which is unknown for a missing value
+        condition, node, otherwise = node.arguments
+        is_missing = otherwise.value is not None and not otherwise.value.is_valid
+        if otherwise.kind != "literal" or not is_missing:
+            return None
+        if condition.name != "is_valid" or condition.arguments != node.arguments:
+            return None
+    if node.name != "is_in" or node.arguments[0].kind != "field" or node.value is None:
+        return None
+    values = pa.array(node.value["value_set"].values)
+    return None if values.null_count else Membership(node.arguments[0].name, values)
 
 
 def matching(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:

@@ -222,7 +222,7 @@ def is_in(left: Operand, items: Sequence[Operand]) -> Typed:
     if len(values) < len(literals):
         found = found | UNKNOWN
     elif left.is_nullable:  # Arrow calls a missing value not in the list
-        found = found | (left.compared.is_null() & UNKNOWN)
+        found = pc.if_else(left.compared.is_valid(), found, UNKNOWN)
     return condition(found, left, uses=2)
 
 

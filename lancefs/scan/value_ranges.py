@@ -70,9 +70,14 @@ class _Zones:
         seen = self.seen[first:last]
         return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
 
-    def excluded(self, low: int, high: int) -> Ints:
+    def excluded(self, interval: Interval) -> Ints:
         """Return ranges of rows of which no value lies within an interval."""
+        low, high = interval.low, interval.high
         out = (self.low > high) | (self.high < low) if low <= high else np.True_
+        if interval.among is not None and low <= high:
+            numbers = interval.among.numbers
+            at = np.searchsorted(numbers, self.low)
+            out = out | (at == len(numbers)) | (numbers.take(at, mode="clip") > self.high)
         return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
 
 
@@ -108,7 +113,7 @@ def passing(
             continue
         interval = intervals[field.name]
         if zones.data_type == field.to_arrow().type:
-            excluded.append(zones.excluded(interval.low, interval.high))
+            excluded.append(zones.excluded(interval))
     if not any(len(each) for each in excluded):
         return None
     return _rest(np.concatenate(excluded), fragment.physical_rows)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -368,3 +369,23 @@ def test_filters_leave_the_plan_for_the_scan(everything: str, name: str) -> None
     query = f"SELECT id FROM '{everything}' WHERE {name} <= {literal(values[1], kind)}"
     plan = con.execute(f"EXPLAIN {query}").fetchall()[0][1]
     assert "Filters:" in plan
+
+
+@pytest.mark.parametrize("of", ["{}", "'{}'"], ids=["numbers", "texts"])
+def test_long_lists_of_values_are_exact(con: Any, tmp_path: Path, of: str) -> None:
+    lance = pytest.importorskip("lance")
+    table = str(tmp_path / "t.lance")
+    numbers = [None if i % 17 == 0 else i * 3 for i in range(20_000)]
+    texts = [None if i is None else str(i) for i in numbers]
+    lance.write_dataset(pa.table({"number": pa.array(numbers, pa.int32()), "text": texts}), table)
+    column = "number" if of == "{}" else "text"
+    values = ", ".join(of.format(i) for i in range(0, 60_000, 6))
+    expected = sum(1 for i in numbers if i is not None and i % 6 == 0)
+    missing = sum(1 for i in numbers if i is None)
+    for _ in range(2):
+        query = f"SELECT count(*) FROM '{table}' WHERE {column} IN ({values})"
+        assert con.execute(query).fetchone() == (expected,)
+        query = f"SELECT count(*) FROM '{table}' WHERE {column} NOT IN ({values})"
+        assert con.execute(query).fetchone() == (20_000 - expected - missing,)
+        query = f"SELECT count(*) FROM '{table}' WHERE ({column} IN ({values})) IS NULL"
+        assert con.execute(query).fetchone() == (missing,)
