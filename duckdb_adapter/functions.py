@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
@@ -113,7 +114,16 @@ def _scan(arguments: Arguments, storage: Storage) -> LanceDataset:
         names = [names]
     if arguments.get("with_row_id"):
         names = [ROW_ID.name, *names]
-    return dataset.with_row_metadata(*dict.fromkeys(names)) if names else dataset
+    if names:
+        dataset = dataset.with_row_metadata(*dict.fromkeys(names))
+    row_ids = arguments.get("row_ids")
+    if row_ids is None:
+        return dataset
+    try:
+        wanted = pa.array(row_ids, pa.uint64())
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise ValueError(f"lance_scan: row_ids is a list of row ids: {error}") from error
+    return dataset.filter(pc.field(ROW_ID.name).isin(wanted))
 
 
 def _changes(arguments: Arguments, storage: Storage) -> pa.Table:
@@ -143,10 +153,11 @@ _REF = ("version", "tag", "branch", "as_of")
 FUNCTIONS = (
     Function(
         "lance_scan",
-        ("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
+        ("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index", "row_ids"),
         "The rows of a Lance table: of its newest version, or of the version, tag, branch or point "
         "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
-        f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices",
+        f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices; "
+        "with row_ids, the rows that have these ids",
         "FROM lance_scan('t.lance', version := 7)",
         _scan,
     ),

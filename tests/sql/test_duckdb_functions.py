@@ -250,3 +250,28 @@ def test_lance_indexes_is_another_name_of_lance_indices(con: Any) -> None:
     assert rows == con.execute(f"FROM lance_indices('{ORDERS}')").fetchall()
     described = con.execute("DESCRIBE FROM lance_indexes(?)", [ORDERS]).fetchall()
     assert described == con.execute("DESCRIBE FROM lance_indices(?)", [ORDERS]).fetchall()
+
+
+def test_row_ids_choose_rows(con: Any) -> None:
+    query = f"SELECT _rowid, order_id FROM lance_scan('{ORDERS}', with_row_id := true)"
+    known = dict(con.execute(query).fetchall())
+    some = list(known)[10:500:100]
+    scan = f"FROM lance_scan('{ORDERS}', row_ids := ?)"
+    found = con.execute(f"SELECT order_id {scan}", [some]).fetchall()
+    assert sorted(one for (one,) in found) == sorted(known[one] for one in some)
+    assert con.execute(f"SELECT count(*) {scan}", [some]).fetchone() == (len(some),)
+    assert con.execute(f"SELECT count(*) {scan} WHERE order_id < 0", [some]).fetchone() == (0,)
+    assert con.execute(f"SELECT count(*) {scan}", [[]]).fetchone() == (0,)
+    assert con.execute(f"SELECT count(*) {scan}", [[2**63]]).fetchone() == (0,)
+    with pytest.raises(duckdb.Error, match="row_ids"):
+        con.execute(f"FROM lance_scan('{ORDERS}', row_ids := ['a'])")
+
+
+def test_the_first_rows_of_an_order_are_read_by_their_row_ids(con: Any) -> None:
+    con.execute(
+        f"""SET VARIABLE top = (SELECT list(_rowid) FROM (SELECT _rowid
+        FROM lance_scan('{ORDERS}', with_row_id := true) ORDER BY ordered_at DESC LIMIT 10))"""
+    )
+    query = "SELECT * FROM {} ORDER BY ordered_at DESC LIMIT 10"
+    two = query.format(f"lance_scan('{ORDERS}', row_ids := getvariable('top'))")
+    assert con.execute(two).fetchall() == con.execute(query.format(f"'{ORDERS}'")).fetchall()
