@@ -84,7 +84,7 @@ class BTree:
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the pages that may hold values that pass a test; None where it cannot be told."""
-        if test.intervals is None:
+        if test.intervals is None or test.data_type != self.data_type:
             return None
         lows, highs = [low for low, _ in test.intervals], [high for _, high in test.intervals]
         # The first pages may have no maximum, or no minimum: they begin with missing values.
