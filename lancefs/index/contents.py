@@ -40,32 +40,32 @@ class Item:
 class Every:
     """All of these are held."""
 
-    contents: tuple[Holding, ...]
+    contents: tuple[Wanted, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
     """One of these is held at least."""
 
-    contents: tuple[Holding, ...]
+    contents: tuple[Wanted, ...]
 
 
 Leaf: TypeAlias = Substring | Item
-Holding: TypeAlias = Leaf | Every | Some
+Wanted: TypeAlias = Leaf | Every | Some
 
 # No value passes.
 NOTHING = Some(())
 
 
-def every(contents: Iterable[Holding | None]) -> Holding | None:
+def every(contents: Iterable[Wanted | None]) -> Wanted | None:
     """Join contents by AND; None stands for an unknown one."""
     known = tuple(content for content in contents if content is not None)
     return known[0] if len(known) == 1 else Every(known) if known else None
 
 
-def some(contents: Iterable[Holding | None]) -> Holding | None:
+def some(contents: Iterable[Wanted | None]) -> Wanted | None:
     """Join contents by OR; None if one of them is unknown."""
-    known: list[Holding] = []
+    known: list[Wanted] = []
     for content in contents:
         if content is None:
             return None
@@ -73,7 +73,7 @@ def some(contents: Iterable[Holding | None]) -> Holding | None:
     return known[0] if len(known) == 1 else Some(tuple(known))
 
 
-def leaves(content: Holding) -> Iterator[Leaf]:
+def leaves(content: Wanted) -> Iterator[Leaf]:
     """Yield the parts and items of a content."""
     if isinstance(content, Every | Some):
         for one in content.contents:
@@ -83,7 +83,7 @@ def leaves(content: Holding) -> Iterator[Leaf]:
 
 
 def evaluate(
-    content: Holding,
+    content: Wanted,
     of_leaf: Callable[[Leaf], T | None],
     both: Callable[[T, T], T],
     either: Callable[[T, T], T],

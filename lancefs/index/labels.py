@@ -19,7 +19,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_map
-from lancefs.index.contents import Holding, Item, Leaf, evaluate, leaves
+from lancefs.index.contents import Wanted, Item, Leaf, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
@@ -124,7 +124,7 @@ class LabelList:
             raise self._file.damage("a bitmap for each item was expected")
         return [read_map(data) for data in array.to_pylist()]
 
-    def _places_of(self, content: Holding) -> dict[Leaf, Ints] | None:
+    def _places_of(self, content: Wanted) -> dict[Leaf, Ints] | None:
         """Return where the keys are that are equal to each item; None for other contents."""
         wanted = list(dict.fromkeys(leaves(content)))
         items = [leaf for leaf in wanted if isinstance(leaf, Item)]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Mask
-from lancefs.index.contents import Holding, every, some
+from lancefs.index.contents import Wanted, every, some
 
 # The lowest and the highest sort key (see `sort_keys`) of an interval, both included; None for an
 # open end.
@@ -42,7 +42,7 @@ class ColumnTest:
     data_type: pa.DataType
     intervals: Sequence[KeyInterval] | None
     keeps_null: bool
-    contents: Holding | None
+    contents: Wanted | None
     passes: Callable[[pa.Array], Mask]
     is_exact: bool = True
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
-from lancefs.index.contents import NOTHING, Holding, Item, Substring, every, some
+from lancefs.index.contents import NOTHING, Wanted, Item, Substring, every, some
 from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
 from lancefs.index.sort_keys import has_keys, is_stored_number, is_text, sort_keys
 from lancefs.scan import row_functions
@@ -137,7 +137,7 @@ class _Read(NamedTuple):
     expression: pc.Expression
     intervals: Sequence[KeyInterval] | None
     keeps_null: bool = False
-    contents: Holding | None = None
+    contents: Wanted | None = None
 
 
 def _read_field(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -240,7 +240,7 @@ def _read_array_has(node: ExpressionNode, data_type: pa.DataType, is_negated: bo
     return _Read(expression, None, contents=Item(item.value) if item.value.is_valid else NOTHING)
 
 
-def _whole(value: pa.Scalar) -> Holding | None:
+def _whole(value: pa.Scalar) -> Wanted | None:
     """Return what a text holds that is equal to a literal; None for other values."""
     is_known = value.is_valid and (
         pa.types.is_string(value.type) or pa.types.is_large_string(value.type)
