@@ -19,7 +19,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_map
-from lancefs.index.contents import Wanted, Item, Leaf, evaluate, leaves
+from lancefs.index.contents import Item, Leaf, Wanted, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses

@@ -20,7 +20,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_treemap
-from lancefs.index.contents import Wanted, Leaf, Substring, evaluate
+from lancefs.index.contents import Leaf, Substring, Wanted, evaluate
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
-from lancefs.index.contents import NOTHING, Wanted, Item, Substring, every, some
+from lancefs.index.contents import NOTHING, Item, Substring, Wanted, every, some
 from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
 from lancefs.index.sort_keys import has_keys, is_stored_number, is_text, sort_keys
 from lancefs.scan import row_functions
