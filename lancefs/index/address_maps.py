@@ -20,11 +20,12 @@ from lancefs.table.bitmaps import parse_bitmap
 from lancefs.table.row_metadata import OFFSET_BITS
 
 if TYPE_CHECKING:
-    from pyroaring import BitMap
+    from pyroaring import BitMap, BitMap64
 
 # Bytes of an address, of an offset, and of both while they are put together.
 _ADDRESS_BYTES = 32
 _COUNT = struct.Struct("<I")
+_LONG_COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<II")
 
 
@@ -63,6 +64,59 @@ class AddressMap:
             offsets = np.frombuffer(bitmap.to_array(), np.uint32)
             parts.append(offsets.astype(np.uint64) + np.uint64(fragment_id << OFFSET_BITS))
         return np.concatenate(parts)
+
+
+def read_map(data: bytes) -> BitMap64:
+    """Return a serialized map of row addresses as one set of addresses.
+
+    Args:
+        data: The serialized map.
+
+    Raises:
+        CorruptFile: The bytes are not a map.
+        UnsupportedFeature: An entry stands for all rows of a fragment.
+    """
+    parts = dict(_entries(data))
+    for number, part in parts.items():
+        _bitmap(number, part)
+    count = _COUNT.unpack_from(data)[0]
+    if len(parts) != count:
+        raise CorruptFile(f"a map of {len(parts)} fragments has {count} entries")
+    entries = [_COUNT.pack(number) + part for number, part in sorted(parts.items())]
+    return read_treemap(_LONG_COUNT.pack(count) + b"".join(entries))
+
+
+def read_treemap(data: bytes) -> BitMap64:
+    """Return a serialized Roaring treemap: the 64-bit form, whose entries have no length.
+
+    Args:
+        data: All bytes of the treemap.
+
+    Raises:
+        CorruptFile: The bytes are not one treemap.
+    """
+    from pyroaring import BitMap64
+
+    try:
+        bitmap = BitMap64.deserialize(data)
+    except (ValueError, IndexError) as error:
+        raise CorruptFile(f"not a Roaring treemap: {error}") from error
+    size = len(bitmap.serialize())
+    if size != len(data):
+        raise CorruptFile(f"the treemap takes {size} bytes, {len(data)} were found")
+    return bitmap
+
+
+def expanded(rows: BitMap64) -> Addresses:
+    """Return the addresses in a set, ascending.
+
+    Raises:
+        MemoryLimitExceeded: So many addresses take too much memory.
+    """
+    reserve(_ADDRESS_BYTES * len(rows))
+    if not rows:
+        return np.empty(0, np.uint64)
+    return np.frombuffer(rows.to_array(), np.uint64)
 
 
 def _bitmap(fragment_id: int, data: bytes) -> BitMap:

@@ -63,8 +63,10 @@ class Bitmap:
         """Number of rows that it holds, which only all bitmaps would tell."""
         return None
 
-    def pages_for(self, test: ColumnTest) -> Ints:
-        """Return the positions of the values that pass a test."""
+    def pages_for(self, test: ColumnTest) -> Ints | None:
+        """Return the positions of the values that pass a test; None for other values."""
+        if test.data_type != self.data_type:
+            return None
         wanted: Ints = np.flatnonzero(test.passes(self._keys))
         return wanted
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
 from lancefs.datafile.page_ranges import join_arrays
-from lancefs.datafile.row_ranges import RowRange, as_ranges
+from lancefs.datafile.row_ranges import RowRange, as_ranges, between, rows_of
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, is_boxed, sort_keys
+from lancefs.storage.budget_cache import BudgetCache
 
 FILES = ("page_lookup.lance", "page_data.lance")
 
@@ -34,8 +35,29 @@ _MOST_PAGES_AT_ONCE = 256
 # Pages that lie so far apart in a local file are read as one span: a read of its own takes as long
 # as reading so many pages.
 _GAP = 16
+# Bytes of single pages that are kept: rows are often looked up one by one.
+_RECENT_BYTES = 4 * 1024 * 1024
 # Memory of the two open files, about.
 _READER_BYTES = 16 * 1024
+
+
+class _Rows(NamedTuple):
+    """Rows of pages.
+
+    Attributes:
+        values: Their values, in order, missing ones first.
+        ids: Their row numbers.
+        keys: The sort keys of the values that are not missing; None where they take long to make.
+    """
+
+    values: pa.Array
+    ids: Addresses
+    keys: SortKeys | None
+
+
+def _cost(rows: _Rows) -> int:
+    """Return the memory that rows take, about."""
+    return int(rows.values.nbytes + rows.ids.nbytes)
 
 
 class BTree:
@@ -70,12 +92,14 @@ class BTree:
         self._low_keys = self._keys_of(minima)
         self._high_keys = self._keys_of(maxima)
         self._check_bounds()
+        self._recent: BudgetCache[int, _Rows] = BudgetCache(_RECENT_BYTES)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         keys = sum(map(_memory, (self._low_keys, self._high_keys)))
-        return int(self._null_counts.nbytes + keys + _READER_BYTES)
+        recent = min(_RECENT_BYTES, self._data.file.size)
+        return int(self._null_counts.nbytes + keys + recent + _READER_BYTES)
 
     @property
     def entries(self) -> int:
@@ -84,7 +108,7 @@ class BTree:
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the pages that may hold values that pass a test; None where it cannot be told."""
-        if test.intervals is None:
+        if test.intervals is None or test.data_type != self.data_type:
             return None
         lows, highs = [low for low, _ in test.intervals], [high for _, high in test.intervals]
         # The first pages may have no maximum, or no minimum: they begin with missing values.
@@ -144,6 +168,25 @@ class BTree:
 
     def _find_in(self, spans: list[Ints], test: ColumnTest) -> Addresses:
         """Return the numbers of the rows that pass in some pages."""
+        if len(spans) == len(spans[0]) == 1:
+            number = int(spans[0][0])
+            values, ids, keys = self._recent.get(number, lambda: self._read(spans), _cost)
+        else:
+            values, ids, keys = self._read(spans)
+        likely = self._within_intervals(values, keys, test)
+        if likely is None:
+            numbers: Addresses = ids[test.passes(values)]
+            return numbers
+        passed = test.passes(values.take(to_arrow_numbers(likely)))
+        found: Addresses = ids[likely[passed]]
+        return found
+
+    def _read(self, spans: list[Ints]) -> _Rows:
+        """Return the rows of some pages, checked.
+
+        Raises:
+            CorruptFile: The pages are damaged.
+        """
         rows = [self._rows_of(int(span[0]), int(span[-1]) + 1) for span in spans]
         read = self._data.read_parts(["values", self._ids], [[part] for part in rows])
         values, ids = [], []
@@ -158,13 +201,7 @@ class BTree:
         known = all_values.slice(all_values.null_count)
         keys = None if is_boxed(self.data_type) or known.null_count else sort_keys(known)
         self._check_order(np.concatenate(spans), all_values, keys)
-        likely = self._within_intervals(all_values, keys, test)
-        if likely is None:
-            numbers: Addresses = np.asarray(all_ids)[test.passes(all_values)]
-            return numbers
-        passed = test.passes(all_values.take(to_arrow_numbers(likely)))
-        found: Addresses = np.asarray(all_ids)[likely[passed]]
-        return found
+        return _Rows(all_values, np.asarray(all_ids), keys)
 
     def _within_intervals(
         self, values: pa.Array, keys: SortKeys | None, test: ColumnTest
@@ -178,7 +215,10 @@ class BTree:
         missing = values.null_count
         starts = _places(keys, [low for low, _ in test.intervals], 0, "left")
         stops = _places(keys, [high for _, high in test.intervals], len(keys), "right")
-        within: Ints = np.flatnonzero(_covered(starts, stops, len(keys))) + missing
+        if (starts[1:] >= stops[:-1]).all() and (starts <= stops).all():
+            within = rows_of(between(starts, stops)) + missing
+        else:
+            within = np.flatnonzero(_covered(starts, stops, len(keys))) + missing
         return np.concatenate([np.arange(missing), within]) if test.keeps_null else within
 
     def _rows_of(self, first: int, last: int) -> RowRange:

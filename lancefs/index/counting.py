@@ -61,16 +61,18 @@ def _count_with(
         opened = indices.open(index, segment)
         if opened is None:
             continue
-        if not isinstance(opened, Bitmap) or opened.data_type != test.data_type:
-            return None
+        assert isinstance(opened, Bitmap)
         try:
+            pages = opened.pages_for(test)
+            if pages is None:
+                return None
             if indices.coverage.has_addresses(segment):
-                maps = list(opened.maps_of(opened.pages_for(test)))
+                maps = list(opened.maps_of(pages))
                 named = (number for one in maps for number, _ in one.bitmaps)
                 indices.coverage.check_fragments(segment, named)
                 rows += _count_in_bitmaps(maps, segment, reader_of)
             else:
-                numbers = opened.find(opened.pages_for(test), test, MOST_ROWS)
+                numbers = opened.find(pages, test, MOST_ROWS)
                 if numbers is None:
                     return None
                 sets.append(indices.coverage.rows_of(segment, numbers, opened.entries))

@@ -22,7 +22,7 @@ from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
-from lancefs.index.zonemap import ZoneMap
+from lancefs.index.zones import Zones
 from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
@@ -152,7 +152,7 @@ class TableIndices:
             self.give_up(segment, error)
             return None
 
-    def check_zones(self, segment: IndexSegment, zones: ZoneMap) -> None:
+    def check_zones(self, segment: IndexSegment, zones: Zones) -> None:
         """Check that zones have all rows of the fragments that they cover.
 
         Raises:
@@ -288,7 +288,7 @@ class _Query:
         for segment, opened, pages in plan.segments:
             try:
                 numbers = opened.find(pages, test, most)
-                if isinstance(opened, ZoneMap):
+                if isinstance(opened, Zones):
                     self._indices.check_zones(segment, opened)
                 if numbers is None:
                     self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
@@ -329,12 +329,13 @@ class _Query:
             opened = self._indices.open(index, segment)
             if opened is None:
                 continue
-            if opened.data_type != test.data_type:
-                return None
             try:
                 pages = opened.pages_for(test)
             except pa.ArrowException:  # the filter does not fit the values: the scan says so
                 return None
+            except LanceError as error:
+                self._indices.give_up(segment, error)
+                continue
             if pages is None:
                 return None
             segments.append((segment, opened, pages))

@@ -6,10 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import pyarrow as pa
-
 from lancefs.datafile.buffers import Ints
-from lancefs.index import bitmap, btree, zonemap
+from lancefs.index import bitmap, bloomfilter, btree, labels, ngram, zonemap
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
@@ -25,11 +23,6 @@ _BUDGET = 64 * 1024 * 1024
 
 class OpenSegment(Protocol):
     """A segment that answers tests of its column."""
-
-    @property
-    def data_type(self) -> pa.DataType:
-        """Type of the values."""
-        ...
 
     @property
     def cost(self) -> int:
@@ -127,5 +120,8 @@ def identity_of(file: File) -> tuple[object, ...]:
 _KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[list[IndexReader], int], OpenSegment]]] = {
     "BTree": (btree.FILES, lambda files, rows: btree.BTree(files[0], files[1])),
     "Bitmap": (bitmap.FILES, lambda files, rows: bitmap.Bitmap(files[0], rows)),
+    "BloomFilter": (bloomfilter.FILES, lambda files, rows: bloomfilter.BloomFilter(files[0])),
+    "LabelList": (labels.FILES, lambda files, rows: labels.LabelList(files[0], rows)),
+    "NGram": (ngram.FILES, lambda files, rows: ngram.NGram(files[0], rows)),
     "ZoneMap": (zonemap.FILES, lambda files, rows: zonemap.ZoneMap(files[0])),
 }

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Mask
+from lancefs.index.contents import Wanted, every, some
 
 # The lowest and the highest sort key (see `sort_keys`) of an interval, both included; None for an
 # open end.
@@ -31,6 +32,8 @@ class ColumnTest:
         intervals: Intervals that hold all values that may pass, and perhaps others; None where
             nothing is known of these values.
         keeps_null: Whether a missing value may pass.
+        contents: What all values that may pass hold, and perhaps others; None where nothing is
+            known of it.
         passes: Tells which values of an array of the column pass, exactly as the scan does.
         is_exact: Whether the rows that pass are those of the filter, and not a superset.
     """
@@ -39,6 +42,7 @@ class ColumnTest:
     data_type: pa.DataType
     intervals: Sequence[KeyInterval] | None
     keeps_null: bool
+    contents: Wanted | None
     passes: Callable[[pa.Array], Mask]
     is_exact: bool = True
 
@@ -112,6 +116,7 @@ def _test_all(tests: list[ColumnTest]) -> ColumnTest:
         tests[0].data_type,
         reduce(_common, known) if known else None,
         all(test.keeps_null for test in tests),
+        every(test.contents for test in tests),
         lambda array: np.logical_and.reduce([test.passes(array) for test in tests]),
         all(test.is_exact for test in tests),
     )
@@ -124,6 +129,7 @@ def _test_any(tests: list[ColumnTest]) -> ColumnTest:
         tests[0].data_type,
         [interval for part in known for interval in part] if len(known) == len(tests) else None,
         any(test.keeps_null for test in tests),
+        some(test.contents for test in tests),
         lambda array: np.logical_or.reduce([test.passes(array) for test in tests]),
         all(test.is_exact for test in tests),
     )

@@ -33,7 +33,10 @@ logger = get_logger(__name__)
 HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
     "BTree": {0: True, 1: False},
     "Bitmap": {0: True, 1: False},
+    "LabelList": {0: True, 1: True, 2: False},
+    "NGram": {0: True, 1: False},
     "ZoneMap": {0: False},
+    "BloomFilter": {0: False},
 }
 # The same for indices over vectors, of all kinds.
 VECTORS_HOLD_ROW_IDS: Mapping[int, bool] = {0: True, 1: True, 2: True}
@@ -98,6 +101,7 @@ class Coverage:
         self._limits = _Limits(version.manifest)
         self._reuse = FragmentReuse(indices)
         self._overlaid = list(_overlaid(version))
+        self._fields = version.manifest.fields
 
     def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
         """Yield the indices that filters can be looked up in."""
@@ -237,8 +241,24 @@ class Coverage:
         fragments, became = self._reuse.covered(own)
         rewritten = [number for number in became.tolist() if self._may_be_rewritten(number)]
         covered = np.setdiff1d(np.intersect1d(fragments, self._ids), rewritten)
-        overlaid = [fragment.id for fragment in self._overlaid if _overlays_newer(fragment, index)]
-        return np.setdiff1d(covered, overlaid)
+        return np.setdiff1d(covered, list(self._overlaid_since(index)))
+
+    def _overlaid_since(self, index: Index) -> Iterator[int]:
+        """Yield the fragments with values of indexed columns that a segment does not know yet."""
+        if not self._overlaid:
+            return
+        nodes = [node for field in self._fields for node in field.walk()]
+        # A list or a struct may be overlaid by the columns below it.
+        indexed = {
+            below.id for node in nodes if node.id in index.field_ids for below in node.walk()
+        }
+        for fragment in self._overlaid:
+            if any(
+                overlay.committed_version > index.dataset_version
+                and not indexed.isdisjoint(overlay.file.fields)
+                for overlay in fragment.overlays
+            ):
+                yield fragment.id
 
     def _may_be_rewritten(self, fragment_id: int) -> bool:
         """Tell whether a column of a fragment may have been rewritten since a compaction.
@@ -372,12 +392,3 @@ def _overlaid(version: OpenVersion) -> Iterator[Fragment]:
 
     if ReaderFlags.DATA_OVERLAYS in version.manifest.reader_flags:
         yield from (one for one in version.manifest.fragments if one.overlays)
-
-
-def _overlays_newer(fragment: Fragment, index: Index) -> bool:
-    """Tell whether a fragment has values of indexed columns that a segment does not know yet."""
-    return any(
-        overlay.committed_version > index.dataset_version
-        and not set(index.field_ids).isdisjoint(overlay.file.fields)
-        for overlay in fragment.overlays
-    )

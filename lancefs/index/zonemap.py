@@ -1,6 +1,5 @@
 """ZONEMAP indices: the least and the greatest value of each zone of some thousand rows.
 
-A zone is a range of offsets in a fragment; zones hold all rows that lived when the index was built.
 Zones whose bounds exclude the wanted values are left out; the rows of the others may pass.
 
 Format page: zone map index (`docs/src/format/index/scalar/zonemap.md`).
@@ -14,12 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints, Mask
-from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
-from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import as_keys, has_keys, sort_keys
-from lancefs.table.row_metadata import OFFSET_BITS
+from lancefs.index.zones import COLUMNS, Zones
 
 FILES = ("zonemap.lance",)
 
@@ -28,7 +25,7 @@ _READER_BYTES = 8 * 1024
 _ZONE_BYTES = 128
 
 
-class ZoneMap:
+class ZoneMap(Zones):
     """One segment of a ZONEMAP index, open: all zones are in memory.
 
     Args:
@@ -39,20 +36,15 @@ class ZoneMap:
         UnsupportedFeature: The values are of a type that is not compared here.
     """
 
-    entries = None
-    is_exact = False
-
     def __init__(self, file: IndexReader) -> None:
-        self._file = file
         self.data_type = file.column_type("min")
         if not has_keys(self.data_type):
             raise file.unsupported(f"a ZONEMAP index over values of type {self.data_type}")
-        names = ["min", "max", "null_count", "fragment_id", "zone_start", "zone_length"]
-        minima, maxima, nulls, *numbers = file.read(names)
-        if maxima.type != self.data_type or any(one.null_count for one in (nulls, *numbers)):
+        minima, maxima, nulls, *numbers = file.read(["min", "max", "null_count", *COLUMNS])
+        super().__init__(file, *numbers)
+        if maxima.type != self.data_type or nulls.null_count:
             raise file.damage("bounds of one type, and numbers in each zone, were expected")
         self._has_null = np.asarray(nulls) > 0
-        self._place_zones(*numbers)
         self._set_bounds(minima, maxima)
         if "nan_count" in file.names:
             (nans,) = file.read(["nan_count"])
@@ -66,7 +58,7 @@ class ZoneMap:
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the zones that may hold values that pass a test; None where it cannot be told."""
-        if test.intervals is None:
+        if test.intervals is None or test.data_type != self.data_type:
             return None
         wanted = self._overlapping(test.intervals) if test.intervals else np.zeros_like(self._known)
         wanted &= self._known
@@ -76,51 +68,6 @@ class ZoneMap:
             wanted |= self._has_null
         zones: Ints = np.flatnonzero(wanted)
         return zones
-
-    def rows_in(self, pages: Ints) -> int:
-        """Return how many rows zones have."""
-        return int(self._lengths[pages].sum())
-
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
-        """Return the addresses of the rows of zones; None for more than `most`."""
-        if self.rows_in(pages) > most:
-            return None
-        parts = [
-            np.arange(start, start + length, dtype=np.uint64)
-            for start, length in zip(
-                self._starts[pages].tolist(), self._lengths[pages].tolist(), strict=True
-            )
-        ]
-        return np.concatenate([np.empty(0, np.uint64), *parts])
-
-    def check_fragments(self, covered: Ints, live_rows: Ints) -> None:
-        """Check that zones have all live rows of some fragments.
-
-        Args:
-            covered: Ids of the fragments, ascending.
-            live_rows: How many live rows each of them has.
-
-        Raises:
-            CorruptFile: A fragment has more rows than its zones.
-        """
-        fragments = (self._starts >> np.uint64(OFFSET_BITS)).astype(np.int64)
-        at = np.searchsorted(covered, fragments)
-        is_own = (at < len(covered)) & (covered[np.minimum(at, len(covered) - 1)] == fragments)
-        rows = np.bincount(at[is_own], self._lengths[is_own], len(covered))
-        if (rows < live_rows).any():
-            raise CorruptFile(f"{self._file.url}: zones lack rows of the fragments they cover")
-
-    def _place_zones(self, fragments: pa.Array, starts: pa.Array, lengths: pa.Array) -> None:
-        numbers = [np.asarray(one).astype(np.uint64) for one in (fragments, starts, lengths)]
-        if any((one >= 1 << OFFSET_BITS).any() for one in numbers):
-            raise self._file.damage("a zone beyond the rows that a fragment may have")
-        self._starts = (numbers[0] << np.uint64(OFFSET_BITS)) + numbers[1]
-        self._lengths: Ints = numbers[2].astype(np.int64)
-        ends = self._starts + numbers[2]
-        if (ends[:-1] > self._starts[1:]).any():
-            order = np.argsort(self._starts)
-            if (ends[order][:-1] > self._starts[order][1:]).any():
-                raise self._file.damage("zones overlap")
 
     def _set_bounds(self, minima: pa.Array, maxima: pa.Array) -> None:
         """Keep the sort keys of the bounds, of zones that have any."""

@@ -7,15 +7,18 @@ NOT a or NOT b is true. A part that cannot be analysed limits nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
+from lancefs.index.contents import NOTHING, Item, Substring, Wanted, every, some
 from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
 from lancefs.index.sort_keys import has_keys, is_stored_number, is_text, sort_keys
+from lancefs.scan import row_functions
 from lancefs.scan.conditions import Condition, interval_of
 from lancefs.scan.expressions import (
     AND,
@@ -38,6 +41,8 @@ _OPPOSITE = {
 _ALIKE = (pa.types.is_integer, is_text)
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
 _WILDCARDS = frozenset("%_\\")
+# Texts of an IN that are looked for within texts, at most.
+_MOST_TEXTS = 64
 
 
 def index_predicate(condition: Condition, fields: Mapping[str, Field]) -> Predicate | None:
@@ -84,37 +89,61 @@ def _predicate(
 
 def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -> ColumnTest | None:
     """Return a part of a filter as a test of a column; None for any other part."""
-    column = (
-        node
-        if node.kind == "field"
-        else next((argument for argument in node.arguments if argument.kind == "field"), None)
-    )
+    column = _column_of(node)
     field = None if column is None else fields.get(column.name)
-    if field is None or field.children or field.id < 0 or field.shown_type is None:
+    if field is None or field.id < 0 or field.shown_type is None:
         return None
     data_type = field.to_arrow().type
-    read = _READ_FIELD if node.kind == "field" else _READ.get(node.name)
+    if field.children and not any(is_kind(data_type) for is_kind in _LISTS):
+        return None
+    read = _READ_FIELD if node.kind == "field" else _reader_of(node.name)
     found = None if read is None else read(node, data_type, is_negated)
     if found is None:
         return None
-    expression, intervals, keeps_null = found
-    condition = Condition(~expression if is_negated else expression)
+    condition = Condition(~found.expression if is_negated else found.expression)
     name = field.name
 
     def passes(array: pa.Array) -> Mask:
         return condition.passed(pa.RecordBatch.from_arrays([array], names=[name]))
 
-    return ColumnTest(field.id, data_type, intervals, keeps_null, passes)
+    return ColumnTest(
+        field.id, data_type, found.intervals, found.keeps_null, found.contents, passes
+    )
 
 
-# A test: the expression, intervals of the values that pass (None for any), whether null passes.
-_Read = tuple[pc.Expression, Sequence[KeyInterval] | None, bool]
+def _column_of(node: ExpressionNode) -> ExpressionNode | None:
+    """Return the column that a part of a filter tests first, itself or its small letters."""
+    if node.kind == "field":
+        return node
+    columns = (_in_small_letters(argument) or argument for argument in node.arguments)
+    return next((column for column in columns if column.kind == "field"), None)
+
+
+def _in_small_letters(node: ExpressionNode) -> ExpressionNode | None:
+    """Return what a part of a filter makes small letters of; None for other parts."""
+    return node.arguments[0] if node.kind == "call" and node.name == "utf8_lower" else None
+
+
+class _Read(NamedTuple):
+    """A test.
+
+    Attributes:
+        expression: The test, not negated.
+        intervals: Intervals of the values that pass; None for any.
+        keeps_null: Whether null passes.
+        contents: What values that pass hold; None where nothing is known of it.
+    """
+
+    expression: pc.Expression
+    intervals: Sequence[KeyInterval] | None
+    keeps_null: bool = False
+    contents: Wanted | None = None
 
 
 def _read_field(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
     if not pa.types.is_boolean(data_type):
         return None
-    return pc.field(node.name), [(not is_negated, not is_negated)], False
+    return _Read(pc.field(node.name), [(not is_negated, not is_negated)])
 
 
 def _read_comparison(
@@ -128,17 +157,20 @@ def _read_comparison(
         # NaN is neither below nor above a number: the opposite comparison would leave it out.
         opposite = _OPPOSITE.get(comparison.operator)
         if opposite is None or pa.types.is_floating(data_type):
-            return expression, None, False
+            return _Read(expression, None)
         comparison = Comparison(comparison.column, opposite, comparison.value)
-    return expression, _intervals(comparison, data_type), False
+    contents = _whole(comparison.value) if comparison.operator == "equal" else None
+    return _Read(expression, _intervals(comparison, data_type), contents=contents)
 
 
 def _read_not_equal(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
     comparison = as_comparison(ExpressionNode("call", "equal", node.arguments))
-    if comparison is None:
+    if comparison is None or comparison.value is None:
         return None
     expression = pc.field(comparison.column) != comparison.value
-    return expression, _intervals(comparison, data_type) if is_negated else None, False
+    if not is_negated:
+        return _Read(expression, None)
+    return _Read(expression, _intervals(comparison, data_type), contents=_whole(comparison.value))
 
 
 def _read_missing(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -148,14 +180,15 @@ def _read_missing(node: ExpressionNode, data_type: pa.DataType, is_negated: bool
     is_null = node.name == "is_null"
     keeps_null = is_null != is_negated
     field = pc.field(node.arguments[0].name)
-    return field.is_null() if is_null else field.is_valid(), [] if keeps_null else None, keeps_null
+    expression = field.is_null() if is_null else field.is_valid()
+    return _Read(expression, [], True, NOTHING) if keeps_null else _Read(expression, None)
 
 
 def _read_nan(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
     if node.arguments[0].kind != "field" or not pa.types.is_floating(data_type):
         return None
     intervals = None if is_negated else [(math.nan, None)]
-    return pc.is_nan(pc.field(node.arguments[0].name)), intervals, False
+    return _Read(pc.is_nan(pc.field(node.arguments[0].name)), intervals)
 
 
 def _read_is_in(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -171,25 +204,57 @@ def _read_is_in(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) 
             return None
     expression = pc.field(node.arguments[0].name).isin(values)
     keeps_null = (values.null_count > 0) != is_negated
-    intervals = None if is_negated else _points(values.drop_null(), data_type)
-    return expression, intervals, keeps_null
+    if is_negated:
+        return _Read(expression, None, keeps_null)
+    known = values.drop_null()
+    texts = some(map(_whole, known)) if len(known) <= _MOST_TEXTS else None
+    return _Read(expression, _points(known, data_type), keeps_null, texts)
 
 
-def _read_prefix(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
-    options = node.value
-    if node.arguments[0].kind != "field" or options is None or not is_text(data_type):
+def _read_pattern(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    options, operand = node.value, node.arguments[0]
+    small = _in_small_letters(operand)
+    column = small or operand
+    if column.kind != "field" or options is None or not is_text(data_type):
         return None
     if options["ignore_case"].as_py():
         return None
-    pattern, field = options["pattern"].as_py(), pc.field(node.arguments[0].name)
-    if node.name == "starts_with":
-        expression, prefix = pc.starts_with(field, pattern), pattern
-    else:
-        expression = pc.match_like(field, pattern)
-        prefix = _literal_start(pattern)
-    return expression, None if is_negated else _with_prefix(prefix), False
+    pattern, values = options["pattern"].as_py(), pc.field(column.name)
+    expression = _PATTERNS[node.name](pc.utf8_lower(values) if small else values, pattern)
+    if is_negated:
+        return _Read(expression, None)
+    texts = _literal_runs(pattern) if node.name == "match_like" else [pattern]
+    contents = every(Substring(text, small is not None) for text in texts)
+    has_start = small is None and node.name in ("match_like", "starts_with")
+    start = _literal_start(pattern) if node.name == "match_like" else pattern
+    return _Read(expression, _with_prefix(start) if has_start else None, contents=contents)
 
 
+def _read_array_has(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
+    lists, item = node.arguments
+    if lists.kind != "field" or item.kind != "literal" or item.value is None:
+        return None
+    expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(item.value)])
+    if is_negated:
+        return _Read(expression, None)
+    return _Read(expression, None, contents=Item(item.value) if item.value.is_valid else NOTHING)
+
+
+def _whole(value: pa.Scalar) -> Wanted | None:
+    """Return what a text holds that is equal to a literal; None for other values."""
+    is_known = value.is_valid and (
+        pa.types.is_string(value.type) or pa.types.is_large_string(value.type)
+    )
+    return Substring(value.as_py()) if is_known else None
+
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list)
+_PATTERNS = {
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "match_substring": pc.match_substring,
+    "match_like": pc.match_like,
+}
 _READ_FIELD = _read_field
 _READ: Mapping[str, Callable[[ExpressionNode, pa.DataType, bool], _Read | None]] = {
     **dict.fromkeys(("equal", *_OPPOSITE), _read_comparison),
@@ -198,9 +263,15 @@ _READ: Mapping[str, Callable[[ExpressionNode, pa.DataType, bool], _Read | None]]
     "is_valid": _read_missing,
     "is_nan": _read_nan,
     "is_in": _read_is_in,
-    "starts_with": _read_prefix,
-    "match_like": _read_prefix,
+    **dict.fromkeys(_PATTERNS, _read_pattern),
 }
+
+
+def _reader_of(
+    name: str,
+) -> Callable[[ExpressionNode, pa.DataType, bool], _Read | None] | None:
+    """Return what reads the call of a function of Arrow as a test, by the function's name."""
+    return _read_array_has if row_functions.is_array_has(name) else _READ.get(name)
 
 
 def _expression(comparison: Comparison) -> pc.Expression:
@@ -270,6 +341,18 @@ def _literal_start(pattern: str) -> str:
     """Return the characters of a LIKE pattern before its first wildcard."""
     ends = [at for at, letter in enumerate(pattern) if letter in _WILDCARDS]
     return pattern[: ends[0]] if ends else pattern
+
+
+def _literal_runs(pattern: str) -> list[str]:
+    """Return the texts between the wildcards of a LIKE pattern."""
+    runs = [""]
+    letters: Iterator[str] = iter(pattern)
+    for letter in letters:
+        if letter in "%_":
+            runs.append("")
+        else:
+            runs[-1] += next(letters, letter) if letter == "\\" else letter
+    return [run for run in runs if run]
 
 
 def _with_prefix(prefix: str) -> list[KeyInterval] | None:

@@ -144,6 +144,11 @@ class MorselReader:
             return self._decode(morsel, by_item, pace)
 
     def _decode(self, morsel: Morsel, by_item: frozenset[int], pace: Pace) -> DecodedMorsel:
+        if morsel.is_picked and self.filter is not None and self.blobs != "bytes":
+            offsets = morsel.picked_rows()
+            ranges = as_ranges(offsets)
+            if len(ranges) * self.settings.rows_per_range < morsel.rows:
+                return self._decode_picked(morsel, self.filter, offsets, ranges, by_item)
         mask = morsel.live_candidates()
         columns: dict[int, pa.Array] = {}
         size = 0
@@ -166,6 +171,36 @@ class MorselReader:
         size += decoded_bytes(columns)
         rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
         return DecodedMorsel(morsel, self._batch(self.fields, columns, rows), mask, size)
+
+    def _decode_picked(
+        self,
+        morsel: Morsel,
+        condition: Condition,
+        offsets: Ints,
+        ranges: RowRanges,
+        by_item: frozenset[int],
+    ) -> DecodedMorsel:
+        """Decode all columns of few candidates, which most often pass, and keep those that do.
+
+        Nothing here takes as long as the rows between the candidates are many.
+        """
+        mask = np.zeros(morsel.rows, np.bool_)
+        if not len(offsets):
+            return DecodedMorsel(
+                morsel, self._batch(self.fields, self._empty_columns(self.fields), 0), mask, 0
+            )
+        fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
+        columns = self._read_columns(morsel.fragment, list(fields.values()), ranges, by_item)
+        tested = columns if by_item else _with_values(columns, self.encoded)
+        passed = condition.passed(self._filter_batch(tested, len(offsets)))
+        if morsel.claims:
+            self._check_candidates(morsel, columns, passed)
+        size = decoded_bytes(columns)
+        if not passed.all():
+            columns, offsets = _masked(columns, passed), offsets[passed]
+        mask[offsets - morsel.start] = True
+        returned = self._returned_columns(columns, by_item)
+        return DecodedMorsel(morsel, self._batch(self.fields, returned, len(offsets)), mask, size)
 
     def _apply_filter(
         self, morsel: Morsel, condition: Condition, mask: Mask | None, by_item: frozenset[int]
@@ -248,7 +283,8 @@ class MorselReader:
     def _fields_with_dictionaries(self, morsel: Morsel, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of columns whose rows are chosen before their values are looked up."""
         reader = morsel.fragment
-        if morsel.rows < self.settings.dictionary_rows or not reader.is_local:
+        is_short = morsel.is_picked or morsel.rows < self.settings.dictionary_rows
+        if is_short or not reader.is_local:
             return frozenset()
         if not isinstance(reader, FragmentReader):
             return frozenset()

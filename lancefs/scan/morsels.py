@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.logical_types import is_list
-from lancefs.datafile.row_ranges import between, bounds_of, rows_of
+from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, rows_of
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
 if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
     from lancefs.index.claims import IndexClaim
 
 
@@ -80,12 +81,26 @@ class Morsel(NamedTuple):
             return None
         mask = np.full(self.rows, self.candidates is None)
         if self.candidates is not None:
-            low = bisect_right(self.candidates, self.start, key=lambda each: each[1])
-            high = bisect_left(self.candidates, self.end, key=lambda each: each[0])
-            bounds = bounds_of(self.candidates[low:high]).clip(self.start, self.end)
-            mask[rows_of(between(bounds[:, 0], bounds[:, 1])) - self.start] = True
+            mask[rows_of(self._own_candidates(self.candidates)) - self.start] = True
         mask[deleted[first:last] - self.start] = False
         return mask
+
+    def picked_rows(self) -> Ints:
+        """Return the offsets of the candidates that are not deleted, without a mask of all rows."""
+        assert self.candidates is not None
+        offsets, deleted = rows_of(self._own_candidates(self.candidates)), self.fragment.deleted
+        if not len(deleted):
+            return offsets
+        at = np.minimum(np.searchsorted(deleted, offsets), len(deleted) - 1)
+        live: Ints = offsets[deleted[at] != offsets]
+        return live
+
+    def _own_candidates(self, candidates: Sequence[RowRange]) -> RowRanges:
+        """Return the parts of the candidates that lie in the morsel."""
+        low = bisect_right(candidates, self.start, key=lambda each: each[1])
+        high = bisect_left(candidates, self.end, key=lambda each: each[0])
+        bounds = bounds_of(candidates[low:high]).clip(self.start, self.end)
+        return between(bounds[:, 0], bounds[:, 1])
 
 
 class DecodedMorsel(NamedTuple):

@@ -21,6 +21,7 @@ _Values: TypeAlias = "pa.Array | pa.Scalar"
 _RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
 
 # Names under which functions are registered, by what they do and the types that they take.
+_PREFIX = "lancefs_"
 _names: dict[tuple[str, tuple[pa.DataType, pa.DataType]], str] = {}
 _lock = Lock()
 
@@ -42,6 +43,11 @@ def array_has(
         value_type: Its type, into which items are cast.
     """
     return _call("array_has", _array_has, (lists, value), (list_type, value_type), pa.bool_())
+
+
+def is_array_has(name: str) -> bool:
+    """Tell whether a function of Arrow, by its name, is `array_has` for some types."""
+    return name.startswith(f"{_PREFIX}array_has_")
 
 
 def remainder(left: pc.Expression, right: pc.Expression, data_type: pa.DataType) -> pc.Expression:
@@ -66,7 +72,7 @@ def _call(
     key = (name, types)
     with _lock:
         if key not in _names:
-            _names[key] = f"lancefs_{name}_{len(_names)}"
+            _names[key] = f"{_PREFIX}{name}_{len(_names)}"
             pc.register_scalar_function(
                 function,
                 _names[key],

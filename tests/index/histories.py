@@ -28,6 +28,12 @@ SCHEMA = pa.schema(
         ("level", pa.int32()),
         ("ratio", pa.float32()),
         ("word", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("marks", pa.list_(pa.int16())),
+        ("text", pa.string()),
+        ("code", pa.int64()),
+        ("key", pa.string()),
+        ("heat", pa.float32()),
         ("plain", pa.int32()),  # has no index
     ]
 )
@@ -44,9 +50,19 @@ KINDS = {
     "level": "ZONEMAP",
     "ratio": "ZONEMAP",
     "word": "ZONEMAP",
+    "tags": "LABEL_LIST",
+    "marks": "LABEL_LIST",
+    "text": "NGRAM",
+    "code": "BLOOMFILTER",
+    "key": "BLOOMFILTER",
+    "heat": "BLOOMFILTER",
 }
 # Zones of few rows, so that fragments have several.
-_CONFIGS = {"ZONEMAP": IndexConfig(index_type="zonemap", parameters={"rows_per_zone": 16})}
+_CONFIGS = {
+    "ZONEMAP": IndexConfig(index_type="zonemap", parameters={"rows_per_zone": 16}),
+    "BLOOMFILTER": IndexConfig(index_type="bloomfilter", parameters={"number_of_items": 16}),
+}
+_WORDS = ("green tea", "Grün", "GREEN", "café 7", "x", "no1", "Earl Grey", "ab-abc", "İstanbul")
 FIRST_ROWS = 300
 
 
@@ -68,6 +84,12 @@ def rows(first: int, count: int, seed: int) -> pa.Table:
             "level": int(number) // 4,
             "ratio": float("nan") if number % 90 == 3 else float(number % 300) / 4,
             "word": "w" * (number % 700) + "é" + str(number % 10),
+            "tags": _tags(draw, number),
+            "marks": draw.integers(0, 9, draw.integers(0, 4)).tolist(),
+            "text": " ".join(draw.choice(_WORDS, draw.integers(0, 5))) + str(number % 30),
+            "code": int(number) // 2 - 20,
+            "key": f"k{number // 3}",
+            "heat": draw.choice([-0.0, 0.0, 0.1, float("nan"), float(number % 40)]),
             "plain": int(draw.integers(0, 50)),
         }
         for number in ids
@@ -77,6 +99,12 @@ def rows(first: int, count: int, seed: int) -> pa.Table:
             if draw.random() < 0.05:
                 row[name] = None
     return pa.Table.from_pylist(values, schema=SCHEMA)
+
+
+def _tags(draw: np.random.Generator, number: int) -> list[str | None]:
+    """A few labels, some of them rare, missing or twice."""
+    tags: list[str | None] = [f"t{tag}" for tag in draw.integers(0, 6, draw.integers(0, 5))]
+    return [*tags, None] if number % 13 == 0 else [*tags, f"rare {number}"]
 
 
 def create(path: Path, is_stable: bool, version: str) -> None:
@@ -162,14 +190,47 @@ _LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "level": st.integers(-1, 80),
     "ratio": st.integers(-2, 310).map(lambda number: f"{number / 4}"),
     "word": st.integers(0, 710).map(lambda number: f"'{'w' * number}é{number % 10}'"),
+    "code": st.integers(-25, 140) | st.integers(480, 1600),
+    "key": st.integers(-1, 110).map(lambda number: f"'k{number}'"),
+    "heat": st.sampled_from(["0", "-0.0", "0.1", "0.5", "7", "39", "41"]),
     "plain": st.integers(0, 50),
 }
+_tag = st.integers(0, 7).map(lambda number: f"'t{number}'") | st.integers(0, 310).map(
+    lambda number: f"'rare {number}'"
+)
+_mark = st.integers(-1, 10)
+_piece = st.sampled_from(
+    ["green", "tea", "GREEN", "rün", "Earl Grey", "stan", "abc", "b-a", "x", "fé 7", "no12", "qqq"]
+)
+
+
+def _list_terms(column: str, item: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
+    """A condition on a column of lists."""
+    forms = ["array_has({c}, {a})", "array_has_any({c}, [{a}, {b}])", "{c} IS NULL"]
+    forms += ["array_has_all({c}, [{a}, {b}])", "{c} IS NOT NULL"]
+    return st.builds(
+        lambda form, a, b: form.format(c=column, a=a, b=b), st.sampled_from(forms), item, item
+    )
+
+
+def _text_terms() -> st.SearchStrategy[str]:
+    """A condition on parts of texts."""
+    forms = ["contains(text, '{a}')", "text LIKE '%{a}%{b}%'", "text LIKE '{a}_%'"]
+    forms += ["starts_with(text, '{a}')", "text ILIKE '%{a}%'", "text IS NULL", "text = '{a}'"]
+    forms += ["text NOT LIKE '%{a}%'", "ends_with(text, '{a}')", "text IN ('{a}', '{b}1')"]
+    return st.builds(
+        lambda form, a, b: form.format(a=a, b=b), st.sampled_from(forms), _piece, _piece
+    )
 
 
 @st.composite
 def _terms(draw: st.DrawFn) -> str:
     """A condition on one column."""
-    column = draw(st.sampled_from([*_LITERALS, "flag"]))
+    column = draw(st.sampled_from([*_LITERALS, "flag", "tags", "marks", "text"]))
+    if column in ("tags", "marks"):
+        return draw(_list_terms(column, _tag if column == "tags" else _mark))
+    if column == "text":
+        return draw(_text_terms())
     if column == "flag":
         return draw(st.sampled_from(["flag", "NOT flag", "flag IS NULL", "flag = true"]))
     literal = _LITERALS[column]

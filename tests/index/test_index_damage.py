@@ -31,6 +31,14 @@ FILTERS = [
     "price < -4 OR id = 5",
     "level = 3",
     "word LIKE 'wwwé%' OR level > 70",
+    "array_has(tags, 't3')",
+    "array_has_all(tags, ['t1', 't2']) OR tags IS NULL",
+    "array_has(marks, 5)",
+    "contains(text, 'green')",
+    "text LIKE '%Earl%abc%' OR text IS NULL",
+    "code = 17",
+    "key IN ('k40', 'k41')",
+    "heat = 0 OR code IS NULL",
 ]
 
 

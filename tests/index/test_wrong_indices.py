@@ -23,7 +23,7 @@ from lancefs.scan.settings import ScanSettings
 from lancefs.table import indices
 
 # Columns without NaN, which equals no NaN.
-COLUMNS = [name for name in SCHEMA.names if name not in ("real", "ratio")]
+COLUMNS = [name for name in SCHEMA.names if name not in ("real", "ratio", "heat")]
 # A change of the row numbers of a BTREE, given where id 17 is named.
 Change = Callable[[np.ndarray, int], None]
 

@@ -53,8 +53,9 @@ def show(target: Target, everything: bool, form: str) -> None:
             print_line(f"… {len(fragments) - len(shown):,} more; --all shows them")
     if facts["indices"]:
         print_line()
-        heading(plural(len(facts["indices"]), "index"))
-        _print_indices(facts["indices"])
+        names = {index["name"] for index in facts["indices"]}
+        heading(plural(len(names), "index"))
+        _print_indices(facts["indices"], [one["id"] for one in fragments], facts["rows"])
     for name in ("config", "table_metadata", "base_paths"):
         if facts[name]:
             print_line()
@@ -122,6 +123,7 @@ def _transaction(target: Target) -> str | None:
 
 def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the indices, and the flushed generations that are not merged into the table yet."""
+    from lancefs.index.answers import answers_of
     from lancefs.table.indices import read_indices, uncovered_rows
     from lancefs.table.mem_wal import fresher_generations
 
@@ -133,8 +135,10 @@ def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             "name": index.name,
             "type": index.type,
             "columns": list(index.columns),
+            "answers": list(answers_of(index)),
             "uuid": index.uuid,
             "fragments": None if index.fragment_ids is None else sorted(index.fragment_ids),
+            "covered_rows": _difference(target.manifest.num_rows, uncovered.get(index.name)),
             "uncovered_rows": uncovered.get(index.name),
             "bytes": index.size,
             "made_from_version": index.dataset_version,
@@ -241,24 +245,57 @@ def _print_fragments(fragments: list[dict[str, Any]]) -> None:
     print_grid(columns, rows)
 
 
-def _print_indices(indices: list[dict[str, Any]]) -> None:
-    rows = [
-        (
-            index["name"],
-            index["type"],
-            index["columns"],
-            None if index["fragments"] is None else len(index["fragments"]),
-            index["uncovered_rows"],
-            index["bytes"],
+def _print_indices(indices: list[dict[str, Any]], fragments: list[int], rows: int | None) -> None:
+    """Show a line for each index, its segments together.
+
+    Args:
+        indices: The segments.
+        fragments: Ids of the fragments of the table.
+        rows: Number of rows of the table, if it is known.
+    """
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for index in indices:
+        by_name.setdefault(index["name"], []).append(index)
+    lines = []
+    for name, segments in by_name.items():
+        first, sizes = segments[0], [segment["bytes"] for segment in segments]
+        covered = first["covered_rows"]
+        lines.append(
+            (
+                name,
+                first["type"],
+                first["columns"],
+                len(segments),
+                _fragments_text([segment["fragments"] for segment in segments], fragments),
+                covered,
+                covered / rows if rows and covered is not None else None,
+                None if None in sizes else sum(sizes),
+                first["answers"],
+            )
         )
-        for index in indices
-    ]
     columns = [
         GridColumn("name", "", str, style="cyan"),
         GridColumn("kind", "", lambda value: value or "–"),
         GridColumn("columns", "", words),
-        GridColumn("fragments", "", count, right=True),
-        GridColumn("rows not covered", "", count, right=True),
+        GridColumn("segments", "", count, right=True),
+        GridColumn("fragments", "", str, right=True),
+        GridColumn("rows covered", "", count, right=True),
+        GridColumn("share", "", share, right=True),
         GridColumn("bytes", "", size, right=True),
+        GridColumn("answers", "", lambda value: words(value) or "–"),
     ]
-    print_grid(columns, rows)
+    print_grid(columns, lines)
+
+
+def _fragments_text(named: list[list[int] | None], fragments: list[int]) -> str:
+    """Return how many fragments segments name; those from before a compaction are not counted.
+
+    Args:
+        named: Ids of the fragments of each segment; None for a segment that names none.
+        fragments: Ids of the fragments of the table.
+    """
+    known = [ids for ids in named if ids is not None]
+    if len(known) < len(named):
+        return "–"
+    own = set(fragments) & {number for ids in known for number in ids}
+    return f"{len(own):,} of {len(fragments):,}"

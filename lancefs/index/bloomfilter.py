@@ -1,0 +1,155 @@
+"""BLOOMFILTER indices: of each zone of some thousand rows, bits that tell which values it lacks.
+
+A filter consists of blocks of 256 bits. A hash of a value chooses a block and a bit in each of its
+eight words; a zone that lacks one of these bits lacks the value.
+
+Format pages: Bloom filter index (`docs/src/format/index/scalar/bloom_filter.md`); split block Bloom
+filters of Apache Parquet, whose hash is XXH64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Ints, Mask
+from lancefs.index.files import IndexReader
+from lancefs.index.predicates import ColumnTest, KeyInterval
+from lancefs.index.sort_keys import is_stored_number, is_text
+from lancefs.index.xxhash import xxh64
+from lancefs.index.zones import COLUMNS, Zones
+
+FILES = ("bloomfilter.lance",)
+
+_SALTS = np.array(
+    [
+        *(0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D),
+        *(0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
+    ],
+    np.uint32,
+)
+_BLOCK = 32  # bytes
+# Values of one filter that are looked for, at most; more of them are in nearly every zone.
+_MOST_VALUES = 64
+# Filters that are kept in memory, in bytes at most; larger ones are read so many bytes at a time.
+_KEPT_BYTES = 32 * 1024 * 1024
+_BYTES_AT_ONCE = 8 * 1024 * 1024
+# Memory of the open file, about, and of a zone.
+_READER_BYTES = 8 * 1024
+_ZONE_BYTES = 32
+
+
+class BloomFilter(Zones):
+    """One segment of a BLOOMFILTER index, open: all zones are in memory, and small filters.
+
+    Args:
+        file: The file of the zones and their filters.
+
+    Raises:
+        CorruptFile: The file is damaged.
+    """
+
+    def __init__(self, file: IndexReader) -> None:
+        nulls, *numbers = file.read(["has_null", *COLUMNS])
+        super().__init__(file, *numbers)
+        if not pa.types.is_boolean(nulls.type) or nulls.null_count:
+            raise file.damage("whether values are missing was expected of each zone")
+        self._has_null: Mask = np.asarray(nulls)
+        self._kept: pa.Array | None = None
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about; that of the filters is allowed for before they are read."""
+        size = self._file.file.size
+        filters = size if size <= _KEPT_BYTES else 0
+        return len(self._starts) * _ZONE_BYTES + _READER_BYTES + filters
+
+    def pages_for(self, test: ColumnTest) -> Ints | None:
+        """Return the zones that may hold values that pass a test; None where it cannot be told."""
+        values = None if test.intervals is None else _values_of(test.intervals, test.data_type)
+        if values is None or not self._is_worth(values, test.data_type):
+            return None
+        wanted = np.zeros(len(self._starts), np.bool_)
+        if values:
+            hashes = [xxh64(value) for value in values]
+            for first, filters in self._filters():
+                wanted[first : first + len(filters)] = self._may_hold(filters, hashes)
+        if test.keeps_null:
+            wanted |= self._has_null
+        zones: Ints = np.flatnonzero(wanted)
+        return zones
+
+    def _is_worth(self, values: Sequence[bytes], data_type: pa.DataType) -> bool:
+        """Tell whether filters are read quicker than the column; both may be remote."""
+        return not values or is_text(data_type) or self._file.file.store.is_local
+
+    def _filters(self) -> Iterator[tuple[int, pa.Array]]:
+        """Yield the filters of some zones, each with the number of the first of these."""
+        if self._kept is not None:
+            yield 0, self._kept
+        elif self._file.file.size <= _KEPT_BYTES:
+            (self._kept,) = self._file.read(["bloom_filter_data"])
+            yield 0, self._kept
+        else:
+            zones = len(self._starts)
+            step = max(zones * _BYTES_AT_ONCE // self._file.file.size, 1)
+            for first in range(0, zones, step):
+                rows = [(first, min(first + step, zones))]
+                (filters,) = self._file.read(["bloom_filter_data"], rows)
+                yield first, filters
+
+    def _may_hold(self, filters: pa.Array, hashes: Sequence[int]) -> Mask:
+        """Return which filters have all bits of one of some hashes."""
+        if not pa.types.is_binary(filters.type) or filters.null_count:
+            raise self._file.damage("a filter for each zone was expected")
+        ends = _offsets_of(filters)
+        starts, sizes = ends[:-1], np.diff(ends)
+        if (sizes <= 0).any() or (sizes % _BLOCK).any():
+            raise self._file.damage("a filter that does not consist of blocks")
+        data = np.frombuffer(filters.buffers()[2], np.uint8)
+        blocks = (sizes // _BLOCK).astype(np.uint64)
+        found = np.zeros(len(filters), np.bool_)
+        for number in hashes:
+            at = (np.uint64(number >> 32) * blocks) >> np.uint64(32)
+            places = starts + at.astype(np.int64) * _BLOCK
+            words = data[places[:, np.newaxis] + np.arange(_BLOCK)].view("<u4")
+            shifts = (np.uint32(number & 0xFFFFFFFF) * _SALTS) >> np.uint32(27)
+            bits = np.uint32(1) << shifts
+            found |= ((words & bits) == bits).all(axis=1)
+        return found
+
+
+def _offsets_of(array: pa.Array) -> Ints:
+    """Return where the values of a binary array begin in its data, and where the last one ends."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32)
+    own: Ints = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    return own
+
+
+def _values_of(intervals: Sequence[KeyInterval], data_type: pa.DataType) -> list[bytes] | None:
+    """Return values of a column as their hashes take them; None for more than some values.
+
+    Args:
+        intervals: The sort keys of the values.
+        data_type: Type of the column.
+    """
+    if any(low is None or high is None or low != high for low, high in intervals):
+        return None
+    keys = list(dict.fromkeys(low for low, _ in intervals))
+    if len(keys) > _MOST_VALUES:
+        return None
+    if is_text(data_type):
+        return keys
+    if pa.types.is_floating(data_type):
+        zeros = [-0.0, 0.0] if 0 in keys else []  # which are equal, and of other bits
+        letter = "f4" if data_type.bit_width == 32 else "f8"
+        with np.errstate(over="ignore"):
+            numbers = [*zeros, *(key for key in keys if key)]
+            return [np.array(number, f"<{letter}").tobytes() for number in numbers]
+    if not is_stored_number(data_type) or pa.types.is_decimal(data_type):
+        return None
+    is_signed = not pa.types.is_unsigned_integer(data_type)
+    size = data_type.bit_width // 8
+    return [int(key).to_bytes(size, "little", signed=is_signed) for key in keys]

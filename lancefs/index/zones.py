@@ -1,0 +1,96 @@
+"""Zones: ranges of offsets in fragments, of which an index says what values they may hold.
+
+Zones hold all rows that lived when the index was built.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Ints
+from lancefs.errors import CorruptFile
+from lancefs.index.files import IndexReader
+from lancefs.index.predicates import ColumnTest
+from lancefs.index.row_sets import Addresses
+from lancefs.table.row_metadata import OFFSET_BITS
+
+COLUMNS = ("fragment_id", "zone_start", "zone_length")
+
+
+class Zones(ABC):
+    """One segment of an index over zones, open.
+
+    Args:
+        file: The file of the zones.
+        fragments: The id of the fragment of each zone.
+        starts: The offset of its first row.
+        lengths: Its number of rows, deleted ones included.
+
+    Raises:
+        CorruptFile: The zones cannot be.
+    """
+
+    entries = None
+    is_exact = False
+
+    def __init__(
+        self, file: IndexReader, fragments: pa.Array, starts: pa.Array, lengths: pa.Array
+    ) -> None:
+        self._file = file
+        if any(one.null_count for one in (fragments, starts, lengths)):
+            raise file.damage("numbers in each zone were expected")
+        numbers = [np.asarray(one).astype(np.uint64) for one in (fragments, starts, lengths)]
+        if any((one >= 1 << OFFSET_BITS).any() for one in numbers):
+            raise file.damage("a zone beyond the rows that a fragment may have")
+        self._starts = (numbers[0] << np.uint64(OFFSET_BITS)) + numbers[1]
+        self._lengths: Ints = numbers[2].astype(np.int64)
+        ends = self._starts + numbers[2]
+        if (ends[:-1] > self._starts[1:]).any():
+            order = np.argsort(self._starts)
+            if (ends[order][:-1] > self._starts[order][1:]).any():
+                raise file.damage("zones overlap")
+
+    @property
+    @abstractmethod
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+
+    @abstractmethod
+    def pages_for(self, test: ColumnTest) -> Ints | None:
+        """Return the zones that may hold values that pass a test; None where it cannot be told."""
+
+    def rows_in(self, pages: Ints) -> int:
+        """Return how many rows zones have."""
+        return int(self._lengths[pages].sum())
+
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+        """Return the addresses of the rows of zones; None for more than `most`."""
+        if self.rows_in(pages) > most:
+            return None
+        parts = [
+            np.arange(start, start + length, dtype=np.uint64)
+            for start, length in zip(
+                self._starts[pages].tolist(), self._lengths[pages].tolist(), strict=True
+            )
+        ]
+        return np.concatenate([np.empty(0, np.uint64), *parts])
+
+    def check_fragments(self, covered: Ints, live_rows: Ints) -> None:
+        """Check that zones have all live rows of some fragments.
+
+        Args:
+            covered: Ids of the fragments, ascending.
+            live_rows: How many live rows each of them has.
+
+        Raises:
+            CorruptFile: A fragment has more rows than its zones.
+        """
+        fragments = (self._starts >> np.uint64(OFFSET_BITS)).astype(np.int64)
+        at = np.searchsorted(covered, fragments)
+        is_own = (at < len(covered)) & (covered[np.minimum(at, len(covered) - 1)] == fragments)
+        rows = np.bincount(at[is_own], self._lengths[is_own], len(covered))
+        if (rows < live_rows).any():
+            raise CorruptFile(f"{self._file.url}: zones lack rows of the fragments they cover")
