@@ -18,6 +18,7 @@ require_pyspark()
 
 if TYPE_CHECKING:
     from lancefs.spark.data_source import LanceDataSource
+    from lancefs.spark.lazy_table import table
     from lancefs.spark.pipeline.destination import open_materialized
     from lancefs.spark.pipeline.materialize import materialize
     from lancefs.spark.pipeline.output_check import verify_output
@@ -30,6 +31,7 @@ __all__ = [
     "open_materialized",
     "read",
     "register",
+    "table",
     "verify",
     "verify_output",
 ]
@@ -40,6 +42,7 @@ _HOMES = {
     "open_materialized": "lancefs.spark.pipeline.destination",
     "read": "lancefs.spark.session",
     "register": "lancefs.spark.session",
+    "table": "lancefs.spark.lazy_table",
     "verify": "lancefs.spark.pipeline.verify_job",
     "verify_output": "lancefs.spark.pipeline.output_check",
 }

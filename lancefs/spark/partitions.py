@@ -13,7 +13,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.table.batch_rows import MOST_ROWS, batch_rows_for, fixed_row_bytes
 from lancefs.table.fragments import Fragment
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS
+from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS, ROW_OFFSET
 
 # The rows of a fragment, as Lance writes them by default: such a fragment is one task.
 ROWS_PER_PARTITION = 1024 * 1024
@@ -123,7 +123,23 @@ def scan(
     rows = batch_rows or batch_rows_for(dataset.fragments[0], columns.types)
     if span.rows is not None:
         rows = min(rows, span.rows[1] - span.rows[0])
-    return dataset.scanner(names, filter=filter, batch_size=rows, use_index=use_index).to_batches()
+    found = dataset.scanner(names, filter=filter, batch_size=rows, use_index=use_index).to_batches()
+    if ROW_OFFSET.name not in columns.names:
+        return found
+    before, at = _rows_before(version, span.first), columns.names.index(ROW_OFFSET.name)
+    return (batch.set_column(at, columns.field(at), _plus(batch[at], before)) for batch in found)
+
+
+def _rows_before(version: OpenVersion, first: int) -> int:
+    """Count the live rows before a fragment."""
+    ends = version.manifest.fragments.live_ends
+    if ends is None:  # written by a Lance that did not record them
+        return sum(reader.num_rows for reader in version.readers[:first])
+    return int(ends[first - 1]) if first else 0
+
+
+def _plus(positions: pa.Array, before: int) -> pa.Array:
+    return pc.add_checked(positions, pa.scalar(before, positions.type))
 
 
 def _within(
