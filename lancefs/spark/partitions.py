@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -90,6 +90,36 @@ def plan(
     if joined:
         spans.append(Span(joined[0], joined[-1]))
     return spans
+
+
+def narrowed(
+    spans: Sequence[Span],
+    fragments: Sequence[Fragment],
+    candidates: Mapping[int, Sequence[tuple[int, int]] | None] | None,
+) -> list[Span]:
+    """Leave out the tasks that would find no rows.
+
+    Args:
+        spans: The tasks.
+        fragments: Those of the manifest.
+        candidates: What `LanceScanner.candidates` returned.
+    """
+    if candidates is None:
+        return list(spans)
+
+    def has_rows(span: Span, position: int) -> bool:
+        number = fragments[position].id
+        ranges = candidates.get(number, ())
+        if ranges is None or span.rows is None:
+            return number in candidates
+        first, end = span.rows
+        return any(start < end and first < stop for start, stop in ranges)
+
+    return [
+        span
+        for span in spans
+        if any(has_rows(span, position) for position in range(span.first, span.last + 1))
+    ]
 
 
 def scan(
