@@ -17,6 +17,7 @@ from lancefs.spark.requirements import require_pyspark
 require_pyspark()
 
 if TYPE_CHECKING:
+    from lancefs.spark.attached import Attached, attach
     from lancefs.spark.data_source import LanceDataSource
     from lancefs.spark.lazy_table import table
     from lancefs.spark.pipeline.destination import open_materialized
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from lancefs.spark.session import read, register
 
 __all__ = [
+    "Attached",
     "LanceDataSource",
+    "attach",
     "materialize",
     "open_materialized",
     "read",
@@ -37,6 +40,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Attached": "lancefs.spark.attached",
+    "attach": "lancefs.spark.attached",
     "LanceDataSource": "lancefs.spark.data_source",
     "materialize": "lancefs.spark.pipeline.materialize",
     "open_materialized": "lancefs.spark.pipeline.destination",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -14,13 +15,13 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spark_support import make_table
+from spark_support import append, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
 import lancefs
 import lancefs.spark
-from lancefs.errors import ColumnNotFound, InvalidFilter, RefNotFound
+from lancefs.errors import ColumnNotFound, InvalidFilter, NotALanceTable, RefNotFound
 from lancefs.scan.execution import Scan
 from lancefs.spark.column_reader import TaskColumns
 from lancefs.spark.spark_types import arrow_schema, spark_schema
@@ -171,6 +172,55 @@ def test_what_is_wrong_is_said_at_once(
 ) -> None:
     with pytest.raises(error, match=says):
         lancefs.spark.table(spark, path, **arguments)
+
+
+# The tables of a folder, in SQL
+
+
+def test_the_tables_of_a_folder_are_views(spark: Any, tmp_path: Path) -> None:
+    make_table(tmp_path / "orders.lance", 10)
+    make_table(tmp_path / "odd-name.lance", 7)
+    (tmp_path / "notes").mkdir()
+    attached = lancefs.spark.attach(spark, str(tmp_path))
+    assert attached.names == ["odd-name", "orders"]
+    query = "select count(*) from orders a join `odd-name` b on a.id = b.id"
+    assert spark.sql(query).collect()[0][0] == 7
+
+
+def test_views_move_on_when_they_are_refreshed(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "moving.lance", 10)
+    make_table(tmp_path / "going-1.lance", 10)
+    attached = lancefs.spark.attach(spark, str(tmp_path))
+    assert attached.refresh() == []
+    assert spark.catalog.tableExists("`going-1`")
+    append(path, 10, 5)
+    make_table(tmp_path / "coming.lance", 3)
+    shutil.rmtree(tmp_path / "going-1.lance")
+    assert spark.sql("select count(*) from moving").collect()[0][0] == 10
+    assert attached.refresh() == ["going-1", "coming", "moving"]
+    assert spark.sql("select count(*) from moving").collect()[0][0] == 15
+    assert spark.sql("select max(id) from coming").collect()[0][0] == 2
+    assert not spark.catalog.tableExists("`going-1`")
+
+
+def test_another_version_is_a_view_too(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "dated.lance", 10)
+    append(path, 10, 5)
+    attached = lancefs.spark.attach(spark, str(tmp_path))
+    assert attached.at("dated", 1) == "dated@1"
+    new = "select id from dated minus select id from `dated@1` order by id"
+    assert [row.id for row in spark.sql(new).collect()] == [10, 11, 12, 13, 14]
+    attached.at("dated", 1, view="before")
+    assert spark.table("before").count() == 10
+    old = lancefs.spark.table(spark, path, 1)
+    assert spark.sql("select count(*) from {old}", old=old).collect()[0][0] == 10
+    with pytest.raises(ValueError, match="has no table 'date'"):
+        attached.at("date", 1)
+
+
+def test_a_folder_without_tables_is_refused(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(NotALanceTable, match="no table is in it"):
+        lancefs.spark.attach(spark, str(tmp_path))
 
 
 # Without Spark: how one task reads
