@@ -114,6 +114,32 @@ class Scan:
         """
         return self._counted(self._take_offsets(wanted), is_kept=True)
 
+    def candidates(self, most_tested: int) -> Mapping[int, Sequence[RowRange] | None] | None:
+        """Return which rows may pass the filter, for a planner that leaves the others out.
+
+        Rows that indices name are tested first: what a wrong index lacks would never be read.
+
+        Args:
+            most_tested: All rows may pass where indices name more rows than these.
+
+        Returns:
+            By fragment id, ranges of rows; None for all rows, of the fragment or of the scan.
+        """
+        while (found := self._candidates()) is not None:
+            claimed = positions_of(self.fragments, self._claimed(self.fragments).keys())
+            fragments = [self.fragments[position] for position in claimed]
+            ranges = [found[one.fragment.id] or () for one in fragments]
+            if sum(map(count_rows, ranges)) > most_tested:
+                return None
+            try:
+                self._test_claims(fragments)
+            except WrongIndex as error:
+                assert self.index_use is not None
+                self.index_use.give_up(error)
+            else:
+                return found
+        return None
+
     def _counted(
         self, batches: Iterable[pa.RecordBatch], is_kept: bool
     ) -> Iterator[pa.RecordBatch]:

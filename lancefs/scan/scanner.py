@@ -40,6 +40,8 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
 Filter: TypeAlias = pc.Expression | str
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
+# Rows that indices name and a planner tests at most.
+_FEW_ROWS = 4096
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
@@ -202,6 +204,18 @@ class LanceScanner:
             + (f", and of {plural(whole, 'fragment')} that no index covers" if whole else "")
         )
         return "\n".join(lines)
+
+    def candidates(self) -> Mapping[int, Sequence[tuple[int, int]] | None] | None:
+        """Return which rows may pass the filter, as far as the indices of the table tell.
+
+        It is for planners that give parts of a table to other processes. The rows that indices name
+        are tested for it; where these are many, it is left to who reads them.
+
+        Returns:
+            By fragment id, ranges of rows, deleted ones counted. None for all rows, of the fragment
+            or of the table.
+        """
+        return self._scan.candidates(_FEW_ROWS)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in the order of the table."""

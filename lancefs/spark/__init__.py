@@ -17,7 +17,9 @@ from lancefs.spark.requirements import require_pyspark
 require_pyspark()
 
 if TYPE_CHECKING:
+    from lancefs.spark.attached import Attached, attach
     from lancefs.spark.data_source import LanceDataSource
+    from lancefs.spark.lazy_table import table
     from lancefs.spark.pipeline.destination import open_materialized
     from lancefs.spark.pipeline.materialize import materialize
     from lancefs.spark.pipeline.output_check import verify_output
@@ -25,21 +27,27 @@ if TYPE_CHECKING:
     from lancefs.spark.session import read, register
 
 __all__ = [
+    "Attached",
     "LanceDataSource",
+    "attach",
     "materialize",
     "open_materialized",
     "read",
     "register",
+    "table",
     "verify",
     "verify_output",
 ]
 
 _HOMES = {
+    "Attached": "lancefs.spark.attached",
+    "attach": "lancefs.spark.attached",
     "LanceDataSource": "lancefs.spark.data_source",
     "materialize": "lancefs.spark.pipeline.materialize",
     "open_materialized": "lancefs.spark.pipeline.destination",
     "read": "lancefs.spark.session",
     "register": "lancefs.spark.session",
+    "table": "lancefs.spark.lazy_table",
     "verify": "lancefs.spark.pipeline.verify_job",
     "verify_output": "lancefs.spark.pipeline.output_check",
 }

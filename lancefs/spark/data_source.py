@@ -30,7 +30,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import catalogue, filters
 from lancefs.spark.brief_errors import brief, briefly
 from lancefs.spark.change_feed import with_feed, without_feed
-from lancefs.spark.partitions import Span, plan, scan
+from lancefs.spark.partitions import Span, narrowed, plan, scan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
@@ -148,11 +148,15 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
 
     @brief
     def partitions(self) -> list[InputPartition]:
-        """Cut the version into tasks, by its manifest alone."""
+        """Cut the version into tasks: by its manifest, and by what its indices say of a filter."""
         version, read = self.pinned.open(), self.options
-        types = LanceDataset(version).scanner(self.columns.fieldNames()).projected_schema.types
+        dataset, filter = LanceDataset(version), self._filter(version.manifest.fields)
+        types = dataset.scanner(self.columns.fieldNames()).projected_schema.types
         most, most_bytes = read.rows_per_partition, read.bytes_per_partition
         spans = plan(version.manifest.fragments, most, None, most_bytes, types)
+        if filter is not None and read.use_index:
+            candidates = dataset.scanner([], filter=filter).candidates()
+            spans = narrowed(spans, version.manifest.fragments, candidates)
         return [InputPartition(span.astuple()) for span in spans]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.table.batch_rows import MOST_ROWS, batch_rows_for, fixed_row_bytes
 from lancefs.table.fragments import Fragment
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS
+from lancefs.table.row_metadata import OFFSET_BITS, ROW_ADDRESS, ROW_OFFSET
 
 # The rows of a fragment, as Lance writes them by default: such a fragment is one task.
 ROWS_PER_PARTITION = 1024 * 1024
@@ -92,6 +92,36 @@ def plan(
     return spans
 
 
+def narrowed(
+    spans: Sequence[Span],
+    fragments: Sequence[Fragment],
+    candidates: Mapping[int, Sequence[tuple[int, int]] | None] | None,
+) -> list[Span]:
+    """Leave out the tasks that would find no rows.
+
+    Args:
+        spans: The tasks.
+        fragments: Those of the manifest.
+        candidates: What `LanceScanner.candidates` returned.
+    """
+    if candidates is None:
+        return list(spans)
+
+    def has_rows(span: Span, position: int) -> bool:
+        number = fragments[position].id
+        ranges = candidates.get(number, ())
+        if ranges is None or span.rows is None:
+            return number in candidates
+        first, end = span.rows
+        return any(start < end and first < stop for start, stop in ranges)
+
+    return [
+        span
+        for span in spans
+        if any(has_rows(span, position) for position in range(span.first, span.last + 1))
+    ]
+
+
 def scan(
     version: OpenVersion,
     span: Span,
@@ -123,7 +153,23 @@ def scan(
     rows = batch_rows or batch_rows_for(dataset.fragments[0], columns.types)
     if span.rows is not None:
         rows = min(rows, span.rows[1] - span.rows[0])
-    return dataset.scanner(names, filter=filter, batch_size=rows, use_index=use_index).to_batches()
+    found = dataset.scanner(names, filter=filter, batch_size=rows, use_index=use_index).to_batches()
+    if ROW_OFFSET.name not in columns.names:
+        return found
+    before, at = _rows_before(version, span.first), columns.names.index(ROW_OFFSET.name)
+    return (batch.set_column(at, columns.field(at), _plus(batch[at], before)) for batch in found)
+
+
+def _rows_before(version: OpenVersion, first: int) -> int:
+    """Count the live rows before a fragment."""
+    ends = version.manifest.fragments.live_ends
+    if ends is None:  # written by a Lance that did not record them
+        return sum(reader.num_rows for reader in version.readers[:first])
+    return int(ends[first - 1]) if first else 0
+
+
+def _plus(positions: pa.Array, before: int) -> pa.Array:
+    return pc.add_checked(positions, pa.scalar(before, positions.type))
 
 
 def _within(

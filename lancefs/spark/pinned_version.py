@@ -54,6 +54,11 @@ class Pinned:
     def __str__(self) -> str:
         return f"{mask_secrets(self.table.url)}@{Ref(version=self.version, branch=self.branch)}"
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells this version, opened in this way, from others."""
+        return (self.table.url, self.version, self.branch, self.committed, _text(self.table))
+
     def open(self) -> OpenVersion:
         """Open the version; a process does so once.
 
@@ -61,7 +66,7 @@ class Pinned:
             MissingFile: The version is gone, or another table stands in its place.
             ReadFailed: The store refused or failed.
         """
-        key = (self.table.url, self.version, self.branch, self.committed, _text(self.table))
+        key = self.key
         with _lock:
             version = _versions.pop(key, None)
             if version is None:

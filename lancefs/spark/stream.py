@@ -32,6 +32,7 @@ from lancefs.storage import Store
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref
+from lancefs.table.row_metadata import ROW_OFFSET
 from lancefs.table.versions import VersionFile, list_versions
 
 try:  # PySpark 4.2 and later
@@ -246,6 +247,8 @@ def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> 
     if wanted.change_feed:
         require_stable_row_ids(LanceDataset(newest))
     names = without_feed(schema).fieldNames()
+    if ROW_OFFSET.name in names:
+        raise ValueError(f"{ROW_OFFSET.name} differs between the versions that a stream reads")
     if options.read.filter is not None:
         known = LanceDataset(newest).schema.names
         filter = filters.parse(options.read.filter, newest.manifest.fields)

@@ -181,11 +181,6 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
     unsupported = said.get("unsupported", "error")
     _check_choice("unsupported", unsupported, get_args(Unsupported))
     columns = parse_columns(said["columns"]) if "columns" in said else None
-    if columns is not None and ROW_OFFSET.name in columns:
-        raise ValueError(
-            f"{ROW_OFFSET.name} cannot be read in Spark, where a task sees a part of the table; "
-            f"it can read {', '.join(TASK_ROW_METADATA)}"
-        )
     return ReadOptions(
         columns=columns,
         filter=said.get("filter"),

@@ -113,6 +113,21 @@ def test_a_wrong_row_number_makes_a_scan_with_one_warning(
     assert "index id_idx is not used" in warnings[0]
 
 
+@pytest.mark.parametrize("change", [other_row, swapped, behind_the_last_row, in_no_fragment])
+@pytest.mark.parametrize("filter", ["id = 17", "id < 20", "id = 17 AND plain < 60"])
+def test_a_planner_leaves_no_row_out_for_a_wrong_row_number(
+    table: Path, change: Change, filter: str
+) -> None:
+    renumber(table, change)
+    dataset = lancefs.open(table)
+    found = dataset.scanner([], filter).candidates()
+    rows = dataset.to_table(["_rowaddr"], filter, use_index=False)["_rowaddr"].to_pylist()
+    for address in rows if found is not None else ():
+        ranges = found.get(address >> 32, ())
+        row = address & 0xFFFFFFFF
+        assert ranges is None or any(start <= row < end for start, end in ranges)
+
+
 def test_a_wrong_value_is_noticed_by_a_filter_that_finds_it(
     table: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -200,7 +200,6 @@ def test_what_travels_with_a_task_is_small(table: str) -> None:
         ({"filter": "prize > 1"}, ColumnNotFound, "did you mean 'price'"),
         ({"filter": "price >> 1"}, InvalidFilter, "at character 8 of the filter: '> 1'"),
         ({"filter": "_rowoffset > 1"}, InvalidFilter, "_rowoffset cannot be filtered by in Spark"),
-        ({"columns": ["_rowoffset"]}, ValueError, "_rowoffset cannot be read in Spark"),
     ],
     ids=str,
 )

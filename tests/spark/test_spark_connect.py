@@ -30,6 +30,8 @@ expected = lancefs.open(table).to_table()
 frame = lancefs.spark.read(spark, table, columns=["id"], filter="id < 100")
 assert sorted(row.id for row in frame.collect()) == [i for i in range(100) if i % 10]
 assert spark.read.format("lancefs").load(table).where("id >= 3990").count() == 9
+lazy = lancefs.spark.table(spark, table)
+assert (lazy.count(), lazy.where("id < 100").count()) == (len(expected), 90)
 try:
     lancefs.spark.read(spark, table, columns=["pryce"])
 except ColumnNotFound:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spark_support import make_table
+from spark_support import append, make_table
 from support import frame
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
@@ -140,6 +140,45 @@ def test_a_task_reads_only_its_rows(table: str, monkeypatch: pytest.MonkeyPatch)
     assert list(scan(version, Span(1, 1, (300, 600)), ["id"], some))
     assert asked
     assert all(300 <= start < end <= 600 for start, end in asked)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Eight fragments of 1,000 rows with an index over the ids, and one that it does not cover."""
+    path = make_table(tmp_path_factory.mktemp("plan") / "t.lance", 8000)
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    append(path, 8000, 1000)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("filter", "options", "tasks"),
+    [
+        ("id = 3500", {}, [(3, 500)]),
+        ("id in (10, 7999) and price >= 0", {}, [(0, 0), (7, 500)]),
+        ("id = 3500", {"useIndex": "false"}, None),
+        ("price = 3", {}, None),
+        (None, {}, None),
+    ],
+)
+def test_rows_that_an_index_rules_out_make_no_task(
+    indexed: str, filter: str | None, options: dict[str, str], tasks: list[tuple[int, int]] | None
+) -> None:
+    given = {"path": indexed, "rowsPerPartition": "500", **options}
+    source = LanceDataSource(given if filter is None else {**given, "filter": filter})
+    reader = source.reader(source.schema())
+    planned = reader.partitions()
+    found = [(first, rows[0]) for first, _, rows in (one.value for one in planned)]
+    covered = [(i, row) for i in range(8) for row in (0, 500)] if tasks is None else tasks
+    assert found == [*covered, (8, 0), (8, 500)]
+    rows = [batch for one in planned for batch in reader.read(one)]
+    expected = lancefs.open(indexed).count_rows(filter, use_index=False)
+    assert sum(batch.num_rows for batch in rows) == expected
+
+
+def test_small_fragments_share_a_task_though_an_index_rules_out_some(indexed: str) -> None:
+    source = LanceDataSource({"path": indexed, "filter": "id in (10, 3500, 7999)"})
+    assert len(source.reader(source.schema()).partitions()) == 1
 
 
 def test_memory_of_a_task_does_not_grow_with_the_fragment(tmp_path: Path) -> None:

@@ -1,0 +1,169 @@
+"""`lancefs.spark.attach`: the tables of a folder as views of a session, for SQL."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import fsspec
+from pyspark.sql import SparkSession
+
+from lancefs.errors import NotALanceTable
+from lancefs.spark.lazy_table import table
+from lancefs.spark.pinned_version import open_table
+from lancefs.spark.stores import absolute, reaching
+from lancefs.spark.table_options import Nanoseconds, TableOptions, Unsupported
+from lancefs.storage import Store
+from lancefs.table.refs import Ref, make_ref
+
+_SUFFIX = ".lance"
+
+
+class Attached:
+    """The tables of a folder, each a temporary view that is called as its folder, without `.lance`.
+
+    A view shows one version until `refresh` is called: queries of one report concern one state.
+
+    Args:
+        spark: The session.
+        folder: The folder.
+        ref: The version of each table.
+        nanoseconds: As for `table`.
+        unsupported: As for `table`.
+        storage_options: For fsspec, such as credentials.
+
+    Raises:
+        NotALanceTable: There is no table in the folder.
+        LanceError: A table cannot be opened.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: str,
+        ref: Ref,
+        nanoseconds: Nanoseconds,
+        unsupported: Unsupported,
+        storage_options: Mapping[str, Any],
+    ) -> None:
+        self._spark = spark
+        self._folder = absolute(folder)
+        self._ref = ref
+        self._nanoseconds = nanoseconds
+        self._unsupported = unsupported
+        self._storage = dict(storage_options)
+        self._shown: dict[str, tuple[Ref, str]] = {}  # what the views show, and when it was made
+        self.refresh()
+
+    def __repr__(self) -> str:
+        return f"Attached({', '.join(self.names)})"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the views, sorted."""
+        return sorted(self._shown)
+
+    def refresh(self) -> list[str]:
+        """Let the views show what is there now; tables that are new get views, gone ones lose them.
+
+        Returns:
+            The names of the views that changed.
+
+        Raises:
+            NotALanceTable: There is no table in the folder any more.
+            LanceError: A table cannot be opened.
+        """
+        found, changed = self._tables(), []
+        for name in sorted(self._shown.keys() - found):
+            self._spark.catalog.dropTempView(name)
+            del self._shown[name]
+            changed.append(name)
+        for name in sorted(found):
+            version = open_table(TableOptions(self._url(name), self._storage), self._ref)
+            exact = Ref(version=version.manifest.version, branch=version.resolved.branch)
+            shown = exact, version.manifest.timestamp.isoformat()
+            if self._shown.get(name) != shown:
+                self._view(name, name, exact)
+                self._shown[name] = shown
+                changed.append(name)
+        return changed
+
+    def at(self, name: str, ref: Ref | int | str | datetime, view: str | None = None) -> str:
+        """Make a view of another version of a table.
+
+        Args:
+            name: The table.
+            ref: The version: a number, a tag, `exp:3`, or a time.
+            view: The name of the view; by default `name@ref`, which SQL quotes with backticks.
+
+        Returns:
+            The name of the view.
+
+        Raises:
+            ValueError: No such table is attached.
+            LanceError: The version cannot be opened.
+        """
+        if name not in self._shown:
+            raise ValueError(f"{self._folder} has no table {name!r}; it has {self.names}")
+        wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
+        said = ref.isoformat() if isinstance(ref, datetime) else ref
+        return self._view(f"{name}@{said}" if view is None else view, name, wanted)
+
+    def _view(self, view: str, name: str, ref: Ref) -> str:
+        frame = table(
+            self._spark, self._url(name), ref, nanoseconds=self._nanoseconds,
+            unsupported=self._unsupported, storage_options=self._storage,
+        )  # fmt: skip
+        quoted = view.replace("`", "``")
+        frame.createOrReplaceTempView(f"`{quoted}`")
+        return view
+
+    def _url(self, name: str) -> str:
+        return posixpath.join(self._folder, name + _SUFFIX)
+
+    def _tables(self) -> set[str]:
+        with reaching(self._folder):
+            fs, path = fsspec.core.url_to_fs(self._folder, **self._storage)
+            entries = Store(fs, path).entries()
+        folders = [name for name, info in entries if info.get("type") == "directory"]
+        names = [name for name in folders if name.endswith(_SUFFIX)]
+        if not names:
+            raise NotALanceTable(
+                f"{self._folder}: no table is in it, a folder whose name ends in {_SUFFIX}"
+            )
+        found = {name.removesuffix(_SUFFIX) for name in names}
+        if len({name.casefold() for name in found}) < len(found):
+            raise ValueError(
+                f"{self._folder}: names of tables differ in case only, {sorted(found)}"
+            )
+        return found
+
+
+def attach(
+    spark: SparkSession,
+    folder: str,
+    ref: Ref | int | str | datetime | None = None,
+    *,
+    nanoseconds: Nanoseconds = "error",
+    unsupported: Unsupported = "error",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Attached:
+    """Make a temporary view of each table in a folder.
+
+    Args:
+        spark: The session.
+        folder: The folder, in which tables are folders called `….lance`.
+        ref: The version of each table, for instance a tag or a time; the newest by default.
+        nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
+        unsupported: What becomes of columns that Spark has no type for: `error`, `string` or
+            `skip`.
+        storage_options: For fsspec, such as credentials.
+
+    Raises:
+        NotALanceTable: There is no table in the folder.
+        LanceError: A table cannot be opened.
+    """
+    wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
+    return Attached(spark, folder, wanted, nanoseconds, unsupported, storage_options or {})

@@ -1,0 +1,165 @@
+"""Columns of a version at given positions, for the Arrow functions of `lancefs.spark.table`.
+
+Spark calls one function for each column that a query uses, one after the other with the positions
+of one batch. With the second batch a task knows its columns, and reads all of them in one scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import StructField, StructType
+
+from lancefs.datafile.buffers import Ints
+from lancefs.errors import MemoryLimitExceeded
+from lancefs.lance_dataset import LanceDataset
+from lancefs.spark.brief_errors import brief
+from lancefs.spark.pinned_version import Pinned
+from lancefs.spark.spark_types import arrow_schema, convert
+from lancefs.spark.table_options import Nanoseconds
+from lancefs.table.batch_rows import batch_rows_for
+
+# Rows are read with those between them where at least one in so many is wanted.
+_SPARSE = 4
+# Rows that a scan goes on over, rather than a new one beginning after them.
+_PASSED_OVER = 4096
+
+
+class TaskColumns:
+    """The columns that one task reads of one version.
+
+    Args:
+        dataset: The version.
+        nanoseconds: What becomes of nanoseconds.
+    """
+
+    def __init__(self, dataset: LanceDataset, nanoseconds: Nanoseconds) -> None:
+        self._dataset = dataset
+        self._nanoseconds = nanoseconds
+        self._known: dict[str, StructField] = {}  # columns that the task has asked for so far
+        self._positions: Ints | None = None  # of the batch at hand
+        self._columns: dict[str, pa.Array] = {}
+        self._scan: Iterator[pa.RecordBatch] = iter(())  # of the known columns
+        self._rest: pa.RecordBatch | None = None  # what the scan gave, and no batch took
+        self._next = -1  # position of the next row of the scan; none has begun
+
+    def read(self, field: StructField, positions: Ints) -> pa.Array:
+        """Return the values of a column.
+
+        Args:
+            field: The column, as Spark sees it.
+            positions: Of the rows, among the live rows of the version.
+
+        Raises:
+            LanceError: As `LanceDataset.to_table` says.
+        """
+        if self._positions is None or not np.array_equal(positions, self._positions):
+            self._positions, self._columns = positions, {}
+            if self._known:
+                self._columns = self._fetch(list(self._known.values()), positions, is_scan=True)
+        if field.name not in self._columns:
+            self._columns.update(self._fetch([field], positions, is_scan=False))
+            self._known[field.name] = field
+            self._scan, self._rest, self._next = iter(()), None, -1
+        return self._columns[field.name]
+
+    def _fetch(
+        self, fields: Sequence[StructField], positions: Ints, is_scan: bool
+    ) -> dict[str, pa.Array]:
+        names = [field.name for field in fields]
+        target = arrow_schema(StructType(list(fields)))
+        first, count = int(positions[0]), int(positions[-1] - positions[0]) + 1
+        if not self._is_dense(positions, names):
+            rows = self._dataset.take(positions, columns=names)
+        elif is_scan:
+            rows = self._scanned(names, first, count)
+        else:
+            rows = self._dataset.to_table(names, offset=first, limit=count)
+        if rows.num_rows != len(positions):
+            rows = rows.take(pa.array(positions - first))
+        batches = rows.combine_chunks().to_batches()
+        if len(batches) > 1:
+            raise MemoryLimitExceeded(
+                f"a batch of {len(positions)} rows of {names} has more than 2 GiB: set "
+                "spark.sql.execution.arrow.maxRecordsPerBatch lower, or read the "
+                "table with lancefs.spark.read, whose batches are cut by bytes"
+            )
+        return dict(zip(names, convert(batches[0], target, self._nanoseconds).columns, strict=True))
+
+    def _is_dense(self, positions: Ints, names: Sequence[str]) -> bool:
+        """Return whether rows are read with those between them."""
+        count = int(positions[-1] - positions[0]) + 1
+        if count < len(positions) or np.any(np.diff(positions) < 1):
+            return False
+        if count == len(positions):
+            return True
+        types = self._dataset.scanner(names).projected_schema.types
+        most = batch_rows_for(self._dataset.manifest.fragments[0], types)
+        return count <= min(_SPARSE * len(positions), most)
+
+    def _scanned(self, names: Sequence[str], first: int, count: int) -> pa.Table:
+        """Go on with the scan, or begin one."""
+        skip = first - self._next
+        if self._next < 0 or not 0 <= skip <= _PASSED_OVER:
+            scanner = self._dataset.scanner(list(names), offset=first)
+            types = scanner.projected_schema.types
+            rows = batch_rows_for(self._dataset.manifest.fragments[0], types)
+            scanner = self._dataset.scanner(list(names), offset=first, batch_size=rows)
+            self._scan, self._rest, skip = scanner.to_batches(), None, 0
+        for _ in self._next_rows(skip):
+            pass
+        rows_found = pa.Table.from_batches(list(self._next_rows(count)))
+        self._next = first + count
+        return rows_found
+
+    def _next_rows(self, count: int) -> Iterator[pa.RecordBatch]:
+        while count:
+            if not self._rest:
+                self._rest = next(self._scan)
+            part = self._rest.slice(0, count)
+            self._rest = self._rest.slice(len(part))
+            count -= len(part)
+            yield part
+
+
+# A Python process of Spark runs one task at a time, of which there is one operator.
+_task: int | None = None
+_tables: dict[tuple[Any, ...], TaskColumns] = {}
+
+
+def column_reader(
+    pinned: Pinned, column: StructType, nanoseconds: Nanoseconds
+) -> Callable[[pa.Array], pa.Array]:
+    """Return a function that reads a column at given positions.
+
+    Args:
+        pinned: The version.
+        column: The column, as Spark sees it.
+        nanoseconds: What becomes of nanoseconds.
+    """
+    field = column[0]
+
+    @brief
+    def read(positions: pa.Array) -> pa.Array:
+        if not len(positions):
+            return pa.nulls(0, arrow_schema(column).field(0).type)
+        return _of_this_task(pinned, nanoseconds).read(field, positions.to_numpy())
+
+    return read
+
+
+def _of_this_task(pinned: Pinned, nanoseconds: Nanoseconds) -> TaskColumns:
+    global _task
+    context = TaskContext.get()
+    task = None if context is None else context.taskAttemptId()
+    if task is None or task != _task:
+        _tables.clear()
+        _task = task
+    key = (*pinned.key, nanoseconds)
+    if key not in _tables:
+        _tables[key] = TaskColumns(LanceDataset(pinned.open()), nanoseconds)
+    return _tables[key]

@@ -1,0 +1,112 @@
+"""`lancefs.spark.table`: a DataFrame whose columns are read only where a query uses them.
+
+Spark tells a Python data source nothing of the columns of a query, but its optimizer drops what a
+query does not use. So such a DataFrame consists of positions of rows, which Spark makes itself, and
+of one Arrow function for each column, which reads the column at these positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import arrow_udf
+from pyspark.sql.types import StructType
+
+from lancefs.lance_dataset import LanceDataset
+from lancefs.spark.column_reader import column_reader
+from lancefs.spark.partitions import plan
+from lancefs.spark.pinned_version import open_table, pin
+from lancefs.spark.session import read
+from lancefs.spark.shipping import function
+from lancefs.spark.spark_types import spark_schema
+from lancefs.spark.stores import absolute
+from lancefs.spark.table_options import Nanoseconds, TableOptions, Unsupported
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Ref, make_ref
+from lancefs.table.row_metadata import ROW_OFFSET
+
+
+def table(
+    spark: SparkSession,
+    url: str,
+    ref: Ref | int | str | datetime | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | str | None = None,
+    with_row_id: bool = False,
+    rows_per_partition: int | None = None,
+    bytes_per_partition: int | None = None,
+    nanoseconds: Nanoseconds = "error",
+    unsupported: Unsupported = "error",
+    use_index: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Return a version of a table as a DataFrame that reads the columns that a query uses.
+
+    Counting its rows reads the manifest only. Conditions of a query are tested by Spark; those of
+    `filter` where rows are read, with the indices of the table.
+
+    Args:
+        spark: The session.
+        url: The directory of the table.
+        ref: The version: a number, a tag, `exp:3` or `exp:latest` for a branch, or a time; the
+            newest version of the main branch by default.
+        columns: Those that there are, in order; all by default.
+        filter: Rows that there are, as for `read`.
+        with_row_id: Whether a column `_rowid` comes last.
+        rows_per_partition: At most about this many rows a task.
+        bytes_per_partition: At most about this many bytes of data files a task.
+        nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
+        unsupported: What becomes of columns that Spark has no type for: `error`, `string` or
+            `skip`.
+        use_index: Whether the filter may be looked up in the indices of the table.
+        storage_options: For fsspec, such as credentials.
+
+    Raises:
+        ValueError: An argument makes no sense.
+        InvalidFilter: The filter cannot be parsed.
+        LanceError: The table cannot be opened, as `lancefs.open` says.
+    """
+    where = TableOptions(absolute(url), dict(storage_options or {}))
+    wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
+    version = open_table(where, wanted)
+    names = None if columns is None else list(columns)
+    chosen = LanceDataset(version).scanner(names, with_row_id=with_row_id).projected_schema
+    schema = spark_schema(chosen, nanoseconds, unsupported)
+    if filter is None:
+        types = [chosen.field(name).type for name in schema.fieldNames()]
+        tasks = plan(
+            version.manifest.fragments, rows_per_partition, None, bytes_per_partition, types
+        )
+        positions = spark.range(0, version.num_rows, 1, max(1, len(tasks)))
+        positions = positions.withColumnRenamed("id", ROW_OFFSET.name)
+    else:
+        positions = read(
+            spark, url, columns=[ROW_OFFSET.name], filter=filter,
+            version=version.manifest.version, branch=version.resolved.branch,
+            rows_per_partition=rows_per_partition, bytes_per_partition=bytes_per_partition,
+            use_index=use_index, storage_options=storage_options,
+        )  # fmt: skip
+    return _with_columns(positions, where, version, schema, nanoseconds)
+
+
+def _with_columns(
+    positions: DataFrame,
+    where: TableOptions,
+    version: OpenVersion,
+    schema: StructType,
+    nanoseconds: Nanoseconds,
+) -> DataFrame:
+    """Put columns in place of positions."""
+    pinned, at = pin(where, version), positions[ROW_OFFSET.name]
+    columns = []
+    for field in schema:
+        run = function(column_reader, pinned, StructType([field]), nanoseconds)
+        run.__annotations__ = {"values": pa.Array, "return": pa.Array}  # the kind of function
+        columns.append(arrow_udf(run, field.dataType)(at).alias(field.name))
+    return positions.select(*columns)
