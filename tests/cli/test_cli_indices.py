@@ -27,7 +27,7 @@ def test_show_says_what_an_index_answers_and_covers(table: Path, here: Here) -> 
     (of_id,) = [line.split() for line in lines if line.startswith("id_idx")]
     (of_tags,) = [line.split() for line in lines if line.startswith("tags_idx")]
     assert of_id[1:10] == ["BTree", "id", "2", "2", "of", "2", "200", "100", "%"]
-    assert of_tags[1:10] == ["LabelList", "tags", "1", "1", "of", "2", "100", "50", "%"]
+    assert of_tags[1:10] == ["LabelList", "tags", "1", "1", "of", "2", "100", "50.0", "%"]
     assert "array_has," in of_tags
     assert "2 indices" in lines
 
