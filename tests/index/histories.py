@@ -174,9 +174,9 @@ OPERATIONS: dict[str, Callable[[Path, int], None]] = {
     "optimize": _optimize,
     "clean up": _clean_up,
 }
-steps = st.lists(
-    st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 20)), min_size=1, max_size=6
-)
+_step = st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 20))
+steps = st.lists(_step, min_size=1, max_size=6)
+long_steps = st.lists(_step, min_size=6, max_size=14)
 
 _LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "id": st.integers(-2, FIRST_ROWS + 2) | st.integers(990, 4100),
