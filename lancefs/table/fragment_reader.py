@@ -130,7 +130,7 @@ class FragmentReader:
     @property
     def cost(self) -> int:
         """Estimated memory in bytes: mostly the metadata of columns that were read."""
-        columns = sum([len(data_file.columns) for data_file in list(self._readers)])
+        columns = sum([len(data_file.fields) for data_file in list(self._readers)])
         deleted = 0 if self._deleted is None else self._deleted.nbytes
         return _READER_BYTES + columns * _COLUMN_BYTES + deleted
 

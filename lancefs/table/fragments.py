@@ -7,10 +7,13 @@ Format page: table format, sections "Fragments" to "Deletion Files"
 (`docs/src/format/table/index.md`); messages: `protos/table.proto`.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 _FILE_VERSIONS = {(0, 0): "0.1", (0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
+_LEGACY_VERSIONS = frozenset({(0, 0), (0, 1), (0, 2)})
 
 
 class DeletionKind(StrEnum):
@@ -75,7 +78,7 @@ class DataFile(NamedTuple):
     @property
     def is_legacy(self) -> bool:
         """Whether the file is of the format 0.1."""
-        return self.version == "0.1"
+        return (self.major, self.minor) in _LEGACY_VERSIONS
 
     @property
     def has_nulls_apart(self) -> bool:
@@ -83,10 +86,17 @@ class DataFile(NamedTuple):
         return self.version in ("0.1", "2.0")
 
     @property
-    def columns(self) -> dict[int, int]:
+    def columns(self) -> Mapping[int, int]:
         """Column index in the file of each field that has one; empty in the format 0.1."""
-        pairs = zip(self.fields, self.column_indices, strict=not self.is_legacy)
-        return {field: column for field, column in pairs if field >= 0 and column >= 0}
+        return _columns(self.fields, self.column_indices, not self.is_legacy)
+
+
+@lru_cache(maxsize=64)  # most files of a table have the same fields in the same columns
+def _columns(
+    fields: tuple[int, ...], columns: tuple[int, ...], are_paired: bool
+) -> Mapping[int, int]:
+    pairs = zip(fields, columns, strict=are_paired)
+    return {field: column for field, column in pairs if field >= 0 and column >= 0}
 
 
 class DataOverlay(NamedTuple):

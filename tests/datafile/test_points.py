@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lancefs
 from lancefs.datafile.container import ColumnPages, Container
 from lancefs.datafile.fields import Field
-from lancefs.datafile.v2_1 import assembly, reader
+from lancefs.datafile.v2_1 import assembly, point_plans, reader
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
 from lancefs.errors import CorruptFile, LanceError
 
@@ -119,6 +119,30 @@ def test_the_first_rows_and_rows_in_a_row_are_those_of_the_whole_table(
     ours, _, whole = opened[version]
     assert ours.head(10).equals(whole.slice(0, 10))
     assert ours.take(list(range(1000, 2200))).equals(whole.slice(1000, 1200))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("batch_size", [700, 1024, 5000])
+def test_a_stream_of_many_columns_has_the_rows_that_pylance_reads(
+    written: dict[str, Path], version: str, batch_size: int
+) -> None:
+    batches = list(lancefs.open(written[version]).to_batches(batch_size=batch_size))
+    for batch in batches:
+        batch.validate(full=True)
+    assert pa.Table.from_batches(batches).equals(lance.dataset(written[version]).to_table())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rows_in_a_row_are_the_same_read_by_the_kernel_and_in_the_general_way(
+    written: dict[str, Path], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = lancefs.open(written[version])
+    by_kernel = dataset.to_table()
+    calls = []
+    monkeypatch.setattr(point_plans, "_LEAST_LEAVES", 1 << 30)
+    monkeypatch.setattr(reader, "read_points", lambda *_: calls.append(1))
+    assert dataset.to_table().equals(by_kernel)
+    assert not calls
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])  # 2.3 has other layouts

@@ -1,8 +1,6 @@
 /* Bit unpacking in the FastLanes order; see bitpacking.py for the layout of a block. */
 #include "bitpacking.h"
 
-#define LARGEST_BLOCK (BLOCK * 8)
-
 /* The loops over the lanes of a row have a constant length and stride, so the compiler vectorizes
  * them although the width is a variable. */
 #define DEFINE_UNPACK(BITS, WORD)                                                                  \
@@ -36,7 +34,7 @@ DEFINE_UNPACK(16, uint16_t)
 DEFINE_UNPACK(32, uint32_t)
 DEFINE_UNPACK(64, uint64_t)
 
-static void unpack_block(const uint8_t *packed, int width, int64_t bits, void *out) {
+void unpack_block(const uint8_t *packed, int width, int64_t bits, void *out) {
     if (width == 0) {
         memset(out, 0, (size_t)(BLOCK / 8 * bits));
         return;

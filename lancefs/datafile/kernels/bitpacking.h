@@ -1,10 +1,11 @@
-/* Single values of bit-packed blocks; see bitpacking.py for the layout of a block. */
+/* Bit-packed blocks; see bitpacking.py for the layout of a block. */
 #ifndef LANCEFS_BITPACKING_H
 #define LANCEFS_BITPACKING_H
 
 #include "kernels.h"
 
 #define BLOCK 1024
+#define LARGEST_BLOCK (BLOCK * 8) /* bytes of an unpacked block */
 
 static const int UNPACK_ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
 
@@ -21,5 +22,9 @@ static inline uint64_t value_at(const uint8_t *packed, int width, int bits, int 
         value |= load(at + BLOCK / 8, bytes) << (bits - shift);
     return value & (UINT64_MAX >> (64 - width));
 }
+
+/* Unpack a block of 1024 values of 8, 16, 32 or 64 bits; `out` is aligned to them. The caller has
+ * checked that the width is at most `bits`, and that the block has so many bytes. */
+void unpack_block(const uint8_t *packed, int width, int64_t bits, void *out);
 
 #endif

@@ -37,6 +37,14 @@ static void set_bit(uint8_t *bits, int64_t position) {
     bits[position / 8] |= (uint8_t)(1u << (position % 8));
 }
 
+/* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
+ * unpacking of a whole block; else 0. */
+#define FEW 16
+static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop) {
+    const int64_t count = stop - start;
+    return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
+}
+
 /* Where a string is in the data. */
 typedef struct {
     int64_t start, end;
@@ -97,9 +105,16 @@ static int write_items(const uint8_t *data, int64_t size, const int64_t *page, B
     Items items;
     if (open_items(stored, page[ITEM_COUNT], &items))
         return DAMAGED;
+    const uint8_t *const packed = buffer.data + bits / 8;
+    const int is_dense = in_a_row(rows, start, stop) > 0;
+    uint64_t whole[LARGEST_BLOCK / 8];
+    if (is_dense)
+        unpack_block(packed, (int)width, bits, whole);
     for (int64_t i = start; i < stop; i++) {
-        const uint64_t index =
-            value_at(buffer.data + bits / 8, (int)width, (int)bits, (int)(rows[i] - first));
+        const int64_t within = rows[i] - first;
+        const uint64_t index = is_dense
+                                   ? load((const uint8_t *)whole + within * (bits / 8), bits / 8)
+                                   : value_at(packed, (int)width, (int)bits, (int)within);
         if (index >= (uint64_t)items.count)
             return DAMAGED;
         const uint8_t *at = items.offsets + (int64_t)index * items.width;
@@ -116,20 +131,37 @@ static int write_items(const uint8_t *data, int64_t size, const int64_t *page, B
 /* Write the values of the wanted rows of a chunk, whose first row is `first`. */
 static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
                         const int64_t *rows, int64_t start, int64_t stop, uint8_t *out) {
-    const int64_t bits = page[BITS], bytes = bits / 8;
+    const int64_t bits = page[BITS], bytes = bits / 8, dense = in_a_row(rows, start, stop);
     if (page[VALUES] == PACKED) {
         const int64_t width = inline_width(buffer, bits, count);
         if (width < 0)
             return DAMAGED;
+        const uint8_t *const packed = buffer.data + bytes;
+        uint8_t *const to = out + start * bytes;
+        if (dense == BLOCK && (uintptr_t)to % (uintptr_t)bytes == 0) {
+            unpack_block(packed, (int)width, bits, to);
+            return 0;
+        }
+        if (dense) {
+            uint64_t whole[LARGEST_BLOCK / 8];
+            unpack_block(packed, (int)width, bits, whole);
+            memcpy(to, (const uint8_t *)whole + (rows[start] - first) * bytes,
+                   (size_t)(dense * bytes));
+            return 0;
+        }
         for (int64_t i = start; i < stop; i++) {
-            const uint64_t value =
-                value_at(buffer.data + bytes, (int)width, (int)bits, (int)(rows[i] - first));
+            const uint64_t value = value_at(packed, (int)width, (int)bits, (int)(rows[i] - first));
             memcpy(out + i * bytes, &value, (size_t)bytes);
         }
         return 0;
     }
     if ((count * bits + 7) / 8 > buffer.size)
         return DAMAGED;
+    if (dense && bits > 1) {
+        memcpy(out + start * bytes, buffer.data + (rows[start] - first) * bytes,
+               (size_t)(dense * bytes));
+        return 0;
+    }
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;
         if (bits > 1)
@@ -185,14 +217,20 @@ static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int
 static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
                               const int64_t *rows, int64_t start, int64_t stop,
                               uint8_t *validity) {
-    int64_t nulls = 0, width = 0;
-    switch (page[LEVELS]) {
+    int64_t nulls = 0, width = 0, stored = page[LEVELS];
+    uint64_t whole[BLOCK * LEVEL / 8];
+    switch (stored) {
     case RUNS:
         return write_runs(buffer, count, first, rows, start, stop, validity);
     case PACKED:
         width = inline_width(buffer, 8 * LEVEL, count);
         if (width < 0)
             return DAMAGED;
+        if (in_a_row(rows, start, stop)) {
+            unpack_block(buffer.data + LEVEL, (int)width, 8 * LEVEL, whole);
+            buffer = (Buffer){(const uint8_t *)whole, sizeof whole};
+            stored = FLAT;
+        }
         break;
     case FLAT:
         if (count * LEVEL > buffer.size)
@@ -205,9 +243,9 @@ static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count,
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;
         int64_t level;
-        if (page[LEVELS] == PACKED)
+        if (stored == PACKED)
             level = (int64_t)value_at(buffer.data + LEVEL, (int)width, 8 * LEVEL, (int)within);
-        else if (page[LEVELS] == FLAT)
+        else if (stored == FLAT)
             level = (int64_t)load(buffer.data + within * LEVEL, LEVEL);
         else
             level = apart_level(buffer, page[WIDTH], count, within);
@@ -265,7 +303,7 @@ static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
     const int64_t bytes = page[TABLE_END] - table, entries = bytes / width;
     if (bytes % width || entries < 1)
         return DAMAGED;
-    int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0;
+    int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0, last = -1;
     seen[0] += bytes;
     seen[1]++;
     for (int64_t entry = 0; entry < entries; entry++) {
@@ -284,7 +322,8 @@ static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
                 return DAMAGED;
             nulls += found;
             seen[0] += length;
-            seen[1]++;
+            seen[1] += last != at; /* chunks that follow each other are one place */
+            last = at + length;
             start = end;
         }
         at += length;
@@ -340,14 +379,18 @@ KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, con
     return 0;
 }
 
-/* Join spans of the data, in any order, of `room` bytes in all. */
+/* Join spans of the data, in any order, of `room` bytes in all. Short ones are copied with what
+ * follows them, which the next one overwrites. */
 KERNEL(join_spans, const uint8_t *data, int64_t size, const int64_t *spans, int64_t count,
        uint8_t *out, int64_t room) {
     for (int64_t i = 0; i < count; i++) {
         const int64_t start = spans[2 * i], end = spans[2 * i + 1];
         if (start < 0 || start > end || end > size || end - start > room)
             return DAMAGED;
-        memcpy(out, data + start, (size_t)(end - start));
+        if (end - start <= SLACK && size - start >= SLACK && room >= SLACK)
+            memcpy(out, data + start, SLACK);
+        else
+            memcpy(out, data + start, (size_t)(end - start));
         out += end - start;
         room -= end - start;
     }

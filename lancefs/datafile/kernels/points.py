@@ -129,7 +129,8 @@ _c_take_points = c_function("take_points", "bytes number ints ints number ints n
 def _compiled_take_points(
     data: Bytes, pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
-    out, nulls = np.zeros(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
+    out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
+    out[:] = 0
     _c_take_points(data, len(data), pages, leaves, len(leaves), rows, len(rows), out, nulls)
     return out, nulls
 
@@ -160,7 +161,8 @@ def _take_page(data: Bytes, page: Ints, rows: Ints) -> tuple[Array, Mask, tuple[
         if np.any(found > 1):
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
-    return values, invalid, (end - begin + int(sizes.sum()), 1 + len(chunks))
+    places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
+    return values, invalid, (end - begin + int(sizes.sum()), places)
 
 
 def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import has_offsets, to_arrow
-from lancefs.datafile.blocks import Ints, lengths_of
+from lancefs.datafile.blocks import Ints, RowRange, lengths_of
 from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -29,6 +30,10 @@ from lancefs.storage import ByteRange, Bytes
 # Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
 # to its end for every read, and the share of a column's rows above which whole pages are quicker.
 MOST_ROWS = 4096
+# Rows in a row of many leaves are read in this way too, as far as Python takes most of the time
+# that the general way takes for each leaf.
+_MOST_IN_A_ROW = 16 * 1024
+_LEAST_LEAVES = 16
 _MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 
@@ -296,6 +301,11 @@ def _flat_bits(encoding: CompressiveEncoding) -> int | None:
 def is_worthwhile(count: int, rows: int) -> bool:
     """Whether so many rows are few enough, of a column of so many rows, to be read singly."""
     return 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
+
+
+def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
+    """Whether rows of so many leaves are quicker read by the kernel as they follow each other."""
+    return leaves >= _LEAST_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_IN_A_ROW
 
 
 def span_of(plans: Sequence[LeafPlan]) -> ByteRange:

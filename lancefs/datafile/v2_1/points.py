@@ -26,6 +26,7 @@ from lancefs.storage import Bytes
 _TEXTS = (PointForm.STRINGS, PointForm.CODES)  # which the kernel gives as places
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _SMALL = 64 * 1024  # bytes of strings that are not counted
+_MOST_BYTES = 1024 * 1024  # of values that share memory
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
@@ -90,6 +91,24 @@ def read_points(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) 
         CorruptFile: A page is damaged.
         TooLarge: The strings have more bytes than `limited` allows.
     """
+    joint = [_read_some(some, rows, data, start) for some in _in_groups(plans, len(rows))]
+    arrays = [array for points in joint for array in points.arrays]
+    return Points(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
+
+
+def _in_groups(plans: Sequence[LeafPlan], count: int) -> Iterator[Sequence[LeafPlan]]:
+    """Yield leaves that are read in one call, which share memory."""
+    first, size = 0, 0
+    for number, plan in enumerate(plans):
+        own = count * plan.bits // 8
+        if number > first and size + own > _MOST_BYTES:
+            yield plans[first:number]
+            first, size = number, 0
+        size += own
+    yield plans[first:]
+
+
+def _read_some(plans: Sequence[LeafPlan], rows: Ints, data: Bytes, start: int) -> Points:
     found, size, places = _take(plans, rows, data, start)
     texts = iter(_texts([one for one in found if one.plan.form in _TEXTS], data))
     arrays = []

@@ -38,6 +38,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
     LeafPlan,
+    are_in_a_row,
     is_worthwhile,
     plan_leaf,
     span_of,
@@ -116,9 +117,10 @@ class StructuralReader:
         cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
         refusal: CorruptFile | None = None
-        if self.container.file.is_in_memory and count <= MOST_ROWS:
+        in_a_row = are_in_a_row(len(leaves), ranges)
+        if self.container.file.is_in_memory and (in_a_row or count <= MOST_ROWS):
             try:
-                by_id = yield from self._fetch_points(leaves, ranges, count)
+                by_id = yield from self._fetch_points(leaves, ranges, count, in_a_row)
             except CorruptFile as error:
                 refusal = error  # the general way says what is damaged
             except (MemoryLimitExceeded, UnsupportedFeature):
@@ -141,13 +143,13 @@ class StructuralReader:
         return FetchedRows(self.container.file.url, count, fetched, refusal)
 
     def _fetch_points(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int, in_a_row: bool
     ) -> Reads[dict[int, FetchedLeaf]]:
         """Read rows of those leaves whose pages a kernel knows, by field id; see `points`."""
         planned, plans = [], []
         for leaf in leaves:
             plan = self._plan(leaf)
-            if plan is not None and is_worthwhile(count, plan.rows):
+            if plan is not None and (in_a_row or is_worthwhile(count, plan.rows)):
                 planned.append(leaf)
                 plans.append(plan)
         if not plans:
