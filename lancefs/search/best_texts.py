@@ -108,7 +108,7 @@ def _grouped(parts: Sequence[Scored], join: np.ufunc) -> Scored:
     every = joined(parts) if parts else NOTHING
     order = np.argsort(every.row_ids, kind="stable")
     row_ids, scores = every.row_ids[order], every.scores[order]
-    starts = np.flatnonzero(np.append(True, row_ids[1:] != row_ids[:-1])) if len(row_ids) else []
-    if not len(starts):
+    if not len(row_ids):
         return NOTHING
+    starts = np.flatnonzero(np.append(True, row_ids[1:] != row_ids[:-1]))
     return Scored(row_ids[starts], join.reduceat(scores, starts))

@@ -56,7 +56,7 @@ class PhraseQuery:
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        if not isinstance(self.slop, int) or self.slop < 0:
+        if self.slop != int(self.slop) or self.slop < 0:
             raise ValueError(f"slop is {self.slop!r}; a whole number from 0 on was expected")
 
 

@@ -63,7 +63,8 @@ class TextSearch:
         k: int | None,
         rows: WantedRows,
     ) -> None:
-        if k is not None and not (isinstance(k, int | np.integer) and k >= 1):
+        given: object = k
+        if k is not None and not (isinstance(given, int | np.integer) and k >= 1):
             raise ValueError(f"k is {k!r}; a whole number from 1 on was expected, or None")
         self._version = version
         self._k = None if k is None else int(k)

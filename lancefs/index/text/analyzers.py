@@ -30,13 +30,13 @@ _WITHOUT_STEMMER = (
 # The stop words of English, as Lance 14 has them: those that it drops of all common words.
 _STOP_WORDS = """
 a about above after again against all am an and any are as at be because been before being below
-between both but by can did do does doing down during each few for from further had has have having
-he he'd he'll he's her here hers herself him himself his how i i'd i'll i'm i've if in into is it it'd
-it'll it's its itself just me more most my myself now of off on once only or other our ours ourselves
-out over own re same she she'd she'll she's should should've so some such than that that'll the their
-theirs them themselves then there these they they'd they'll they're they've this those through to too
-under until up very was we we'd we'll we're we've were what when where which while who whom why will
-with you you'd you'll you're you've your yours yourself yourselves
+between both but by can did do does doing down during each few for from further had has have
+having he he'd he'll he's her here hers herself him himself his how i i'd i'll i'm i've if in into
+is it it'd it'll it's its itself just me more most my myself now of off on once only or other our
+ours ourselves out over own re same she she'd she'll she's should should've so some such than that
+that'll the their theirs them themselves then there these they they'd they'll they're they've this
+those through to too under until up very was we we'd we'll we're we've were what when where which
+while who whom why will with you you'd you'll you're you've your yours yourself yourselves
 """
 
 
@@ -213,7 +213,7 @@ def _stemmer() -> Callable[[str], str]:
         ImportError: The library is not installed, or of a release that finds other stems.
     """
     try:
-        import snowballstemmer
+        import snowballstemmer  # type: ignore[import-untyped]
 
         found = version("snowballstemmer")
     except ImportError as error:

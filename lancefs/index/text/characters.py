@@ -46,7 +46,10 @@ aa7b-aa7d aab0 aab2-aab4 aab7-aab8 aabe aaeb-aaef aaf5 abe3-abea fb1e 10376-1037
 """
 
 # Upper case letters that Python 3.11 does not know, each range with its first lower case letter.
-_NEWER_CASES = "1c89 1c8a, a7cb 264, a7cc a7cd, a7ce a7cf, a7d2 a7d3, a7d4 a7d5, a7da a7db, a7dc 19b, 10d50-10d65 10d70, 16ea0-16eb8 16ebb"
+_NEWER_CASES = (
+    "1c89 1c8a, a7cb 264, a7cc a7cd, a7ce a7cf, a7d2 a7d3, a7d4 a7d5, a7da a7db, a7dc 19b, "
+    "10d50-10d65 10d70, 16ea0-16eb8 16ebb"
+)
 
 
 def code_points(ranges: str) -> Iterator[int]:

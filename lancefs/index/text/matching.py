@@ -164,4 +164,6 @@ def _beginnings(documents: Documents, numbers: Numbers32, postings: Postings, to
     within = np.arange(len(ranks)) - np.repeat(np.cumsum(counts) - counts, counts)
     places = positions.places[np.repeat(positions.starts[lists], counts) + within]
     # Room for a beginning before the first word, and between documents.
-    return (ranks << _PLACE_BITS) + places - token.position + (1 << _PLACE_BITS - 1)
+    middle = (1 << _PLACE_BITS - 1) - token.position
+    beginnings: Ints = (ranks << _PLACE_BITS) + places + middle
+    return beginnings

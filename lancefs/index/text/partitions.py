@@ -34,7 +34,7 @@ class Documents(Protocol):
 
     @property
     def count(self) -> int:
-        """How many documents there are, also those that are left out because no query needs them."""
+        """How many documents there are, also those that no query needs, which are left out."""
         ...
 
     @property
@@ -121,10 +121,10 @@ class Partition:
         kept = {number: _POSTINGS.peek((self._key, number)) for number in known.values()}
         missing = sorted(number for number, found in kept.items() if found is None)
         found = dict(zip(missing, self._read(missing), strict=True))
-        for number, one in found.items():
-            _POSTINGS.put((self._key, number), one, one.cost)
-        both = {number: found.get(number) or kept[number] for number in kept}
-        return {token: one for token, number in known.items() if (one := both[number]) is not None}
+        for number, read in found.items():
+            _POSTINGS.put((self._key, number), read, read.cost)
+        every = {**kept, **found}
+        return {token: one for token, number in known.items() if (one := every[number]) is not None}
 
     def positions(self, token: str) -> Positions:
         """Return where a token is in each of its documents.

@@ -65,7 +65,8 @@ class PositionsReader:
         starts = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
         row = [(token, token + 1)]
         if _STREAM in self._reader.names:
-            deltas = self._stream(*self._reader.read([_STREAM, _OFFSETS], row), starts)
+            stream, offsets = self._reader.read([_STREAM, _OFFSETS], row)
+            deltas = self._stream(stream, offsets, starts)
         else:
             deltas = self._lists(self._reader.read([_LISTS], row)[0], frequencies)
         sums = np.cumsum(deltas, dtype=np.int64)

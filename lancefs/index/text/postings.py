@@ -1,8 +1,8 @@
 """Postings: the documents that have a token, and how often; in blocks of packed differences.
 
-A block has 128 or 256 documents. Its numbers are packed in lanes: value i is in lane i mod n at place
-i div n, and each lane is a stream of numbers of one width, whose words take turns with those of the
-other lanes. The last block may be shorter, and is not packed.
+A block has 128 or 256 documents. Its numbers are packed in lanes: value i is in lane i mod n at
+place i div n, and each lane is a stream of numbers of one width, whose words take turns with those
+of the other lanes. The last block may be shorter, and is not packed.
 
 Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 """

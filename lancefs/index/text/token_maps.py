@@ -1,7 +1,7 @@
 """Token maps: from the tokens of a partition to their numbers.
 
-Since 0.36 or so a map is a finite-state transducer, as the Rust library `fst` writes it (version 3);
-before, it is two columns. A look-up in a transducer follows one path, so that it is never expanded.
+A map is a finite-state transducer, as the Rust library `fst` writes it (version 3), or two columns,
+as older releases write it. A look-up in a transducer follows one path: it is never expanded.
 
 Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 """
