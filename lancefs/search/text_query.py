@@ -47,7 +47,7 @@ class PhraseQuery:
     Args:
         query: The words, in their order.
         column: The column; None for the only one with a full-text index.
-        slop: How many other words may be among them.
+        slop: How many other words may be between two of them.
     """
 
     query: str

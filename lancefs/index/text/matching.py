@@ -76,7 +76,7 @@ def match_phrase(
     Args:
         documents: The documents.
         tokens: The tokens.
-        slop: How many other words may be among them.
+        slop: How many other words may be between two of them.
         statistics: What is known of all documents.
     """
     counts = Counter(token.text for token in tokens)
@@ -131,20 +131,16 @@ def _has_phrase(
 ) -> Mask:
     """Tell which documents have the tokens in their order.
 
-    A token's place less its place in the query is the place where the phrase would begin. These
-    beginnings may grow from token to token, in all by `slop`: `starts` are the largest beginnings
-    of the first token from which those of the later ones can be reached.
+    A token's place less its place in the query is where the phrase would begin. From one token to
+    the next one it may grow by `slop`: a place counts if such a place of the token before does.
     """
-    keys, starts = np.empty(0, np.int64), np.empty(0, np.int64)
+    keys = np.empty(0, np.int64)
     for count, token in enumerate(tokens):
         own = _beginnings(documents, numbers, found[token.text], token)
-        if not count:
-            keys = starts = own
-            continue
-        at = np.searchsorted(keys, own, side="right") - 1
-        reached = starts[np.maximum(at, 0)]
-        is_near = (at >= 0) & (own - reached <= slop)
-        keys, starts = own[is_near], reached[is_near]
+        if count:
+            at = np.searchsorted(keys, own, side="right") - 1
+            own = own[(at >= 0) & (own - keys[np.maximum(at, 0)] <= slop)]
+        keys = own
         if not len(keys):
             break
     mask = np.zeros(len(numbers), np.bool_)
