@@ -17,11 +17,23 @@ if TYPE_CHECKING:
     from lancefs.filesystem import LanceFileSystem
     from lancefs.lance_dataset import LanceDataset
     from lancefs.opening import dataset, open
+    from lancefs.search.text_query import (
+        BooleanQuery,
+        BoostQuery,
+        MatchQuery,
+        MultiMatchQuery,
+        PhraseQuery,
+    )
 
 __all__ = [
+    "BooleanQuery",
+    "BoostQuery",
     "LanceDataset",
     "LanceError",
     "LanceFileSystem",
+    "MatchQuery",
+    "MultiMatchQuery",
+    "PhraseQuery",
     "__version__",
     "dataset",
     "kernels_in_use",
@@ -31,9 +43,14 @@ __all__ = [
 
 # What needs pyarrow and fsspec is imported when it is first used: `import lancefs` stays cheap.
 _HOMES = {
+    "BooleanQuery": "lancefs.search.text_query",
+    "BoostQuery": "lancefs.search.text_query",
     "LanceDataset": "lancefs.lance_dataset",
     "LanceError": "lancefs.errors",
     "LanceFileSystem": "lancefs.filesystem",
+    "MatchQuery": "lancefs.search.text_query",
+    "MultiMatchQuery": "lancefs.search.text_query",
+    "PhraseQuery": "lancefs.search.text_query",
     "kernels_in_use": "lancefs.datafile.kernels",
     "dataset": "lancefs.opening",
     "open": "lancefs.opening",

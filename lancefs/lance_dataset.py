@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import polars
 
     from lancefs.profile.profiles import TableProfile
+    from lancefs.search.text_query import TextQuery
+    from lancefs.search.text_search import TextSearch
     from lancefs.search.vector_query import DistanceRange, QueryVectors
     from lancefs.search.vector_search import VectorSearch
     from lancefs.table.indices import Index
@@ -677,8 +679,9 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
             TypeError: The column holds no vectors, or an argument is of another type.
             ValueError: An argument does not fit the column, or makes no sense.
         """
+        from lancefs.search.found_rows import WantedRows, metadata_names
         from lancefs.search.vector_query import vector_query
-        from lancefs.search.vector_search import VectorSearch, WantedRows, metadata_names
+        from lancefs.search.vector_search import VectorSearch
 
         field = self._version.field(column)
         rows = WantedRows(
@@ -692,6 +695,93 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         )
         query = vector_query(field, q, k, metric, distance_range, nprobes, refine_factor)
         return VectorSearch(self._version, query, rows)
+
+    def search(
+        self,
+        query: str | TextQuery,
+        columns: Sequence[str] | None = None,
+        k: int | None = 10,
+        *,
+        filter: Filter | None = None,
+        prefilter: bool = True,
+        use_index: bool = True,
+        select: Columns | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> pa.Table:
+        """Find the rows whose texts fit best to a query; arguments as for `text_search`.
+
+        Returns:
+            The columns that are wanted, and `_score`: the best row first, and of rows with the same
+            score the one with the lower row id.
+
+        Raises:
+            LanceError: The table cannot be read.
+            TypeError: A column holds no texts, or an argument is of another type.
+            ValueError: An argument makes no sense, or no column has a full-text index.
+            ImportError: The index holds stems of words, and snowballstemmer is not installed.
+        """
+        return self.text_search(
+            query,
+            columns,
+            k,
+            filter=filter,
+            prefilter=prefilter,
+            use_index=use_index,
+            select=select,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+        ).to_table()
+
+    def text_search(
+        self,
+        query: str | TextQuery,
+        columns: Sequence[str] | None = None,
+        k: int | None = 10,
+        *,
+        filter: Filter | None = None,
+        prefilter: bool = True,
+        use_index: bool = True,
+        select: Columns | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> TextSearch:
+        """Say which rows to find by their texts; nothing is read yet.
+
+        Args:
+            query: Words, of which a text has at least one; or a query: `lancefs.MatchQuery`,
+                `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`, `BooleanQuery`.
+            columns: Where to search, if the query does not say it; by default all columns with a
+                full-text index. Of several columns the best score counts.
+            k: How many rows; None for all that are found.
+            filter: Rows that are wanted; see `scanner`.
+            prefilter: Whether the best of the wanted rows are found, which are `k` where so many
+                have the words; otherwise the wanted ones of the best rows.
+            use_index: Whether indices of the table may be used; otherwise all texts are read.
+            select: Names of columns that come out, also `_score`, or a dict of names and
+                expressions; all columns by default. `_score` is last where it is not named.
+            with_row_id: Whether to add the column `_rowid`.
+            with_row_address: Whether to add the column `_rowaddr`.
+
+        Raises:
+            ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: A column holds no texts, or an argument is of another type.
+            ValueError: An argument makes no sense, or no column has a full-text index.
+        """
+        from lancefs.search.found_rows import WantedRows, metadata_names
+        from lancefs.search.text_search import TextSearch
+
+        rows = WantedRows(
+            self._columns,
+            self._filters,
+            filter,
+            prefilter,
+            select,
+            metadata_names(with_row_id, with_row_address),
+            use_index and self._use_index,
+        )
+        return TextSearch(self._version, query, columns, k, rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         if requested_schema is None:

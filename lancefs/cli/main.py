@@ -25,6 +25,7 @@ COMMANDS = {
     "tail": "Show the last rows.",
     "sample": "Show rows that are drawn by chance.",
     "nearest": "Show the rows with the nearest vectors.",
+    "search": "Show the rows with the best texts.",
     "count": "Count the rows.",
     "schema": "Show the columns.",
     "describe": "Show what the values of each column are like.",

@@ -40,6 +40,8 @@ HOLDS_ROW_IDS: Mapping[str, Mapping[int, bool]] = {
 }
 # The same for indices over vectors, of all kinds.
 VECTORS_HOLD_ROW_IDS: Mapping[int, bool] = {0: True, 1: True, 2: True}
+# The same for full-text indices.
+TEXTS_HOLD_ROW_IDS: Mapping[int, bool] = {0: True, 1: True, 2: True, 3: True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,13 @@ class Coverage:
         for own in _by_name(indices):
             if is_over_vectors(own[0]):
                 yield from self._column_index(own, VECTORS_HOLD_ROW_IDS)
+
+    def text_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
+        """Yield the full-text indices whose documents are rows."""
+        for own in _by_name(indices):
+            is_of_rows = not own[0].details.get("document_granularity")
+            if own[0].type == "Inverted" and is_of_rows:
+                yield from self._column_index(own, TEXTS_HOLD_ROW_IDS)
 
     def _column_index(
         self, own: Sequence[Index], known: Mapping[int, bool]

@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
 from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural
-from lancefs.scan.scanner import Columns, Filter, LanceScanner
+from lancefs.scan.scanner import Filter
 from lancefs.search.best_rows import BestRows, Ranked
 from lancefs.search.exact import compare_all
+from lancefs.search.found_rows import FoundRows, WantedRows
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+from lancefs.table.row_metadata import ROW_ID
 
 if TYPE_CHECKING:
     from lancefs.index.vectors.vector_indices import VectorIndices
 
 DISTANCE = pa.field("_distance", pa.float32())
 QUERY_INDEX = pa.field("query_index", pa.int32(), nullable=False)
-
-
-@dataclass(frozen=True)
-class WantedRows:
-    """Which rows a search may find, and what is returned of them.
-
-    Attributes:
-        shown: The columns that the dataset shows.
-        own_filters: The rows that the dataset has: those for which all of these are true.
-        filter: Rows that are wanted; all where it is None.
-        prefilter: Whether the nearest of these rows are wanted, or those of the nearest rows.
-        columns: Names of columns, or names for expressions; None for all that are shown.
-        metadata: Names of columns of row metadata that are added.
-        use_index: Whether indices of the table may be used.
-    """
-
-    shown: Sequence[Field]
-    own_filters: tuple[Filter, ...]
-    filter: Filter | None
-    prefilter: bool
-    columns: Columns | None
-    metadata: tuple[str, ...]
-    use_index: bool
-
-    @property
-    def filters_before(self) -> tuple[Filter, ...]:
-        """What is true for all rows that are compared."""
-        is_before = self.prefilter and self.filter is not None
-        return (*self.own_filters, self.filter) if is_before else self.own_filters
 
 
 class _Outcome(NamedTuple):
@@ -80,30 +49,15 @@ class VectorSearch:
     """
 
     def __init__(self, version: OpenVersion, query: VectorQuery, rows: WantedRows) -> None:
-        version.refuse_if_fresh(ROW_ID.name)
         self._version = version
         self._query = query
         self._rows = rows
-        self._returned = self._scanner(self._plain_columns(), ())
-        if rows.filter is not None:
-            self._scanner([], (rows.filter,))  # raises where the filter cannot be read
-        added = [DISTANCE.name] + [QUERY_INDEX.name] * query.is_batch
-        clash = set(added).intersection(field.name for field in version.fields)
-        if clash:
-            raise ValueError(
-                f"{version.name} has a column {clash.pop()!r}, the name of a column that a search "
-                "adds; it cannot be searched"
-            )
+        self._found = FoundRows(version, rows, DISTANCE, [QUERY_INDEX] if query.is_batch else [])
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        fields = {field.name: field for field in self._returned.projected_schema}
-        fields[DISTANCE.name] = DISTANCE
-        names = self._names()
-        first = [QUERY_INDEX] if self._query.is_batch else []
-        metadata = self._returned.projected_schema.metadata
-        return pa.schema([*first, *(fields[name] for name in names)], metadata)
+        return self._found.schema
 
     def to_table(self) -> pa.Table:
         """Search, and read the rows that were found.
@@ -120,14 +74,10 @@ class VectorSearch:
         row_ids = np.concatenate([one.row_ids for one in found])
         distances = np.concatenate([one.distances for one in found])
         numbers = np.repeat(np.arange(len(found), dtype=np.int32), [len(one[0]) for one in found])
-        taken = self._returned.take_ids(row_ids)
-        columns: dict[str, pa.Array | pa.ChunkedArray] = {
-            name: taken.column(name) for name in taken.column_names
-        }
-        columns[DISTANCE.name] = pa.array(distances)
-        columns[QUERY_INDEX.name] = pa.array(numbers) if self._query.is_batch else None
-        schema = self.schema
-        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+        columns = {DISTANCE.name: pa.array(distances)}
+        if self._query.is_batch:
+            columns[QUERY_INDEX.name] = pa.array(numbers)
+        return self._found.table(row_ids, columns)
 
     def explain(self) -> str:
         """Tell how the rows are found; the search is done for it, and kept for `to_table`."""
@@ -157,7 +107,7 @@ class VectorSearch:
                 self._indices,
                 index,
                 query,
-                self._scanner_of,
+                self._found.scanner_of,
                 bool(self._rows.filters_before),
             )
             if search.metric is not None and query.metric not in (None, search.metric):
@@ -183,7 +133,7 @@ class VectorSearch:
         """Return what is found without an index; a note is added."""
         query, metric = self._query, self._metric
         best = [BestRows(query.k, query.lowest, query.limit) for _ in query.vectors]
-        batches = self._scanner_of([query.field.name, ROW_ID.name], None).to_batches()
+        batches = self._found.scanner_of([query.field.name, ROW_ID.name]).to_batches()
         compared = compare_all(batches, metric, query.vectors, best)
         notes.append(f"exact search: {plural(compared, 'vector')} compared by {metric}")
         return [one.ranked() for one in best]
@@ -197,58 +147,14 @@ class VectorSearch:
         of_index = next((metric for metric in known if metric in query.metrics), None)
         return query.metric or of_index or query.metrics[0]
 
-    def _scanner_of(self, columns: Sequence[str], fragments: Sequence[int] | None) -> LanceScanner:
-        """Return what reads columns of the rows that are compared."""
-        return self._scanner(columns, self._rows.filters_before, fragments)
-
     def _filtered(self, found: Sequence[Ranked], wanted: Filter) -> list[Ranked]:
         """Return those of the nearest rows that pass a filter."""
-        row_ids = pa.array(np.unique(np.concatenate([one.row_ids for one in found])))
-        filters = (wanted, pc.field(ROW_ID.name).isin(row_ids))
-        passed = np.asarray(self._scanner([ROW_ID.name], filters).to_table().column(0))
-        keep = [np.isin(one.row_ids, passed) for one in found]
+        keep = self._found.passing(np.concatenate([one.row_ids for one in found]), wanted)
+        parts = np.split(keep, np.cumsum([len(one.row_ids) for one in found])[:-1])
         return [
             Ranked(one.row_ids[mask], one.distances[mask])
-            for one, mask in zip(found, keep, strict=True)
+            for one, mask in zip(found, parts, strict=True)
         ]
-
-    def _scanner(
-        self,
-        columns: Columns | None,
-        filters: Sequence[Filter],
-        fragments: Sequence[int] | None = None,
-    ) -> LanceScanner:
-        return LanceScanner(
-            self._version,
-            self._rows.shown,
-            columns,
-            filters,
-            fragments=fragments,
-            use_index=self._rows.use_index,
-        )
-
-    def _plain_columns(self) -> Columns:
-        """Return the columns that are read of the rows that were found."""
-        columns = self._rows.columns
-        if isinstance(columns, str):
-            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
-        if isinstance(columns, Mapping):
-            added = {name: name for name in self._rows.metadata}
-            both = {**added, **columns}
-            return {name: both[name] for name in self._names() if name != DISTANCE.name}
-        return [name for name in self._names() if name != DISTANCE.name]
-
-    def _names(self) -> list[str]:
-        """Return the names of the columns that come out, but for the query's."""
-        columns, metadata = self._rows.columns, self._rows.metadata
-        names = [field.name for field in self._rows.shown] if columns is None else list(columns)
-        names += [] if DISTANCE.name in names else [DISTANCE.name]
-        return names + [name for name in metadata if name not in names]
-
-
-def metadata_names(with_row_id: bool, with_row_address: bool) -> tuple[str, ...]:
-    """Return the names of the columns of row metadata that are added."""
-    return (ROW_ID.name,) * with_row_id + (ROW_ADDRESS.name,) * with_row_address
 
 
 def _count(found: Sequence[Ranked]) -> int:

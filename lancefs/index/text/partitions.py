@@ -1,0 +1,201 @@
+"""Partitions of a full-text index: documents, tokens, and the postings of each token.
+
+Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Array, Ints
+from lancefs.errors import locating
+from lancefs.index.files import IndexReader
+from lancefs.index.row_sets import Addresses
+from lancefs.index.text.positions import Positions, PositionsReader
+from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, decode_postings
+from lancefs.index.text.token_maps import ListedTokens, TokenMap, TransducerTokens
+from lancefs.storage.budget_cache import BudgetCache
+
+# Bytes of postings that a process keeps.
+_BUDGET = 128 * 1024 * 1024
+# Memory of the open files of a partition, about.
+_READERS_BYTES = 32 * 1024
+
+_POSTINGS: BudgetCache[tuple[object, int], Postings] = BudgetCache(_BUDGET)
+
+
+class Documents(Protocol):
+    """Documents with their tokens: of a partition, or read from the table itself."""
+
+    @property
+    def count(self) -> int:
+        """How many documents there are, also those that no query needs, which are left out."""
+        ...
+
+    @property
+    def row_numbers(self) -> Addresses:
+        """The row of each document."""
+        ...
+
+    @property
+    def lengths(self) -> Numbers32:
+        """How many tokens each document has."""
+        ...
+
+    @property
+    def total_tokens(self) -> int:
+        """How many tokens all documents have."""
+        ...
+
+    def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
+        """Return which documents have tokens; a token that none has is left out."""
+        ...
+
+    def positions(self, token: str) -> Positions:
+        """Return where a token is in each of its documents."""
+        ...
+
+
+class Partition:
+    """One partition of a segment, open.
+
+    Args:
+        documents: The file of documents.
+        tokens: The file of tokens.
+        postings: The file of postings.
+        format: How postings are stored.
+        token_format: How tokens are stored: `fst` or `arrow`.
+        key: Tells the partition from any other one.
+
+    Raises:
+        CorruptFile: A file is damaged.
+    """
+
+    def __init__(
+        self,
+        documents: IndexReader,
+        tokens: IndexReader,
+        postings: IndexReader,
+        format: PostingFormat,
+        token_format: str,
+        key: object,
+    ) -> None:
+        self._reader = postings
+        self._format = format
+        self._key = key
+        row_ids, lengths = documents.read(["_rowid", "_num_tokens"])
+        self.row_numbers: Addresses = _numbers(documents, row_ids, np.uint64)
+        self.lengths: Numbers32 = _numbers(documents, lengths, np.uint32)
+        self.total_tokens = int(self.lengths.sum(dtype=np.uint64))
+        self._tokens = _token_map(tokens, token_format)
+
+    @property
+    def count(self) -> int:
+        """How many documents there are."""
+        return len(self.lengths)
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        own = self.row_numbers.nbytes + self.lengths.nbytes
+        return own + self._tokens.cost + _READERS_BYTES
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it tells where tokens are in documents."""
+        return PositionsReader.is_in(self._reader)
+
+    def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
+        """Return which documents have tokens; a token that none has is left out.
+
+        Raises:
+            CorruptFile: A file is damaged.
+        """
+        numbers = {token: self._number(token) for token in tokens}
+        known = {token: number for token, number in numbers.items() if number is not None}
+        kept = {number: _POSTINGS.peek((self._key, number)) for number in known.values()}
+        missing = sorted(number for number, found in kept.items() if found is None)
+        found = dict(zip(missing, self._read(missing), strict=True))
+        for number, read in found.items():
+            _POSTINGS.put((self._key, number), read, read.cost)
+        every = {**kept, **found}
+        return {token: one for token, number in known.items() if (one := every[number]) is not None}
+
+    def positions(self, token: str) -> Positions:
+        """Return where a token is in each of its documents.
+
+        Raises:
+            CorruptFile: A file is damaged.
+        """
+        number = self._number(token)
+        assert number is not None
+        frequencies = self.postings([token])[token].frequencies
+        with locating(self._reader.url, "positions"):
+            reader = PositionsReader(self._reader, self._format.block_size)
+            return reader.read(number, frequencies)
+
+    def _number(self, token: str) -> int | None:
+        number = self._tokens.get(token)
+        if number is not None and not 0 <= number < self._reader.num_rows:
+            raise self._reader.damage(
+                f"the postings of {self._reader.num_rows} tokens; the token map has number {number}"
+            )
+        return number
+
+    def _read(self, numbers: Sequence[int]) -> list[Postings]:
+        """Read the postings of tokens in the same rounds of requests."""
+        if not numbers:
+            return []
+        parts = [[(number, number + 1)] for number in numbers]
+        with locating(self._reader.url, "postings"):
+            return [
+                self._decode(*columns)
+                for columns in self._reader.read_parts(["_posting", "_length"], parts)
+            ]
+
+    def _decode(self, blocks: pa.Array, lengths: pa.Array) -> Postings:
+        if lengths.null_count or not pa.types.is_integer(lengths.type):
+            raise self._reader.damage("the numbers of documents are missing")
+        data, offsets = blocks_of(self._reader, blocks)
+        documents, length = len(self.row_numbers), int(lengths[0].as_py())
+        return decode_postings(data, offsets, length, documents, self._format)
+
+
+def blocks_of(reader: IndexReader, lists: pa.Array) -> tuple[Array, Ints]:
+    """Return the bytes of the blocks of one row, and where each of them begins and the last ends.
+
+    Raises:
+        CorruptFile: The row is no list of bytes.
+    """
+    is_list = pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)
+    if not is_list or lists.null_count or not pa.types.is_large_binary(lists.type.value_type):
+        raise reader.damage(f"blocks are {lists.type}; a list of large_binary was expected")
+    values = lists.flatten()
+    if values.null_count:
+        raise reader.damage("a block is missing")
+    _, offsets, data = values.buffers()
+    found = np.frombuffer(offsets or bytes(8), np.int64, len(values) + 1, values.offset * 8)
+    return np.frombuffer(data or b"", np.uint8), found
+
+
+def _numbers(reader: IndexReader, values: pa.Array, dtype: Any) -> npt.NDArray[Any]:
+    if values.null_count or values.type != pa.from_numpy_dtype(dtype):
+        raise reader.damage(f"numbers are {values.type}; {np.dtype(dtype)} was expected")
+    return np.asarray(values)
+
+
+def _token_map(reader: IndexReader, format: str) -> TokenMap:
+    with locating(reader.url, "tokens"):
+        if format == "arrow":
+            return ListedTokens(*reader.read(["_token", "_token_id"]))
+        if format != "fst":
+            raise reader.unsupported(f"tokens stored as {format[:40]!r}")
+        (data,) = reader.read(["_token_fst_bytes"])
+        if len(data) != 1 or data.null_count or not pa.types.is_large_binary(data.type):
+            raise reader.damage(f"{len(data)} token maps of type {data.type}; one was expected")
+        return TransducerTokens(data[0].as_buffer().to_pybytes())

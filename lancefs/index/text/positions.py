@@ -1,0 +1,162 @@
+"""Where tokens are in documents: the places of their words.
+
+Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.buffers import Array, Ints
+from lancefs.errors import CorruptFile
+from lancefs.index.files import IndexReader
+from lancefs.index.text.postings import Numbers32, read_varints, unpack_lanes
+
+_STREAM, _OFFSETS = "_compressed_position", "_position_block_offset"
+_LISTS = "_position"
+# How a stream is stored.
+_PACKED, _VARINTS = "packed_delta_v1", "varint_doc_delta_v2"
+_GROUP = 128  # numbers of a packed group
+_LANES = 4
+
+
+class Positions(NamedTuple):
+    """Where a token is in its documents.
+
+    Attributes:
+        starts: For each document, where its places begin among all of them; and the end.
+        places: The places, ascending in each document.
+    """
+
+    starts: Ints
+    places: Ints
+
+
+class PositionsReader:
+    """Reads the positions in a file of postings.
+
+    Args:
+        reader: The file.
+        block_size: Documents of a block.
+    """
+
+    def __init__(self, reader: IndexReader, block_size: int) -> None:
+        self._reader = reader
+        self._block_size = block_size
+
+    @staticmethod
+    def is_in(reader: IndexReader) -> bool:
+        """Tell whether a file has positions."""
+        return _STREAM in reader.names or _LISTS in reader.names
+
+    def read(self, token: int, frequencies: Numbers32) -> Positions:
+        """Return the positions of a token.
+
+        Args:
+            token: Its number.
+            frequencies: How often each of its documents has it.
+
+        Raises:
+            CorruptFile: The positions are damaged.
+        """
+        starts = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
+        row = [(token, token + 1)]
+        if _STREAM in self._reader.names:
+            stream, offsets = self._reader.read([_STREAM, _OFFSETS], row)
+            deltas = self._stream(stream, offsets, starts)
+        else:
+            deltas = self._lists(self._reader.read([_LISTS], row)[0], frequencies)
+        sums = np.cumsum(deltas, dtype=np.int64)
+        before = np.concatenate([[0], sums])[starts[:-1]]
+        return Positions(starts, sums - np.repeat(before, frequencies))
+
+    def _stream(self, stream: pa.Array, offsets: pa.Array, starts: Ints) -> Array:
+        """Return the differences of places that a stream holds, block after block."""
+        codec = self._reader.metadata.get("positions_codec", _PACKED.encode()).decode(
+            "utf-8", "replace"
+        )
+        if codec not in (_PACKED, _VARINTS):
+            raise self._reader.unsupported(f"positions stored as {codec[:40]!r}")
+        if stream.null_count or not pa.types.is_large_binary(stream.type) or offsets.null_count:
+            raise CorruptFile("positions are missing")
+        data = np.frombuffer(stream[0].as_buffer(), np.uint8)
+        ends = np.append(np.asarray(offsets.flatten()).astype(np.int64), len(data))
+        documents = len(starts) - 1
+        if len(ends) - 1 != -(-documents // self._block_size) or (ends[1:] < ends[:-1]).any():
+            raise CorruptFile(f"{len(ends) - 1} blocks of positions of {documents} documents")
+        counts = np.diff(starts[np.minimum(np.arange(len(ends)) * self._block_size, documents)])
+        decode = _packed if codec == _PACKED else _only_varints
+        blocks = zip(ends[:-1].tolist(), ends[1:].tolist(), counts.tolist(), strict=True)
+        parts = [decode(data[start:end], count) for start, end, count in blocks]
+        return np.concatenate([np.empty(0, np.uint32), *parts])
+
+    def _lists(self, lists: pa.Array, frequencies: Numbers32) -> Array:
+        """Return the differences of places that are stored document by document."""
+        documents = lists.flatten().to_pylist()
+        if len(documents) != len(frequencies):
+            raise CorruptFile(
+                f"positions of {len(documents)} documents; {len(frequencies)} expected"
+            )
+        parts = [
+            _document(blocks, count)
+            for blocks, count in zip(documents, frequencies.tolist(), strict=True)
+        ]
+        return np.concatenate([np.empty(0, np.uint32), *parts])
+
+
+def _only_varints(data: Array, count: int) -> Array:
+    numbers = read_varints(data)
+    if len(numbers) != count:
+        raise CorruptFile(f"{len(numbers)} positions in a block; {count} were expected")
+    return numbers
+
+
+def _packed(data: Array, count: int) -> Array:
+    """Return numbers in packed groups, and the rest of them."""
+    parts, at = [], 0
+    for _ in range(count // _GROUP):
+        if at >= len(data):
+            raise CorruptFile("a block of positions is too short")
+        width = int(data[at])
+        if at + 1 + width * _LANES * 4 > len(data):
+            raise CorruptFile("a block of positions is too short")
+        place, widths = np.array([at + 1]), np.array([width])
+        parts.append(unpack_lanes(data, place, widths, _LANES)[0])
+        at += 1 + width * _LANES * 4
+    parts.append(_only_varints(data[at:], count % _GROUP))
+    return np.concatenate(parts)
+
+
+def _document(blocks: list[bytes], count: int) -> Array:
+    """Return the differences of the places of one document: packed groups, and the rest."""
+    if not blocks or len(blocks[0]) < 4:
+        raise CorruptFile("the positions of a document are missing")
+    listed = int.from_bytes(blocks[0][:4], "little")
+    if listed != count or len(blocks) - 1 != -(-count // _GROUP):
+        raise CorruptFile(f"{listed} positions of a document; {count} were expected")
+    parts = []
+    for number, block in enumerate(blocks[1:]):
+        wanted = min(_GROUP, count - number * _GROUP)
+        parts.append(_group(np.frombuffer(block, np.uint8), wanted))
+    places = np.concatenate(parts).astype(np.int64)
+    deltas = np.diff(places, prepend=0)
+    if (deltas < 0).any():
+        raise CorruptFile("the positions of a document do not ascend")
+    return deltas.astype(np.uint32)
+
+
+def _group(data: Array, count: int) -> Array:
+    """Return the places of a group: packed differences if it is full."""
+    if count < _GROUP:
+        if len(data) != count * 4:
+            raise CorruptFile(f"{count} positions in {len(data)} bytes")
+        return data.view("<u4")
+    if len(data) < 5 or len(data) != 5 + int(data[4]) * _LANES * 4:
+        raise CorruptFile("a group of positions has another length than its width tells")
+    first = data[:4].view("<u4")
+    deltas = unpack_lanes(data, np.array([5]), data[4:5].astype(np.int64), _LANES)[0]
+    deltas[0] += first[0]
+    return np.cumsum(deltas, dtype=np.uint32)

@@ -1,0 +1,198 @@
+"""The full-text indices of a version: which there are over a column, and their open segments.
+
+Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.index.by_version import ByVersion
+from lancefs.index.files import IndexReader
+from lancefs.index.opened import identity_of, index_file
+from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
+from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
+from lancefs.index.text.partitions import Partition
+from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
+from lancefs.printable import get_logger
+from lancefs.storage import TAIL, File, holding_tails
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.indices import Index, read_indices
+from lancefs.table.open_version import OpenVersion
+
+logger = get_logger(__name__)
+
+TEXT_KIND = "Inverted"
+METADATA = "metadata.lance"
+
+# Bytes of documents and token maps that a process keeps.
+_BUDGET = 128 * 1024 * 1024
+_MOST_PARTITIONS = 64 * 1024
+
+
+@dataclass(frozen=True)
+class OpenText:
+    """A segment, open.
+
+    Attributes:
+        params: How texts become tokens.
+        partitions: Its partitions.
+    """
+
+    params: AnalyzerParams
+    partitions: Sequence[Partition]
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it tells where tokens are in documents."""
+        return all(one.has_positions for one in self.partitions)
+
+
+_OPENED: BudgetCache[tuple[object, ...], tuple[OpenText, list[File]]] = BudgetCache(_BUDGET)
+
+
+class TextIndices:
+    """The full-text indices of one version.
+
+    Args:
+        files: Finds the files of the version.
+        coverage: Says where the rows are that segments name.
+        indices: The indices.
+    """
+
+    def __init__(
+        self, files: TableFiles, coverage: Coverage, indices: Sequence[ColumnIndex]
+    ) -> None:
+        self.coverage = coverage
+        self.indices = indices
+        self._files = files
+        self._broken: dict[str, LanceError] = {}  # by the ids of segments
+
+    def over(self, field_id: int) -> Sequence[ColumnIndex]:
+        """Return the indices over a column."""
+        return [index for index in self.indices if index.field_id == field_id]
+
+    def open(self, segment: IndexSegment) -> OpenText:
+        """Return a segment, open.
+
+        Raises:
+            LanceError: It cannot be read.
+        """
+        broken = self._broken.get(segment.index.uuid)
+        if broken is not None:
+            raise broken
+        return _open(segment, self._files)
+
+    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
+        """Use a segment no more, and say so once."""
+        if segment.index.uuid not in self._broken:
+            self._broken[segment.index.uuid] = error
+            _warn(segment.index.name, error)
+
+
+def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
+    names = [file.path for file in segment.index.files]
+    if METADATA not in names:
+        raise UnsupportedFeature(
+            "a full-text index without metadata.lance, of releases before 0.24"
+        )
+    found = {name: index_file(segment, name, files) for name in sorted(names)}
+    key = tuple(part for file in found.values() for part in identity_of(file))
+
+    def opened() -> tuple[OpenText, list[File]]:
+        with holding_tails(list(found.values())):
+            metadata = IndexReader(found[METADATA], files.max_memory)
+            params = params_of_json(metadata.metadata.get("params", b"{}"))
+            partitions = [
+                _partition(segment, found, number, metadata, files, key)
+                for number in _partition_numbers(metadata)
+            ]
+            return OpenText(params, partitions), list(found.values())
+
+    return _OPENED.get(key, opened, _cost)[0]
+
+
+def _partition(
+    segment: IndexSegment,
+    known: dict[str, File],
+    number: int,
+    metadata: IndexReader,
+    files: TableFiles,
+    key: object,
+) -> Partition:
+    names = [f"part_{number}_{part}.lance" for part in ("docs", "tokens", "invert")]
+    own = [known.get(name) or index_file(segment, name, files) for name in names]
+    documents, tokens, postings = (IndexReader(file, files.max_memory) for file in own)
+    token_format = metadata.metadata.get("token_set_format", b"arrow").decode("utf-8", "replace")
+    format = _posting_format(metadata)
+    return Partition(documents, tokens, postings, format, token_format, (key, number))
+
+
+def _partition_numbers(metadata: IndexReader) -> list[int]:
+    try:
+        found = json.loads(metadata.metadata.get("partitions", b""))
+    except (ValueError, RecursionError) as error:
+        raise metadata.damage(f"its partitions are no JSON: {error}") from error
+    is_list = isinstance(found, list) and len(found) <= _MOST_PARTITIONS
+    if not is_list or not all(type(one) is int and one >= 0 for one in found):
+        raise metadata.damage("its partitions are no list of numbers")
+    if len(set(found)) != len(found):
+        raise metadata.damage("it names a partition twice")
+    return list(found)
+
+
+def _posting_format(metadata: IndexReader) -> PostingFormat:
+    version = metadata.number("format_version", 1)
+    if version not in (1, 2, 3):
+        raise metadata.unsupported(f"a full-text index of format {version}")
+    size = metadata.number("posting_block_size", 128)
+    codec = metadata.metadata.get("posting_tail_codec", FIXED.encode()).decode("utf-8", "replace")
+    if size not in BLOCK_SIZES or codec not in TAIL_CODECS:
+        raise metadata.unsupported(f"blocks of {size} documents, the last one as {codec[:40]!r}")
+    return PostingFormat(size, codec)
+
+
+def _cost(entry: tuple[OpenText, list[File]]) -> int:
+    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    opened, files = entry
+    tails = sum(max(TAIL, one.tail) for one in files if not one.store.is_local)
+    return sum(one.cost for one in opened.partitions) + tails
+
+
+def text_indices_of(version: OpenVersion) -> TextIndices | None:
+    """Return the full-text indices of a version; None if there are none.
+
+    The index section of the manifest is read once for each open version.
+
+    Args:
+        version: The version.
+
+    Raises:
+        LanceError: The index section cannot be read.
+    """
+    return _BY_VERSION.of(version)
+
+
+def _read(version: OpenVersion) -> TextIndices | None:
+    listed = read_indices(version.resolved.manifest, version.manifest, version.files)
+    coverage = Coverage(version, listed)
+    indices = list(coverage.text_indices(listed))
+    for index in filter(_is_text, listed):
+        if (index.index_version or 0) not in TEXTS_HOLD_ROW_IDS:
+            _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
+    return TextIndices(version.files, coverage, indices) if indices else None
+
+
+def _is_text(index: Index) -> bool:
+    return index.type == TEXT_KIND
+
+
+_BY_VERSION = ByVersion(_read)
+
+
+def _warn(name: str, error: LanceError) -> None:
+    logger.warning("index %s is not used, its rows are read one by one: %s", name, error)

@@ -1,0 +1,114 @@
+"""Rows with scores: the best of them, and how those of several queries are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints, Mask
+from lancefs.index.row_sets import Addresses
+from lancefs.index.text.scoring import Scores
+
+
+class Scored(NamedTuple):
+    """Rows, each of them once, in any order.
+
+    Attributes:
+        row_ids: Values of `_rowid`.
+        scores: Their scores.
+    """
+
+    row_ids: Addresses
+    scores: Scores
+
+    def only(self, mask: Mask) -> Scored:
+        """Return those rows that a mask names."""
+        return Scored(self.row_ids[mask], self.scores[mask])
+
+
+NOTHING = Scored(np.empty(0, np.uint64), np.empty(0, np.float32))
+
+
+def best(found: Scored, k: int | None) -> Scored:
+    """Return the best rows, the best one first; of rows with one score, those with lower ids.
+
+    Args:
+        found: The rows.
+        k: How many; None for all.
+    """
+    if k is not None:
+        which = best_places(found.row_ids, found.scores, k)
+        found = Scored(found.row_ids[which], found.scores[which])
+    order = np.lexsort((found.row_ids, -found.scores))
+    return Scored(found.row_ids[order], found.scores[order])
+
+
+def best_places(numbers: Addresses, scores: Scores, k: int) -> Ints:
+    """Return where the `k` best rows are, in any order; of rows with one score, the lower numbers.
+
+    Args:
+        numbers: The rows.
+        scores: Their scores.
+        k: How many.
+    """
+    if len(scores) <= k:
+        return np.arange(len(scores))
+    limit = np.partition(scores, len(scores) - k)[len(scores) - k]
+    better, equal = np.flatnonzero(scores > limit), np.flatnonzero(scores == limit)
+    missing = k - len(better)
+    if len(equal) > missing:
+        equal = equal[np.argpartition(numbers[equal], missing - 1)[:missing]]
+    return np.concatenate([better, equal])
+
+
+def joined(parts: Sequence[Scored]) -> Scored:
+    """Return the rows of several parts, no two of which have the same row."""
+    if len(parts) == 1:
+        return parts[0]
+    every = [NOTHING, *parts]
+    return Scored(
+        np.concatenate([one.row_ids for one in every]),
+        np.concatenate([one.scores for one in every]),
+    )
+
+
+def added(parts: Sequence[Scored]) -> Scored:
+    """Return the rows of any part, with the sum of their scores."""
+    return _grouped(parts, np.add)
+
+
+def maxima(parts: Sequence[Scored]) -> Scored:
+    """Return the rows of any part, with the best of their scores."""
+    return _grouped(parts, np.maximum)
+
+
+def in_all(parts: Sequence[Scored]) -> Scored:
+    """Return the rows of all parts, with the sum of their scores."""
+    first, *others = parts
+    for other in others:
+        found = scores_in(other, first.row_ids)
+        first = Scored(first.row_ids, first.scores + found).only(~np.isnan(found))
+    return first
+
+
+def scores_in(found: Scored, row_ids: Addresses) -> Scores:
+    """Return the scores that rows have in another set; NaN for those that are not there."""
+    order = np.argsort(found.row_ids)
+    ordered, scores = found.row_ids[order], found.scores[order]
+    result = np.full(len(row_ids), np.nan, np.float32)
+    if len(ordered):
+        at = np.minimum(np.searchsorted(ordered, row_ids), len(ordered) - 1)
+        result = np.where(ordered[at] == row_ids, scores[at], result)
+    return result
+
+
+def _grouped(parts: Sequence[Scored], join: np.ufunc) -> Scored:
+    every = joined(parts) if parts else NOTHING
+    order = np.argsort(every.row_ids, kind="stable")
+    row_ids, scores = every.row_ids[order], every.scores[order]
+    if not len(row_ids):
+        return NOTHING
+    starts = np.flatnonzero(np.append(True, row_ids[1:] != row_ids[:-1]))
+    return Scored(row_ids[starts], join.reduceat(scores, starts))

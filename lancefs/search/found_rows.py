@@ -1,0 +1,165 @@
+"""Which rows a search may find, and the columns that are read of those that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.buffers import Mask
+from lancefs.datafile.fields import Field
+from lancefs.scan.scanner import Columns, Filter, LanceScanner
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+
+RowIds = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class WantedRows:
+    """Which rows a search may find, and what is returned of them.
+
+    Attributes:
+        shown: The columns that the dataset shows.
+        own_filters: The rows that the dataset has: those for which all of these are true.
+        filter: Rows that are wanted; all where it is None.
+        prefilter: Whether the best of these rows are wanted, or those of the best rows.
+        columns: Names of columns, or names for expressions; None for all that are shown.
+        metadata: Names of columns of row metadata that are added.
+        use_index: Whether indices of the table may be used.
+    """
+
+    shown: Sequence[Field]
+    own_filters: tuple[Filter, ...]
+    filter: Filter | None
+    prefilter: bool
+    columns: Columns | None
+    metadata: tuple[str, ...]
+    use_index: bool
+
+    @property
+    def filters_before(self) -> tuple[Filter, ...]:
+        """What is true for all rows that are compared."""
+        is_before = self.prefilter and self.filter is not None
+        return (*self.own_filters, self.filter) if is_before else self.own_filters
+
+
+class FoundRows:
+    """Reads what is wanted of the rows that a search found.
+
+    Args:
+        version: The version of the table.
+        rows: Which rows may be found, and what is returned of them.
+        ranking: The column by which rows are ranked, which the search adds.
+        first: Columns that the search puts before all others.
+
+    Raises:
+        ColumnNotFound: A column is not in the table, or the table has no row ids.
+        InvalidFilter: The text of the filter cannot be parsed.
+        TypeError: The columns are a text.
+        ValueError: A column of the table has the name of one that the search adds.
+    """
+
+    def __init__(
+        self,
+        version: OpenVersion,
+        rows: WantedRows,
+        ranking: pa.Field,
+        first: Sequence[pa.Field] = (),
+    ) -> None:
+        version.refuse_if_fresh(ROW_ID.name)
+        self._version = version
+        self._rows = rows
+        self._ranking = ranking
+        self._first = first
+        self._returned = self.scanner(self._plain_columns(), ())
+        if rows.filter is not None:
+            self.scanner([], (rows.filter,))  # raises where the filter cannot be read
+        added = {field.name for field in (ranking, *first)}
+        clash = added.intersection(field.name for field in version.fields)
+        if clash:
+            raise ValueError(
+                f"{version.name} has a column {clash.pop()!r}, the name of a column that a search "
+                "adds; it cannot be searched"
+            )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        fields = {field.name: field for field in self._returned.projected_schema}
+        fields[self._ranking.name] = self._ranking
+        metadata = self._returned.projected_schema.metadata
+        return pa.schema([*self._first, *(fields[name] for name in self._names())], metadata)
+
+    def table(self, row_ids: RowIds, added: Mapping[str, pa.Array]) -> pa.Table:
+        """Read rows.
+
+        Args:
+            row_ids: The rows.
+            added: The columns that the search adds, by their names.
+
+        Raises:
+            MissingFile: A file of the table is gone.
+            CorruptFile: A file of the table is damaged.
+            UnsupportedFeature: A file uses something that this release does not read.
+        """
+        taken = self._returned.take_ids(row_ids)
+        columns = {name: taken.column(name) for name in taken.column_names}
+        columns.update(added)
+        schema = self.schema
+        return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    def passing(self, row_ids: RowIds, wanted: Filter) -> Mask:
+        """Tell which rows pass a filter."""
+        filters = (wanted, pc.field(ROW_ID.name).isin(pa.array(np.unique(row_ids))))
+        passed = np.asarray(self.scanner([ROW_ID.name], filters).to_table().column(0))
+        return np.isin(row_ids, passed)
+
+    def scanner_of(
+        self, columns: Sequence[str], fragments: Sequence[int] | None = None
+    ) -> LanceScanner:
+        """Return what reads columns of the rows that may be found."""
+        return self.scanner(columns, self._rows.filters_before, fragments)
+
+    def scanner(
+        self,
+        columns: Columns | None,
+        filters: Sequence[Filter],
+        fragments: Sequence[int] | None = None,
+    ) -> LanceScanner:
+        """Return what reads columns of the rows that pass filters."""
+        return LanceScanner(
+            self._version,
+            self._rows.shown,
+            columns,
+            filters,
+            fragments=fragments,
+            use_index=self._rows.use_index,
+        )
+
+    def _plain_columns(self) -> Columns:
+        """Return the columns that are read of the rows that were found."""
+        columns, ranking = self._rows.columns, self._ranking.name
+        if isinstance(columns, str):
+            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        if isinstance(columns, Mapping):
+            added = {name: name for name in self._rows.metadata}
+            both = {**added, **columns}
+            return {name: both[name] for name in self._names() if name != ranking}
+        return [name for name in self._names() if name != ranking]
+
+    def _names(self) -> list[str]:
+        """Return the names of the columns that come out, but for the first ones."""
+        columns, metadata = self._rows.columns, self._rows.metadata
+        names = [field.name for field in self._rows.shown] if columns is None else list(columns)
+        names += [] if self._ranking.name in names else [self._ranking.name]
+        return names + [name for name in metadata if name not in names]
+
+
+def metadata_names(with_row_id: bool, with_row_address: bool) -> tuple[str, ...]:
+    """Return the names of the columns of row metadata that are added."""
+    return (ROW_ID.name,) * with_row_id + (ROW_ADDRESS.name,) * with_row_address

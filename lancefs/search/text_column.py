@@ -1,0 +1,271 @@
+"""Full-text search in one column: by an index, and by reading the rows that it does not cover.
+
+Rows of the index are scored by what the index knows of all its documents; rows that it does not
+cover by what is known of both, as Lance does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lancefs.datafile.buffers import Mask
+from lancefs.datafile.fields import Field
+from lancefs.errors import LanceError
+from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
+from lancefs.index.text.analyzers import PLAIN, Analyzer
+from lancefs.index.text.matching import match_all, match_any, match_phrase
+from lancefs.index.text.partitions import Documents
+from lancefs.index.text.scoring import Statistics
+from lancefs.index.text.text_indices import OpenText, TextIndices
+from lancefs.printable import plural
+from lancefs.scan.scanner import LanceScanner
+from lancefs.search.best_texts import Scored, best_places, joined
+from lancefs.search.found_rows import FoundRows
+from lancefs.search.row_bits import RowBits
+from lancefs.search.text_query import Leaf, MatchQuery, PhraseQuery
+from lancefs.search.texts import TextDocuments
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import ROW_ID
+
+# Rows more than are wanted that are looked for in the table at first, and how many times as many
+# where too few of them are there.
+_SPARE = 16
+_MORE = 8
+
+
+class BrokenSegment(Exception):
+    """A segment cannot be read; the search begins anew without it.
+
+    Args:
+        segment: The segment.
+        cause: Says what is wrong.
+    """
+
+    def __init__(self, segment: IndexSegment, cause: LanceError) -> None:
+        super().__init__(str(cause))
+        self.segment = segment
+        self.cause = cause
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Documents that are searched together.
+
+    Attributes:
+        documents: The documents, in parts.
+        segment: The segment that has them; None where they were read from the table.
+        is_indexed: Whether they count among the documents of the index.
+    """
+
+    documents: Sequence[Documents]
+    segment: IndexSegment | None
+    is_indexed: bool
+
+
+class TextColumn:
+    """A column that is searched.
+
+    Args:
+        version: The version.
+        indices: Its full-text indices, if there are any.
+        field: The column.
+        queries: All that is looked for in the column.
+        rows: Reads columns of rows that may be found, and of others.
+        is_filtered: Whether not all rows may be found.
+        use_index: Whether indices may be used to find rows; they tell how to split texts anyway.
+
+    Raises:
+        LanceError: No segment of the index can be read, so that nobody knows how to split texts.
+        ValueError: A phrase is looked for, and the index has no positions.
+    """
+
+    def __init__(
+        self,
+        version: OpenVersion,
+        indices: TextIndices | None,
+        field: Field,
+        queries: Sequence[Leaf],
+        rows: FoundRows,
+        is_filtered: bool,
+        use_index: bool,
+    ) -> None:
+        self.notes: list[str] = []
+        self._indices = indices
+        self._field = field
+        self._rows = rows
+        self._is_filtered = is_filtered
+        self._fragments: list[int] = version.manifest.fragments.ids.tolist()
+        self._has_phrase = any(isinstance(query, PhraseQuery) for query in queries)
+        self._index, self._opened = self._choose()
+        params = self._opened[0][1].params if self._opened else PLAIN
+        self._analyzer = Analyzer(params)
+        self._tokens = {query: self._analyzer.tokens(query.query) for query in queries}
+        self._wanted = {token.text for found in self._tokens.values() for token in found}
+        if not use_index:
+            self._opened = []
+        self._sources = list(self._make_sources())
+        self._statistics = self._known(is_indexed=True), self._known(is_indexed=None)
+        self._allowed = self._find_allowed() if is_filtered else None
+
+    def _choose(self) -> tuple[ColumnIndex | None, list[tuple[IndexSegment, OpenText]]]:
+        """Return the index that is used, if there is any, and its segments that can be read."""
+        failed: LanceError | None = None
+        has_index = False
+        over = self._indices.over(self._field.id) if self._indices is not None else ()
+        for index in over:
+            opened: list[tuple[IndexSegment, OpenText]] = []
+            for segment in index.segments:
+                assert self._indices is not None
+                try:
+                    opened.append((segment, self._indices.open(segment)))
+                except LanceError as error:
+                    self._indices.give_up(segment, error)
+                    failed = failed or error
+            if opened:
+                has_index = True
+                opened = [one for one in opened if one[1].params == opened[0][1].params]
+                if not self._has_phrase or all(one.has_positions for _, one in opened):
+                    return index, opened
+        if has_index:
+            raise ValueError(
+                f"a phrase is looked for in {self._field.name!r}, whose full-text index has no "
+                "positions; build it with positions (with_position=True)"
+            )
+        if failed is not None:
+            raise failed
+        return None, []
+
+    def _make_sources(self) -> list[_Source]:
+        """Return all documents: of segments, and of rows that must be read."""
+        sources = [_Source(one.partitions, segment, True) for segment, one in self._opened]
+        segments = self._index.segments if self._index is not None else ()
+        of_index = {number for one in segments for number in one.covered.tolist()}
+        read = {number for one, _ in self._opened for number in one.covered.tolist()}
+        lost = [number for number in self._fragments if number in of_index - read]
+        if lost:
+            scanner = self._rows.scanner([self._field.name, ROW_ID.name], (), lost)
+            sources.append(_Source([self._documents(scanner)], None, True))
+        rest = [number for number in self._fragments if number not in of_index]
+        if rest:
+            some = None if len(rest) == len(self._fragments) else rest
+            scanner = self._rows.scanner_of([self._field.name, ROW_ID.name], some)
+            sources.append(_Source([self._documents(scanner)], None, False))
+        self._note_use(sources, len(lost), len(rest))
+        return sources
+
+    def _documents(self, scanner: LanceScanner) -> TextDocuments:
+        batches = scanner.to_batches()
+        return TextDocuments(batches, self._analyzer, self._wanted, self._has_phrase)
+
+    def _known(self, is_indexed: bool | None) -> Statistics:
+        """Return what is known of the documents of the index, or of all for None."""
+        statistics = Statistics()
+        for source in self._sources:
+            if is_indexed is not None and source.is_indexed != is_indexed:
+                continue
+            for documents in source.documents:
+                try:
+                    found = documents.postings(list(self._wanted))
+                except LanceError as error:
+                    raise _broken(source, error) from error
+                counts = {token: len(one.documents) for token, one in found.items()}
+                statistics.add(documents.count, documents.total_tokens, counts)
+        return statistics
+
+    def _find_allowed(self) -> RowBits:
+        """Return the rows of the index that may be found."""
+        allowed = RowBits()
+        segments = self._index.segments if self._index is not None else ()
+        covered = sorted({number for one in segments for number in one.covered.tolist()})
+        there = [number for number in self._fragments if number in set(covered)]
+        if there:
+            for batch in self._rows.scanner_of([ROW_ID.name], there).to_batches():
+                allowed.add(np.asarray(batch.column(0)))
+        return allowed
+
+    def find(self, query: Leaf, k: int | None) -> Scored:
+        """Return the rows that a query finds.
+
+        Args:
+            query: One of the queries that were given.
+            k: How many of the best ones are needed; None for all.
+
+        Raises:
+            BrokenSegment: A segment turned out to be damaged.
+        """
+        parts = []
+        for source in self._sources:
+            try:
+                parts.append(self._find_in(source, query, k))
+            except LanceError as error:
+                raise _broken(source, error) from error
+        found = joined(parts) if parts else joined([])
+        if isinstance(query, MatchQuery) and query.boost != 1:
+            found = Scored(found.row_ids, found.scores * np.float32(query.boost))
+        return found
+
+    def _find_in(self, source: _Source, query: Leaf, k: int | None) -> Scored:
+        parts = [self._match(source, documents, query) for documents in source.documents]
+        found = joined(parts) if parts else joined([])
+        if source.is_indexed and self._allowed is not None:
+            found = found.only(self._are_allowed(source, found))
+        if source.segment is None:
+            return found
+        assert self._indices is not None
+        return _live(self._indices.coverage, source.segment, found, k)
+
+    def _match(self, source: _Source, documents: Documents, query: Leaf) -> Scored:
+        """Return the documents that a query finds, by their row numbers."""
+        statistics = self._statistics[0 if source.is_indexed else 1]
+        tokens = self._tokens[query]
+        if isinstance(query, PhraseQuery):
+            numbers, scores = match_phrase(documents, tokens, query.slop, statistics)
+        else:
+            match = match_all if query.needs_all else match_any
+            numbers, scores = match(documents, [token.text for token in tokens], statistics)
+        return Scored(documents.row_numbers[numbers], scores)
+
+    def _are_allowed(self, source: _Source, found: Scored) -> Mask:
+        assert self._allowed is not None
+        segment, numbers = source.segment, found.row_ids
+        coverage = self._indices.coverage if self._indices is not None else None
+        if segment is None or coverage is None or coverage.has_row_ids(segment):
+            return self._allowed.has(numbers)
+        which, row_ids = coverage.locate(segment, numbers)
+        mask = np.zeros(len(numbers), np.bool_)
+        mask[which] = self._allowed.has(row_ids)
+        return mask
+
+    def _note_use(self, sources: Sequence[_Source], lost: int, rest: int) -> None:
+        if self._index is not None and self._opened:
+            parts = sum(len(one.partitions) for _, one in self._opened)
+            count = sum(one.count for _, own in self._opened for one in own.partitions)
+            self.notes.append(
+                f"index {self._index.name} over {self._field.name}: {plural(count, 'document')} in "
+                f"{plural(parts, 'partition')}, {len(self._opened)} of "
+                f"{plural(len(self._index.segments), 'segment')} used"
+            )
+        for number, what in ((lost, "whose index is not used"), (rest, "that no index covers")):
+            if number:
+                self.notes.append(f"texts of {plural(number, 'fragment')} {what} were read")
+        self.notes.append(f"tokens: {' '.join(sorted(self._wanted)) or 'none'}")
+
+
+def _broken(source: _Source, error: LanceError) -> Exception:
+    return error if source.segment is None else BrokenSegment(source.segment, error)
+
+
+def _live(coverage: Coverage, segment: IndexSegment, found: Scored, k: int | None) -> Scored:
+    """Return the rows that are there, at least the best `k` of them; None for all."""
+    wanted = len(found.row_ids) if k is None else k + _SPARE
+    if k is None or not coverage.has_row_ids(segment):
+        wanted = len(found.row_ids)  # equal scores are chosen by row ids, which are not known yet
+    while True:
+        places = best_places(found.row_ids, found.scores, wanted)
+        which, row_ids = coverage.locate(segment, found.row_ids[places])
+        if len(places) == len(found.row_ids) or (k is not None and len(which) >= k):
+            return Scored(row_ids, found.scores[places][which])
+        wanted *= _MORE

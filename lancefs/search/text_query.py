@@ -1,0 +1,187 @@
+"""What a full-text search is asked: queries of words, and how several of them are joined.
+
+The classes have the names and arguments of those of Lance's own package, `lance.query`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class MatchQuery:
+    """Finds texts with any word of the query, or with all.
+
+    Args:
+        query: The words.
+        column: The column; None for all columns with a full-text index.
+        boost: What scores are multiplied with.
+        operator: `OR` for any word, `AND` for all.
+    """
+
+    query: str
+    column: str | None = None
+    boost: float = 1.0
+    operator: str = "OR"
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        if not (math.isfinite(self.boost) and self.boost >= 0):
+            raise ValueError(f"boost is {self.boost!r}; a number from 0 on was expected")
+        if str(self.operator).upper() not in ("OR", "AND"):
+            raise ValueError(f"operator is {self.operator!r}; 'OR' or 'AND' was expected")
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether all words must be in a text."""
+        return self.operator.upper() == "AND"
+
+
+@dataclass(frozen=True)
+class PhraseQuery:
+    """Finds texts with words that follow each other.
+
+    Args:
+        query: The words, in their order.
+        column: The column; None for the only one with a full-text index.
+        slop: How many other words may be between two of them.
+    """
+
+    query: str
+    column: str | None = None
+    slop: int = 0
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        if self.slop != int(self.slop) or self.slop < 0:
+            raise ValueError(f"slop is {self.slop!r}; a whole number from 0 on was expected")
+
+
+@dataclass(frozen=True)
+class MultiMatchQuery:
+    """Finds texts in several columns; the best score of a row counts.
+
+    Args:
+        query: The words.
+        columns: The columns.
+        boosts: What the scores of each column are multiplied with; None for 1.
+        operator: `OR` for any word, `AND` for all, in one column.
+    """
+
+    query: str
+    columns: Sequence[str]
+    boosts: Sequence[float] | None = None
+    operator: str = "OR"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str) or not self.columns:
+            raise ValueError(f"columns is {self.columns!r}; a list of names was expected")
+        if self.boosts is not None and len(self.boosts) != len(self.columns):
+            raise ValueError(f"{len(self.boosts)} boosts for {len(self.columns)} columns")
+        list(self.parts)
+
+    @property
+    def parts(self) -> Iterator[MatchQuery]:
+        """The query of each column."""
+        boosts = self.boosts or [1.0] * len(self.columns)
+        for column, boost in zip(self.columns, boosts, strict=True):
+            yield MatchQuery(self.query, column, boost, self.operator)
+
+
+@dataclass(frozen=True)
+class BoostQuery:
+    """Finds what one query finds, with lower scores for what another one finds too.
+
+    Args:
+        positive: Finds the rows.
+        negative: Its scores are taken off, for rows that it finds too.
+        negative_boost: What these are multiplied with first.
+    """
+
+    positive: TextQuery
+    negative: TextQuery
+    negative_boost: float = 0.5
+
+
+@dataclass(frozen=True)
+class BooleanQuery:
+    """Finds rows by several queries; the scores of those that must or should match are added.
+
+    Args:
+        must: All of these find each row.
+        should: Some of these find each row, where no query must.
+        must_not: None of these finds a row.
+    """
+
+    must: Sequence[TextQuery] = ()
+    should: Sequence[TextQuery] = ()
+    must_not: Sequence[TextQuery] = ()
+
+    def __post_init__(self) -> None:
+        if not self.must and not self.should:
+            raise ValueError("a boolean query needs a query that must or should match")
+
+
+TextQuery: TypeAlias = MatchQuery | PhraseQuery | MultiMatchQuery | BoostQuery | BooleanQuery
+Leaf: TypeAlias = MatchQuery | PhraseQuery
+
+
+def with_columns(query: TextQuery, columns: Sequence[str]) -> TextQuery:
+    """Return a query with columns where it names none.
+
+    Args:
+        query: The query.
+        columns: The columns, one or more.
+
+    Raises:
+        ValueError: A phrase is looked for in several columns.
+    """
+    match query:
+        case MatchQuery(column=None) if len(columns) > 1:
+            many = [query.boost] * len(columns)
+            return MultiMatchQuery(query.query, columns, many, query.operator)
+        case PhraseQuery(column=None) if len(columns) > 1:
+            raise ValueError(f"a phrase is looked for in one column; name it: {', '.join(columns)}")
+        case MatchQuery(column=None) | PhraseQuery(column=None):
+            return replace(query, column=columns[0])
+        case BoostQuery():
+            positive = with_columns(query.positive, columns)
+            negative = with_columns(query.negative, columns)
+            return BoostQuery(positive, negative, query.negative_boost)
+        case BooleanQuery():
+            parts = (query.must, query.should, query.must_not)
+            return BooleanQuery(*([with_columns(one, columns) for one in part] for part in parts))
+        case _:
+            return query
+
+
+def leaves(query: TextQuery) -> Iterator[Leaf]:
+    """Yield the queries of single columns that a query consists of.
+
+    Raises:
+        TypeError: A part of it is no query.
+    """
+    match query:
+        case MatchQuery() | PhraseQuery():
+            yield query
+        case MultiMatchQuery():
+            yield from query.parts
+        case BoostQuery():
+            yield from leaves(query.positive)
+            yield from leaves(query.negative)
+        case BooleanQuery():
+            for one in (*query.must, *query.should, *query.must_not):
+                yield from leaves(one)
+        case _:
+            raise TypeError(f"{query!r} is no query; a text or {_NAMES} was expected")
+
+
+_NAMES = "a MatchQuery, PhraseQuery, MultiMatchQuery, BoostQuery or BooleanQuery"
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"query is {text!r}; a text was expected")

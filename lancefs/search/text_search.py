@@ -1,0 +1,216 @@
+"""`TextSearch`: the rows whose texts fit best to a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.fields import Field
+from lancefs.forks import cached_property
+from lancefs.index.text.text_indices import TextIndices, text_indices_of
+from lancefs.printable import plural
+from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
+from lancefs.search.found_rows import FoundRows, WantedRows
+from lancefs.search.text_column import BrokenSegment, TextColumn
+from lancefs.search.text_query import (
+    BooleanQuery,
+    BoostQuery,
+    Leaf,
+    MatchQuery,
+    MultiMatchQuery,
+    PhraseQuery,
+    TextQuery,
+    leaves,
+    with_columns,
+)
+from lancefs.table.open_version import OpenVersion
+
+SCORE = pa.field("_score", pa.float32())
+
+
+class _Outcome(NamedTuple):
+    """What a search found, the best row first, and how, a line each."""
+
+    found: Scored
+    notes: Sequence[str]
+
+
+class TextSearch:
+    """A search for the rows with the best texts; made by `LanceDataset.text_search`.
+
+    Args:
+        version: The version of the table.
+        query: What is searched for: words, or a query.
+        columns: The columns; None for all with a full-text index.
+        k: How many rows; None for all that are found.
+        rows: Which rows may be found, and what is returned of them.
+
+    Raises:
+        ColumnNotFound: A column is not in the table, or the table has no row ids.
+        InvalidFilter: The text of the filter cannot be parsed.
+        TypeError: An argument has another type than described.
+        ValueError: An argument makes no sense, or no column has a full-text index.
+    """
+
+    def __init__(
+        self,
+        version: OpenVersion,
+        query: str | TextQuery,
+        columns: Sequence[str] | None,
+        k: int | None,
+        rows: WantedRows,
+    ) -> None:
+        given: object = k
+        if k is not None and not (isinstance(given, int | np.integer) and k >= 1):
+            raise ValueError(f"k is {k!r}; a whole number from 1 on was expected, or None")
+        self._version = version
+        self._k = None if k is None else int(k)
+        self._rows = rows
+        self._found = FoundRows(version, rows, SCORE)
+        self._query = self._complete(_query_of(query), columns)
+        self._fields = {str(one.column): _text_field(version, one) for one in leaves(self._query)}
+
+    def _complete(self, query: TextQuery, columns: Sequence[str] | None) -> TextQuery:
+        """Return a query whose parts all name their column."""
+        if isinstance(columns, str):
+            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        parts = list(leaves(query))
+        if all(one.column is not None for one in parts):
+            return query
+        named = list(columns) if columns is not None else self._indexed()
+        if not named:
+            raise ValueError(
+                f"{self._version.name} has no column with a full-text index; name the columns to "
+                "read all their texts, or build an index of the kind INVERTED"
+            )
+        return with_columns(query, named)
+
+    def _indexed(self) -> list[str]:
+        """Return the columns with a full-text index."""
+        indices = self._indices
+        known = {index.field_id for index in indices.indices} if indices is not None else set()
+        return [field.name for field in self._version.fields if field.id in known]
+
+    @cached_property
+    def _indices(self) -> TextIndices | None:
+        """The full-text indices of the version."""
+        return text_indices_of(self._version)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        return self._found.schema
+
+    def to_table(self) -> pa.Table:
+        """Search, and read the rows that were found.
+
+        Returns:
+            The best rows, the best one first.
+
+        Raises:
+            MissingFile: A file of the table is gone.
+            CorruptFile: A file of the table is damaged.
+            UnsupportedFeature: A file uses something that this release does not read.
+            ImportError: The index holds stems of words, and snowballstemmer is not installed.
+        """
+        found = self._outcome.found
+        return self._found.table(found.row_ids, {SCORE.name: pa.array(found.scores)})
+
+    def explain(self) -> str:
+        """Tell how the rows are found; the search is done for it, and kept for `to_table`."""
+        return "\n".join(self._outcome.notes)
+
+    @cached_property
+    def _outcome(self) -> _Outcome:
+        """The best rows."""
+        while True:
+            try:
+                searched = self._columns()
+                found = best(_find(self._query, searched, self._k), self._k)
+                break
+            except BrokenSegment as error:
+                assert self._indices is not None
+                self._indices.give_up(error.segment, error.cause)
+        notes = [note for one in searched.values() for note in one.notes]
+        if self._rows.filter is not None and not self._rows.prefilter:
+            found = found.only(self._found.passing(found.row_ids, self._rows.filter))
+            notes.append(f"filter after the search: {plural(len(found.row_ids), 'row')} left")
+        return _Outcome(found, notes)
+
+    def _columns(self) -> dict[str, TextColumn]:
+        """Return the columns that are searched."""
+        queries = list(leaves(self._query))
+        return {
+            name: TextColumn(
+                self._version,
+                self._indices,
+                field,
+                [one for one in queries if one.column == name],
+                self._found,
+                bool(self._rows.filters_before),
+                self._rows.use_index,
+            )
+            for name, field in self._fields.items()
+        }
+
+
+def _query_of(query: object) -> TextQuery:
+    """Return a query; a text in quotation marks is a phrase."""
+    found = query
+    if isinstance(query, str):
+        is_phrase = len(query) > 1 and query[0] == query[-1] == '"'
+        found = PhraseQuery(query[1:-1]) if is_phrase else MatchQuery(query)
+    list(leaves(found))  # type: ignore[arg-type]  # raises where it is no query
+    return found  # type: ignore[return-value]
+
+
+def _text_field(version: OpenVersion, leaf: Leaf) -> Field:
+    """Return the column of a query.
+
+    Raises:
+        ColumnNotFound: There is no such column.
+        TypeError: It holds no texts.
+    """
+    field = version.field(str(leaf.column))
+    kind = field.storage_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise TypeError(
+            f"column {field.name!r} is {field.storage_type}; texts are string or large_string, or "
+            "lists of them"
+        )
+    return field
+
+
+def _find(query: TextQuery, columns: dict[str, TextColumn], k: int | None) -> Scored:
+    """Return the rows that a query finds, at least the best `k` of them; None for all."""
+    match query:
+        case MatchQuery() | PhraseQuery():
+            return columns[str(query.column)].find(query, k)
+        case MultiMatchQuery():
+            return maxima([_find(one, columns, k) for one in query.parts])
+        case BoostQuery():
+            found = _find(query.positive, columns, None)
+            other = scores_in(_find(query.negative, columns, None), found.row_ids)
+            taken = np.nan_to_num(other) * np.float32(query.negative_boost)
+            return Scored(found.row_ids, found.scores - taken)
+        case BooleanQuery():
+            return _find_boolean(query, columns)
+
+
+def _find_boolean(query: BooleanQuery, columns: dict[str, TextColumn]) -> Scored:
+    should = added([_find(one, columns, None) for one in query.should])
+    if query.must:
+        found = in_all([_find(one, columns, None) for one in query.must])
+        scores = found.scores + np.nan_to_num(scores_in(should, found.row_ids))
+        found = Scored(found.row_ids, scores)
+    else:
+        found = should
+    for one in query.must_not:
+        is_there = ~np.isnan(scores_in(_find(one, columns, None), found.row_ids))
+        found = found.only(~is_there)
+    return found

@@ -1,0 +1,100 @@
+"""Documents that no index has: the texts of rows are read and split into tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.index.text.analyzers import Analyzer
+from lancefs.index.text.positions import Positions
+from lancefs.index.text.postings import Postings
+
+# Rows whose texts become Python objects at a time.
+_ROWS = 4096
+
+
+class TextDocuments:
+    """Documents with at least one token of a query, and how many documents there are in all.
+
+    Args:
+        batches: The texts, and the ids of their rows.
+        analyzer: Makes tokens of texts.
+        wanted: The tokens of the query.
+        with_positions: Whether the places of tokens are kept.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        analyzer: Analyzer,
+        wanted: Iterable[str],
+        with_positions: bool,
+    ) -> None:
+        self.count = 0
+        self.total_tokens = 0
+        self._analyzer = analyzer
+        self._wanted = frozenset(wanted)
+        self._with_positions = with_positions
+        self._rows: list[int] = []
+        self._lengths: list[int] = []
+        self._documents: dict[str, list[int]] = {token: [] for token in self._wanted}
+        self._frequencies: dict[str, list[int]] = {token: [] for token in self._wanted}
+        self._places: dict[str, list[int]] = {token: [] for token in self._wanted}
+        for batch in batches:
+            for start in range(0, len(batch), _ROWS):
+                part = batch.slice(start, _ROWS)
+                ids = part.column(1).to_pylist()
+                for row_id, text in zip(ids, _texts(part.column(0)), strict=True):
+                    if text is not None:
+                        self._add(row_id, text)
+        self.row_numbers = np.array(self._rows, np.uint64)
+        self.lengths = np.array(self._lengths, np.uint32)
+
+    def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
+        """Return which documents have tokens; a token that none has is left out."""
+        return {
+            token: Postings(
+                np.array(self._documents[token], np.uint32),
+                np.array(self._frequencies[token], np.uint32),
+            )
+            for token in tokens
+            if self._documents[token]
+        }
+
+    def positions(self, token: str) -> Positions:
+        """Return where a token is in each of its documents."""
+        ends = np.cumsum(self._frequencies[token], dtype=np.int64)
+        return Positions(np.concatenate([[0], ends]), np.array(self._places[token], np.int64))
+
+    def _add(self, row_id: int, text: str | list[str | None]) -> None:
+        """Add the document of a row, if it has tokens."""
+        items = [text] if isinstance(text, str) else [one for one in text if one is not None]
+        words = [word for item in items for word in self._analyzer.words(item)]
+        tokens = [word for word in words if word is not None]
+        if not tokens:
+            return
+        self.count += 1
+        self.total_tokens += len(tokens)
+        if self._wanted.isdisjoint(tokens):
+            return
+        number = len(self._rows)
+        self._rows.append(row_id)
+        self._lengths.append(len(tokens))
+        for token in self._wanted.intersection(tokens):
+            self._documents[token].append(number)
+            self._frequencies[token].append(tokens.count(token))
+        if self._with_positions:
+            for place, word in enumerate(words):
+                if word in self._wanted:
+                    self._places[str(word)].append(place)
+
+
+def _texts(column: pa.Array) -> list[Any]:
+    """Return the texts of rows, or their lists of texts, or None."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    found: list[Any] = column.to_pylist()
+    return found
