@@ -182,6 +182,19 @@ FUNCTIONS = (
         _searched(searches.nearest),
     ),
     Function(
+        "lance_fts",
+        (
+            *("path", "column", "query", "k", "prefilter", "filter", "use_index"),
+            *(*_REF, "storage_options"),
+        ),
+        "The k rows (10) whose texts have words of a query, the best first, with _score; a query "
+        "in double quotes is a phrase; among those for which the condition filter is true, or of "
+        "the best ones with prefilter := false; a WHERE around the call filters the rows that were "
+        "found",
+        "FROM lance_fts('t.lance', 'body', 'brown fox', k := 5)",
+        _searched(searches.best_texts),
+    ),
+    Function(
         "lance_versions",
         ("path", "branch", "storage_options"),
         "The versions of a Lance table, oldest first",

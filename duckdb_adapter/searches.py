@@ -44,6 +44,30 @@ def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
     return readable_table(found)
 
 
+def best_texts(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
+    """Answer `lance_fts`.
+
+    Args:
+        dataset: The version of the table.
+        arguments: What the function was called with.
+
+    Raises:
+        LanceError: The table cannot be read.
+        TypeError: The column holds no texts, or an argument is of another type.
+        ValueError: An argument is missing, or makes no sense.
+        ImportError: The index holds stems of words, and snowballstemmer is not installed.
+    """
+    column, query = _required("lance_fts", arguments, "column", "query")
+    found = dataset.search(
+        query,
+        [column] if isinstance(column, str) else column,
+        _number(arguments, "k", _K),
+        filter=arguments.get("filter"),
+        prefilter=_prefilter("lance_fts", arguments),
+    )
+    return readable_table(found)
+
+
 def _required(function: str, arguments: Mapping[str, Any], *names: str) -> list[Any]:
     """Return arguments that a call must have.
 

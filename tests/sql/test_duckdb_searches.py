@@ -130,6 +130,53 @@ def test_a_search_that_makes_no_sense_says_what_is_missing(con: Any, table: str)
             con.execute(f"FROM {call}")
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a table of texts with a full-text index."""
+    lance = pytest.importorskip("lance")
+    path = str(tmp_path_factory.mktemp("texts") / "t.lance")
+    words = ["brown", "fox", "lazy", "dog", "red"]
+    bodies = [" ".join(words[(i + j * j) % 5] for j in range(i % 7 + 1)) for i in range(500)]
+    dataset = lance.write_dataset(pa.table({"id": range(500), "body": bodies}), path)
+    dataset.create_scalar_index("body", "INVERTED", with_position=True)
+    return path
+
+
+def test_lance_fts_returns_the_best_rows_with_their_scores(con: Any, texts: str) -> None:
+    found = con.execute("FROM lance_fts(?, 'body', 'lazy dog', k := 7)", [texts])
+    assert [column[0] for column in found.description] == ["id", "body", "_score"]
+    rows = found.fetchall()
+    expected = lancefs.open(texts).search("lazy dog", ["body"], 7)
+    assert [row[0] for row in rows] == expected["id"].to_pylist()
+    assert [row[2] for row in rows] == pytest.approx(expected["_score"].to_pylist())
+    query = f"SELECT id FROM lance_fts('{texts}', ['body'], '\"lazy dog\"', k := 3)"
+    expected = lancefs.open(texts).search('"lazy dog"', k=3)
+    assert ids(con, query) == expected["id"].to_pylist()
+
+
+def test_a_text_search_takes_filters_before_and_after(con: Any, texts: str) -> None:
+    search = f"lance_fts('{texts}', 'body', 'fox', k := 20"
+    kept = ids(con, f"SELECT id FROM {search}, filter := 'id < 100')")
+    assert kept == lancefs.open(texts).search("fox", k=20, filter="id < 100")["id"].to_pylist()
+    found = ids(con, f"SELECT id FROM {search})")
+    after = [one for one in found if one < 100]
+    assert ids(con, f"SELECT id FROM {search}) WHERE id < 100") == after
+    assert ids(con, f"SELECT id FROM {search}, filter := 'id < 100', prefilter := false)") == after
+    assert ids(con, f"SELECT id FROM {search}, use_index := false)") == found
+
+
+def test_a_text_search_that_makes_no_sense_says_what_is_missing(con: Any, texts: str) -> None:
+    wrong = {
+        f"lance_fts('{texts}', 'body')": "the argument query was expected",
+        f"lance_fts('{texts}', 'id', 'fox')": "id",
+        f"lance_fts('{texts}', 'body', 'fox', k := 0)": "k is 0",
+        f"lance_fts('{texts}', 'body', 'fox', prefilter := true)": "filter := ",
+    }
+    for call, message in wrong.items():
+        with pytest.raises(duckdb.Error, match=message):
+            con.execute(f"FROM {call}")
+
+
 def test_long_vectors_are_searched(tmp_path: Path) -> None:
     lance = pytest.importorskip("lance")
     path = str(tmp_path / "wide.lance")
