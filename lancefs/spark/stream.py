@@ -7,7 +7,8 @@ Versions never change, so a micro-batch that is done again after a crash is the 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -31,14 +32,19 @@ from lancefs.spark.table_options import Options, ReadOptions, StreamOptions, Tab
 from lancefs.storage import Store
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Ref
+from lancefs.table.refs import Ref, resolve
 from lancefs.table.row_metadata import ROW_OFFSET
 from lancefs.table.versions import VersionFile, list_versions
 
 try:  # PySpark 4.2 and later
-    from pyspark.sql.streaming.datasource import ReadMaxFiles, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
 except ImportError:
-    ReadMaxFiles = SupportsTriggerAvailableNow = None
+    ReadAllAvailable = ReadMaxFiles = ReadMaxRows = SupportsTriggerAvailableNow = None
 
 _VERSION = "version"
 
@@ -89,7 +95,9 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """The version before the first one whose rows are wanted."""
         versions = self._versions()
         newest = versions[-1].version
-        start = self.options.stream.starting_version
+        start, time = self.options.stream.starting_version, self.options.stream.starting_time
+        if time is not None:
+            return {_VERSION: self._last_before(time, versions)}
         if start is None:
             return {_VERSION: newest}
         if start > newest + 1:
@@ -113,14 +121,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             if self.options.stream.change_feed:
                 found.append((version, committed))
                 continue
-            before = files.get(version - 1)
-            positions = appended(
-                self._store,
-                files[version],
-                manifest,
-                None if before is None else self._manifest(before),
-                self.options.stream.skip_changes,
-            )
+            positions = self._appended(files, version)
             read = self.options.read
             for span in plan(
                 manifest.fragments, read.rows_per_partition, positions, read.bytes_per_partition
@@ -149,15 +150,51 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         for batch in batches:
             yield convert(batch, target, read.nanoseconds)
 
-    def _latest(self, start: dict[str, int] | None, most: int | None) -> dict[str, int]:
+    def _appended(self, files: Mapping[int, VersionFile], version: int) -> list[int]:
+        """Return the positions of the fragments whose rows a version appended."""
+        before = files.get(version - 1)
+        return appended(
+            self._store,
+            files[version],
+            self._manifest(files[version]),
+            None if before is None else self._manifest(before),
+            self.options.stream.skip_changes,
+        )
+
+    def _latest(self, start: dict[str, int] | None, is_limited: bool) -> dict[str, int]:
         newest = self._versions()[-1].version
         if self.target is not None:
             newest = min(newest, self.target)
         if start is None:
             return {_VERSION: newest}
-        if most is not None:
-            newest = min(newest, start[_VERSION] + most)
+        limits = self.options.stream
+        if is_limited and limits.max_versions is not None:
+            newest = min(newest, start[_VERSION] + limits.max_versions)
+        if is_limited and limits.max_rows is not None:
+            newest = self._until_enough_rows(start[_VERSION], newest, limits.max_rows)
         return {_VERSION: max(newest, start[_VERSION])}
+
+    def _until_enough_rows(self, start: int, newest: int, most: int) -> int:
+        """Return the last version up to which no more than so many rows were appended."""
+        files = {file.version: file for file in self._versions()}
+        rows = 0
+        for version in range(start + 1, newest + 1):
+            if version not in files:
+                raise self._cleaned_up(version, list(files.values()))
+            fragments = self._manifest(files[version]).fragments
+            new = self._appended(files, version)
+            rows += sum(fragments[position].physical_rows or 0 for position in new)
+            if rows > most:
+                return max(version - 1, start + 1)
+        return newest
+
+    def _last_before(self, time: datetime, versions: Sequence[VersionFile]) -> int:
+        """Return the newest version that was committed before a time; the one before all others."""
+        earlier = Ref(as_of=time - timedelta(microseconds=1))
+        try:  # the store is the directory of the branch
+            return resolve(self._store, earlier).file.version
+        except RefNotFound:
+            return versions[0].version - 1
 
     @property
     def _store(self) -> Store:
@@ -195,7 +232,7 @@ if ReadMaxFiles is None:
         @brief
         def latestOffset(self) -> dict[str, int]:
             """The newest version."""
-            return self._latest(None, None)
+            return self._latest(None, is_limited=False)
 
 else:
 
@@ -204,14 +241,17 @@ else:
 
         def getDefaultReadLimit(self) -> Any:
             """The limit of a micro-batch; among Spark's kinds, files come closest to versions."""
-            most = self.options.stream.max_versions
-            return super().getDefaultReadLimit() if most is None else ReadMaxFiles(most)
+            limits = self.options.stream
+            if limits.max_versions is not None:
+                return ReadMaxFiles(limits.max_versions)
+            if limits.max_rows is not None:
+                return ReadMaxRows(limits.max_rows)
+            return super().getDefaultReadLimit()
 
         @brief
         def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
             """The last version of the next micro-batch."""
-            most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-            return self._latest(start, most)
+            return self._latest(start, not isinstance(limit, ReadAllAvailable))
 
         @brief
         def reportLatestOffset(self) -> dict[str, int]:
@@ -242,8 +282,13 @@ def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> 
             "a stream reads the versions that come: it takes branch, but not version, tag or asOf; "
             "startingVersion says where it starts"
         )
-    if wanted.max_versions is not None and ReadMaxFiles is None:
-        raise ValueError("maxVersionsPerTrigger needs PySpark 4.2 or newer")
+    if (wanted.max_versions or wanted.max_rows) is not None and ReadMaxFiles is None:
+        raise ValueError("maxVersionsPerTrigger and maxRowsPerTrigger need PySpark 4.2 or newer")
+    if wanted.max_rows is not None and wanted.change_feed:
+        raise ValueError(
+            "maxRowsPerTrigger cannot be told of a change feed before it is read; limit it by "
+            "maxVersionsPerTrigger"
+        )
     if wanted.change_feed:
         require_stable_row_ids(LanceDataset(newest))
     names = without_feed(schema).fieldNames()

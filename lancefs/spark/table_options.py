@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from lancefs.masking import mask_secrets
@@ -38,7 +39,9 @@ _NAMES = (
     "basePaths",
     "storage",
     "startingVersion",
+    "startingTimestamp",
     "maxVersionsPerTrigger",
+    "maxRowsPerTrigger",
     "skipChanges",
     "readChangeFeed",
 )
@@ -110,13 +113,17 @@ class StreamOptions:
 
     Attributes:
         starting_version: The first version whose rows come; None for the next one that is written.
+        starting_time: In its place, when this version was committed at the earliest.
         max_versions: At most this many versions a micro-batch; None for all that there are.
+        max_rows: At most this many new rows a micro-batch, but at least one version; None for all.
         skip_changes: Whether versions that change or replace rows are passed over.
         change_feed: Whether all changes are wanted, not only appended rows.
     """
 
     starting_version: int | None = None
+    starting_time: datetime | None = None
     max_versions: int | None = None
+    max_rows: int | None = None
     skip_changes: bool = False
     change_feed: bool = False
 
@@ -195,9 +202,14 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
 
 
 def _stream(said: Mapping[str, str]) -> StreamOptions:
+    version, time = _positive(said, "startingVersion"), said.get("startingtimestamp")
+    if version is not None and time is not None:
+        raise ValueError("startingVersion and startingTimestamp each name a version; name one")
     return StreamOptions(
-        starting_version=_positive(said, "startingVersion"),
+        starting_version=version,
+        starting_time=None if time is None else make_ref(as_of=time).as_of,
         max_versions=_positive(said, "maxVersionsPerTrigger"),
+        max_rows=_positive(said, "maxRowsPerTrigger"),
         skip_changes=_flag(said, "skipChanges"),
         change_feed=_flag(said, "readChangeFeed"),
     )

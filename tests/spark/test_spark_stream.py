@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from spark_support import CONFIG, append, make_table, rows
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
 import lancefs
+from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.filters import serialize
 from lancefs.spark.stream import ReadMaxFiles
 
@@ -83,6 +85,38 @@ def test_a_micro_batch_has_as_many_versions_as_asked_for(spark: Any, tmp_path: P
     counts = [progress.numInputRows for progress in query.recentProgress]
     assert [count for count in counts if count] == [200, 200, 100]
     assert ids(spark, tmp_path) == list(range(500))
+
+
+@pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no limits")
+def test_a_micro_batch_has_as_many_rows_as_asked_for(spark: Any, tmp_path: Path) -> None:
+    """Versions are not cut: one with more rows is a micro-batch of its own."""
+    path = make_table(tmp_path / "t.lance", 100)
+    append(path, 100, 50)
+    append(path, 150, 50)
+    lance.dataset(path).delete("id = 3")
+    append(path, 200, 300)
+    query = run(stream(spark, path, startingVersion=1, maxRowsPerTrigger=200), tmp_path)
+    counts = [progress.numInputRows for progress in query.recentProgress]
+    assert [count for count in counts if count] == [200, 300]
+
+
+def test_a_stream_starts_at_a_time(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    append(path, 100, 50)
+    committed = lance.dataset(path).versions()[-1]["timestamp"].astimezone(UTC)
+    append(path, 150, 50)
+    started = {}
+    for name, when in {
+        "at": committed,
+        "after": committed + timedelta(microseconds=1),
+        "before all": committed - timedelta(days=1),
+        "in future": committed + timedelta(days=1),
+    }.items():
+        source = LanceDataSource({"path": path, "startingTimestamp": when.isoformat()})
+        started[name] = source.streamReader(source.schema()).initialOffset()["version"]
+    assert started == {"at": 1, "after": 2, "before all": 0, "in future": 3}
+    run(stream(spark, path, startingTimestamp=committed.isoformat()), tmp_path)
+    assert ids(spark, tmp_path) == list(range(100, 200))
 
 
 def test_columns_and_branch_are_options_of_a_stream(spark: Any, tmp_path: Path) -> None:
@@ -161,6 +195,10 @@ def test_the_change_feed_needs_stable_row_ids(spark: Any, tmp_path: Path) -> Non
     [
         ({"version": 1}, "startingVersion"),
         ({"startingVersion": 9}, "startingVersion is 9, the newest version is 1"),
+        (
+            {"startingVersion": 1, "startingTimestamp": "2024-01-01"},
+            "each name a version; name one",
+        ),
     ],
     ids=str,
 )
