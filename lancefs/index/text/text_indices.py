@@ -15,7 +15,6 @@ from lancefs.index.files import IndexReader
 from lancefs.index.opened import identity_of, index_file
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
-from lancefs.index.text.partitions import Partition
 from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
 from lancefs.printable import get_logger
 from lancefs.storage import TAIL, File, holding_tails
@@ -44,7 +43,7 @@ class OpenText:
     """
 
     params: AnalyzerParams
-    partitions: Sequence[Partition]
+    partitions: Sequence[TextPartition]
 
     @property
     def has_positions(self) -> bool:
@@ -123,13 +122,13 @@ def _partition(
     metadata: IndexReader,
     files: TableFiles,
     key: object,
-) -> Partition:
+) -> TextPartition:
     names = [f"part_{number}_{part}.lance" for part in ("docs", "tokens", "invert")]
     own = [known.get(name) or index_file(segment, name, files) for name in names]
     documents, tokens, postings = (IndexReader(file, files.max_memory) for file in own)
     token_format = metadata.metadata.get("token_set_format", b"arrow").decode("utf-8", "replace")
     format = _posting_format(metadata)
-    return Partition(documents, tokens, postings, format, token_format, (key, number))
+    return TextPartition(documents, tokens, postings, format, token_format, (key, number))
 
 
 def _partition_numbers(metadata: IndexReader) -> list[int]:
