@@ -15,6 +15,7 @@ from lancefs.index.files import IndexReader
 from lancefs.index.opened import identity_of, index_file
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
+from lancefs.index.text.partitions import TextPartition
 from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
 from lancefs.printable import get_logger
 from lancefs.storage import TAIL, File, holding_tails
