@@ -206,6 +206,12 @@ def _filters(params: AnalyzerParams) -> Iterable[Callable[[Any], str | None]]:
         yield fold
 
 
+@cache
+def _stemmer_version() -> str:
+    """Return the release of the stemmer; reading it takes milliseconds."""
+    return version("snowballstemmer")
+
+
 def _stemmer() -> Callable[[str], str]:
     """Return what finds the stems of English words.
 
@@ -215,7 +221,7 @@ def _stemmer() -> Callable[[str], str]:
     try:
         import snowballstemmer  # type: ignore[import-untyped]
 
-        found = version("snowballstemmer")
+        found = _stemmer_version()
     except ImportError as error:
         raise ImportError(_WITHOUT_STEMMER.format("which is not installed")) from error
     if tuple(int(part) for part in found.split(".")[:2]) < _STEMMER:
