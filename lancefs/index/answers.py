@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lancefs.index.segments import HOLDS_ROW_IDS, VECTORS_HOLD_ROW_IDS, is_over_vectors
+from lancefs.index.segments import (
+    HOLDS_ROW_IDS,
+    TEXTS_HOLD_ROW_IDS,
+    VECTORS_HOLD_ROW_IDS,
+    is_over_vectors,
+)
 from lancefs.table.indices import Index
 
 # By kind, what a filter may ask. An index narrows the scan; the filter is evaluated all the same.
@@ -28,6 +33,8 @@ def answers_of(index: Index) -> tuple[str, ...]:
     if is_over_vectors(index):
         return ("nearest",) if version in VECTORS_HOLD_ROW_IDS else ()
     kind = index.type or ""
+    if kind == "Inverted":
+        return ("search",) if version in TEXTS_HOLD_ROW_IDS else ()
     if version not in HOLDS_ROW_IDS.get(kind, {}):
         return ()
     has_nulls = kind == "LabelList" and version > 0

@@ -15,7 +15,7 @@ from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
-from lancefs.index.text.analyzers import PLAIN, Analyzer
+from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.matching import match_all, match_any, match_phrase
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.scoring import Statistics
@@ -25,7 +25,7 @@ from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_texts import Scored, best_places, joined
 from lancefs.search.found_rows import FoundRows
 from lancefs.search.row_bits import RowBits
-from lancefs.search.text_query import Leaf, MatchQuery, PhraseQuery
+from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ID
@@ -87,7 +87,7 @@ class TextColumn:
         version: OpenVersion,
         indices: TextIndices | None,
         field: Field,
-        queries: Sequence[Leaf],
+        queries: Sequence[LeafQuery],
         rows: FoundRows,
         is_filtered: bool,
         use_index: bool,
@@ -99,8 +99,7 @@ class TextColumn:
         self._is_filtered = is_filtered
         self._fragments: list[int] = version.manifest.fragments.ids.tolist()
         self._has_phrase = any(isinstance(query, PhraseQuery) for query in queries)
-        self._index, self._opened = self._choose()
-        params = self._opened[0][1].params if self._opened else PLAIN
+        self._index, self._opened, params = self._choose()
         self._analyzer = Analyzer(params)
         self._tokens = {query: self._analyzer.tokens(query.query) for query in queries}
         self._wanted = {token.text for found in self._tokens.values() for token in found}
@@ -110,8 +109,14 @@ class TextColumn:
         self._statistics = self._known(is_indexed=True), self._known(is_indexed=None)
         self._allowed = self._find_allowed() if is_filtered else None
 
-    def _choose(self) -> tuple[ColumnIndex | None, list[tuple[IndexSegment, OpenText]]]:
-        """Return the index that is used, if there is any, and its segments that can be read."""
+    def _choose(
+        self,
+    ) -> tuple[ColumnIndex | None, list[tuple[IndexSegment, OpenText]], AnalyzerParams]:
+        """Return the index that is used, if any, its segments that can be read, and its analysis.
+
+        Of an index whose segments all turned out to be damaged, or ambiguous, the analysis may be
+        known; all texts are read then.
+        """
         failed: LanceError | None = None
         has_index = False
         over = self._indices.over(self._field.id) if self._indices is not None else ()
@@ -128,7 +133,9 @@ class TextColumn:
                 has_index = True
                 opened = [one for one in opened if one[1].params == opened[0][1].params]
                 if not self._has_phrase or all(one.has_positions for _, one in opened):
-                    return index, opened
+                    return index, opened, opened[0][1].params
+            elif self._indices is not None and (params := self._indices.params(index)) is not None:
+                return index, [], params
         if has_index:
             raise ValueError(
                 f"a phrase is looked for in {self._field.name!r}, whose full-text index has no "
@@ -136,7 +143,7 @@ class TextColumn:
             )
         if failed is not None:
             raise failed
-        return None, []
+        return None, [], PLAIN
 
     def _make_sources(self) -> list[_Source]:
         """Return all documents: of segments, and of rows that must be read."""
@@ -186,7 +193,7 @@ class TextColumn:
                 allowed.add(np.asarray(batch.column(0)))
         return allowed
 
-    def find(self, query: Leaf, k: int | None) -> Scored:
+    def find(self, query: LeafQuery, k: int | None) -> Scored:
         """Return the rows that a query finds.
 
         Args:
@@ -207,7 +214,7 @@ class TextColumn:
             found = Scored(found.row_ids, found.scores * np.float32(query.boost))
         return found
 
-    def _find_in(self, source: _Source, query: Leaf, k: int | None) -> Scored:
+    def _find_in(self, source: _Source, query: LeafQuery, k: int | None) -> Scored:
         parts = [self._match(source, documents, query) for documents in source.documents]
         found = joined(parts) if parts else joined([])
         if source.is_indexed and self._allowed is not None:
@@ -217,7 +224,7 @@ class TextColumn:
         assert self._indices is not None
         return _live(self._indices.coverage, source.segment, found, k)
 
-    def _match(self, source: _Source, documents: Documents, query: Leaf) -> Scored:
+    def _match(self, source: _Source, documents: Documents, query: LeafQuery) -> Scored:
         """Return the documents that a query finds, by their row numbers."""
         statistics = self._statistics[0 if source.is_indexed else 1]
         tokens = self._tokens[query]

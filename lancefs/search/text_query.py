@@ -126,7 +126,7 @@ class BooleanQuery:
 
 
 TextQuery: TypeAlias = MatchQuery | PhraseQuery | MultiMatchQuery | BoostQuery | BooleanQuery
-Leaf: TypeAlias = MatchQuery | PhraseQuery
+LeafQuery: TypeAlias = MatchQuery | PhraseQuery
 
 
 def with_columns(query: TextQuery, columns: Sequence[str]) -> TextQuery:
@@ -158,7 +158,7 @@ def with_columns(query: TextQuery, columns: Sequence[str]) -> TextQuery:
             return query
 
 
-def leaves(query: TextQuery) -> Iterator[Leaf]:
+def leaves(query: TextQuery) -> Iterator[LeafQuery]:
     """Yield the queries of single columns that a query consists of.
 
     Raises:

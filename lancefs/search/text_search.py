@@ -18,7 +18,7 @@ from lancefs.search.text_column import BrokenSegment, TextColumn
 from lancefs.search.text_query import (
     BooleanQuery,
     BoostQuery,
-    Leaf,
+    LeafQuery,
     MatchQuery,
     MultiMatchQuery,
     PhraseQuery,
@@ -31,7 +31,7 @@ from lancefs.table.open_version import OpenVersion
 SCORE = pa.field("_score", pa.float32())
 
 
-class _Outcome(NamedTuple):
+class _TextOutcome(NamedTuple):
     """What a search found, the best row first, and how, a line each."""
 
     found: Scored
@@ -124,7 +124,7 @@ class TextSearch:
         return "\n".join(self._outcome.notes)
 
     @cached_property
-    def _outcome(self) -> _Outcome:
+    def _outcome(self) -> _TextOutcome:
         """The best rows."""
         while True:
             try:
@@ -138,7 +138,7 @@ class TextSearch:
         if self._rows.filter is not None and not self._rows.prefilter:
             found = found.only(self._found.passing(found.row_ids, self._rows.filter))
             notes.append(f"filter after the search: {plural(len(found.row_ids), 'row')} left")
-        return _Outcome(found, notes)
+        return _TextOutcome(found, notes)
 
     def _columns(self) -> dict[str, TextColumn]:
         """Return the columns that are searched."""
@@ -167,7 +167,7 @@ def _query_of(query: object) -> TextQuery:
     return found  # type: ignore[return-value]
 
 
-def _text_field(version: OpenVersion, leaf: Leaf) -> Field:
+def _text_field(version: OpenVersion, leaf: LeafQuery) -> Field:
     """Return the column of a query.
 
     Raises:

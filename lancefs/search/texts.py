@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.index.text.analyzers import Analyzer
-from lancefs.index.text.positions import Positions
+from lancefs.index.text.positions import WordPlaces
 from lancefs.index.text.postings import Postings
 
 # Rows whose texts become Python objects at a time.
@@ -64,10 +64,10 @@ class TextDocuments:
             if self._documents[token]
         }
 
-    def positions(self, token: str) -> Positions:
+    def positions(self, token: str) -> WordPlaces:
         """Return where a token is in each of its documents."""
         ends = np.cumsum(self._frequencies[token], dtype=np.int64)
-        return Positions(np.concatenate([[0], ends]), np.array(self._places[token], np.int64))
+        return WordPlaces(np.concatenate([[0], ends]), np.array(self._places[token], np.int64))
 
     def _add(self, row_id: int, text: str | list[str | None]) -> None:
         """Add the document of a row, if it has tokens."""

@@ -40,7 +40,7 @@ while who whom why will with you you'd you'll you're you've your yours yourself 
 """
 
 
-class Token(NamedTuple):
+class TextToken(NamedTuple):
     """A token of a text.
 
     Attributes:
@@ -92,10 +92,10 @@ class Analyzer:
         self._filters = list(_filters(params))
         self._known: dict[str, str | None] = {}
 
-    def tokens(self, text: str) -> list[Token]:
+    def tokens(self, text: str) -> list[TextToken]:
         """Return the tokens of a text, in order."""
         found = enumerate(map(self._token, self._words(text)))
-        return [Token(token, position) for position, token in found if token is not None]
+        return [TextToken(token, position) for position, token in found if token is not None]
 
     def words(self, text: str) -> Sequence[str | None]:
         """Return the token of each word of a text, None where the word is dropped."""
@@ -206,6 +206,12 @@ def _filters(params: AnalyzerParams) -> Iterable[Callable[[Any], str | None]]:
         yield fold
 
 
+@cache
+def _stemmer_version() -> str:
+    """Return the release of the stemmer; reading it takes milliseconds."""
+    return version("snowballstemmer")
+
+
 def _stemmer() -> Callable[[str], str]:
     """Return what finds the stems of English words.
 
@@ -215,7 +221,7 @@ def _stemmer() -> Callable[[str], str]:
     try:
         import snowballstemmer  # type: ignore[import-untyped]
 
-        found = version("snowballstemmer")
+        found = _stemmer_version()
     except ImportError as error:
         raise ImportError(_WITHOUT_STEMMER.format("which is not installed")) from error
     if tuple(int(part) for part in found.split(".")[:2]) < _STEMMER:

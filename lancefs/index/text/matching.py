@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, Mask
-from lancefs.index.text.analyzers import Token
+from lancefs.index.text.analyzers import TextToken
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.postings import Numbers32, Postings
 from lancefs.index.text.scoring import Scores, Statistics, length_norms, weights
@@ -69,7 +69,7 @@ def match_all(
 
 
 def match_phrase(
-    documents: Documents, tokens: Sequence[Token], slop: int, statistics: Statistics
+    documents: Documents, tokens: Sequence[TextToken], slop: int, statistics: Statistics
 ) -> tuple[Ints, Scores]:
     """Return the documents that have the tokens of a query in their order.
 
@@ -126,7 +126,7 @@ def _has_phrase(
     documents: Documents,
     numbers: Numbers32,
     found: Mapping[str, Postings],
-    tokens: Sequence[Token],
+    tokens: Sequence[TextToken],
     slop: int,
 ) -> Mask:
     """Tell which documents have the tokens in their order.
@@ -148,7 +148,9 @@ def _has_phrase(
     return mask
 
 
-def _beginnings(documents: Documents, numbers: Numbers32, postings: Postings, token: Token) -> Ints:
+def _beginnings(
+    documents: Documents, numbers: Numbers32, postings: Postings, token: TextToken
+) -> Ints:
     """Return where a phrase would begin for each place of a token, ascending.
 
     The upper bits tell which of the documents it is.

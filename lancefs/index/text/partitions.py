@@ -16,7 +16,7 @@ from lancefs.datafile.buffers import Array, Ints
 from lancefs.errors import locating
 from lancefs.index.files import IndexReader
 from lancefs.index.row_sets import Addresses
-from lancefs.index.text.positions import Positions, PositionsReader
+from lancefs.index.text.positions import PositionsReader, WordPlaces
 from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, decode_postings
 from lancefs.index.text.token_maps import ListedTokens, TokenMap, TransducerTokens
 from lancefs.storage.budget_cache import BudgetCache
@@ -56,12 +56,12 @@ class Documents(Protocol):
         """Return which documents have tokens; a token that none has is left out."""
         ...
 
-    def positions(self, token: str) -> Positions:
+    def positions(self, token: str) -> WordPlaces:
         """Return where a token is in each of its documents."""
         ...
 
 
-class Partition:
+class TextPartition:
     """One partition of a segment, open.
 
     Args:
@@ -126,7 +126,7 @@ class Partition:
         every = {**kept, **found}
         return {token: one for token, number in known.items() if (one := every[number]) is not None}
 
-    def positions(self, token: str) -> Positions:
+    def positions(self, token: str) -> WordPlaces:
         """Return where a token is in each of its documents.
 
         Raises:

@@ -23,7 +23,7 @@ _GROUP = 128  # numbers of a packed group
 _LANES = 4
 
 
-class Positions(NamedTuple):
+class WordPlaces(NamedTuple):
     """Where a token is in its documents.
 
     Attributes:
@@ -52,7 +52,7 @@ class PositionsReader:
         """Tell whether a file has positions."""
         return _STREAM in reader.names or _LISTS in reader.names
 
-    def read(self, token: int, frequencies: Numbers32) -> Positions:
+    def read(self, token: int, frequencies: Numbers32) -> WordPlaces:
         """Return the positions of a token.
 
         Args:
@@ -71,7 +71,7 @@ class PositionsReader:
             deltas = self._lists(self._reader.read([_LISTS], row)[0], frequencies)
         sums = np.cumsum(deltas, dtype=np.int64)
         before = np.concatenate([[0], sums])[starts[:-1]]
-        return Positions(starts, sums - np.repeat(before, frequencies))
+        return WordPlaces(starts, sums - np.repeat(before, frequencies))
 
     def _stream(self, stream: pa.Array, offsets: pa.Array, starts: Ints) -> Array:
         """Return the differences of places that a stream holds, block after block."""

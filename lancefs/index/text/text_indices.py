@@ -9,13 +9,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.by_version import ByVersion
 from lancefs.index.files import IndexReader
 from lancefs.index.opened import identity_of, index_file
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
-from lancefs.index.text.partitions import Partition
+from lancefs.index.text.partitions import TextPartition
 from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
 from lancefs.printable import get_logger
 from lancefs.storage import TAIL, File, holding_tails
@@ -41,10 +43,13 @@ class OpenText:
     Attributes:
         params: How texts become tokens.
         partitions: Its partitions.
+        names_rows_twice: Whether rows have several documents: old texts of rows that were updated
+            stay in an index whose segments were merged, where rows keep their ids.
     """
 
     params: AnalyzerParams
-    partitions: Sequence[Partition]
+    partitions: Sequence[TextPartition]
+    names_rows_twice: bool
 
     @property
     def has_positions(self) -> bool:
@@ -71,6 +76,7 @@ class TextIndices:
         self.indices = indices
         self._files = files
         self._broken: dict[str, LanceError] = {}  # by the ids of segments
+        self._params: dict[str, AnalyzerParams] = {}  # by the names of indices
 
     def over(self, field_id: int) -> Sequence[ColumnIndex]:
         """Return the indices over a column."""
@@ -85,7 +91,15 @@ class TextIndices:
         broken = self._broken.get(segment.index.uuid)
         if broken is not None:
             raise broken
-        return _open(segment, self._files)
+        found = _open(segment, self._files)
+        self._params[segment.index.name] = found.params
+        if segment.holds_row_ids and found.names_rows_twice:
+            raise UnsupportedFeature("it has old texts of rows, and does not tell which are old")
+        return found
+
+    def params(self, index: ColumnIndex) -> AnalyzerParams | None:
+        """Return how an index makes tokens of texts; None where none of its segments was opened."""
+        return self._params.get(index.name)
 
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
@@ -97,9 +111,7 @@ class TextIndices:
 def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
     names = [file.path for file in segment.index.files]
     if METADATA not in names:
-        raise UnsupportedFeature(
-            "a full-text index without metadata.lance, of releases before 0.24"
-        )
+        raise UnsupportedFeature("a full-text index without metadata.lance, of releases up to 0.27")
     found = {name: index_file(segment, name, files) for name in sorted(names)}
     key = tuple(part for file in found.values() for part in identity_of(file))
 
@@ -111,7 +123,10 @@ def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
                 _partition(segment, found, number, metadata, files, key)
                 for number in _partition_numbers(metadata)
             ]
-            return OpenText(params, partitions), list(found.values())
+            numbers = np.concatenate([np.empty(0, np.uint64), *(p.row_numbers for p in partitions)])
+            numbers.sort()
+            is_twice = bool((numbers[1:] == numbers[:-1]).any())
+            return OpenText(params, partitions, is_twice), list(found.values())
 
     return _OPENED.get(key, opened, _cost)[0]
 
@@ -123,13 +138,13 @@ def _partition(
     metadata: IndexReader,
     files: TableFiles,
     key: object,
-) -> Partition:
+) -> TextPartition:
     names = [f"part_{number}_{part}.lance" for part in ("docs", "tokens", "invert")]
     own = [known.get(name) or index_file(segment, name, files) for name in names]
     documents, tokens, postings = (IndexReader(file, files.max_memory) for file in own)
     token_format = metadata.metadata.get("token_set_format", b"arrow").decode("utf-8", "replace")
     format = _posting_format(metadata)
-    return Partition(documents, tokens, postings, format, token_format, (key, number))
+    return TextPartition(documents, tokens, postings, format, token_format, (key, number))
 
 
 def _partition_numbers(metadata: IndexReader) -> list[int]:

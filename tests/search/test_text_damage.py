@@ -1,0 +1,73 @@
+"""Damaged files of full-text indices: the same rows, or an error of the family; nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from text_tables import ours, rows, write
+
+from lancefs import MatchQuery, PhraseQuery
+from lancefs.errors import LanceError
+
+QUERIES = [
+    "house word250",
+    MatchQuery("house running", "t", operator="AND"),
+    PhraseQuery("running house", "t"),
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "t.lance"
+    write(path, rows(400), with_position=True)
+    return path
+
+
+def check_mutants(whole: Path, tmp_path: Path, seeds: range) -> None:
+    """Change a byte or more of an index file, or cut it, for each seed."""
+    expected = [sorted(ours(str(whole), query)["id"].to_pylist()) for query in QUERIES]
+    path = tmp_path / "t.lance"
+    shutil.copytree(whole, path)
+    files = sorted(path.glob("_indices/*/*.lance"))
+    for seed in seeds:
+        draw = np.random.default_rng(seed)
+        file = files[seed % len(files)]
+        good = file.read_bytes()
+        data = bytearray(good)
+        for _ in range(int(draw.integers(1, 4))):
+            data[int(draw.integers(len(data)))] = int(draw.integers(256))
+        file.write_bytes(bytes(data[: int(draw.integers(len(data)))] if seed % 10 == 9 else data))
+        for query, known in zip(QUERIES, expected, strict=True):
+            try:
+                found = sorted(ours(str(path), query)["id"].to_pylist())
+            except LanceError:
+                continue
+            # Values are not covered by checksums: another document or frequency may look whole.
+            assert set(found) <= set(range(400)), seed
+            assert len(set(found)) == len(found), (seed, known)
+        file.write_bytes(good)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_damage_is_an_error_or_read_around(whole: Path, tmp_path: Path) -> None:
+    check_mutants(whole, tmp_path, range(120))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_no_damage_of_many_gives_another_error(whole: Path, tmp_path: Path) -> None:
+    check_mutants(whole, tmp_path, range(1000, 3000))
+
+
+@pytest.mark.parametrize("part", ["docs", "invert", "tokens"])
+def test_the_texts_of_a_missing_segment_are_not_guessed(
+    whole: Path, tmp_path: Path, part: str
+) -> None:
+    path = tmp_path / "t.lance"
+    shutil.copytree(whole, path)
+    next(iter(path.glob(f"_indices/*/part_0_{part}.lance"))).unlink()
+    with pytest.raises(LanceError, match=f"part_0_{part}"):
+        ours(str(path), "house")
