@@ -159,7 +159,12 @@ def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
-    return pa.concat_batches(batches)
+    first = batches[0]
+    columns = [pa.concat_arrays(parts) for parts in zip(*(b.columns for b in batches), strict=True)]
+    if not columns:  # a table without columns has rows
+        rows = sum(batch.num_rows for batch in batches)
+        return pa.record_batch([pa.nulls(rows)], ["rows"]).select([])
+    return pa.RecordBatch.from_arrays(columns, schema=first.schema)
 
 
 def _parts(name: str, shown: pa.DataType) -> Iterator[tuple[str, str, pa.DataType]]:
