@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from support import ORDERS
 
 import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
@@ -266,3 +267,14 @@ def test_lancefs_dataset_is_another_name_of_open(path: str) -> None:
 def test_a_parquet_writer_takes_it(dataset: lancefs.LanceDataset, tmp_path: Path) -> None:
     pads.write_dataset(dataset, tmp_path / "out", format="parquet")
     assert pads.dataset(tmp_path / "out").count_rows() == dataset.count_rows()
+
+
+def test_a_filter_of_long_texts_is_explained() -> None:
+    """Arrow cuts long texts in the middle of a character, and then cannot show them."""
+    long = ["w" * number + "é" for number in range(60, 400)]
+    explained = lancefs.open(ORDERS).scanner(filter=pc.field("city").isin(long)).explain()
+    assert "filter " in explained
+    for number in range(100):
+        text = "x" * number + "éé" * 200
+        scanner = lancefs.open(ORDERS).scanner(filter=pc.field("city").isin([text, "é"]))
+        assert "city" in scanner.explain()

@@ -159,6 +159,18 @@ def bytes_of(expression: pc.Expression) -> bytes:
     return bytes(pickled)
 
 
+def shown(expression: pc.Expression) -> str:
+    """Return an expression as a text for people, in one line.
+
+    Args:
+        expression: An unbound expression.
+    """
+    try:
+        return " ".join(str(expression).split())
+    except UnicodeDecodeError:  # Arrow cuts long texts within a character
+        return f"of {', '.join(sorted(names_in(expression) or ())) or 'columns'}"
+
+
 def comparisons(root: ExpressionNode | None) -> list[Comparison | Membership] | None:
     """Split a filter into comparisons of columns with literals.
 

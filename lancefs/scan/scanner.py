@@ -184,11 +184,13 @@ class LanceScanner:
 
         Indices are read for it, and the rows that they name are kept for the read that follows.
         """
+        from lancefs.scan import expressions
+
         condition = self._scan.filter
         fragments = plural(len(self._scan.fragments), "fragment")
         if condition is None:
             return f"scan of {fragments}; there is no filter"
-        text = " ".join(str(condition.expression).split())
+        text = expressions.shown(condition.expression)
         lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
         if self._scan.index_use is None:
             return "\n".join([*lines, f"scan of {fragments}; use_index is False"])
