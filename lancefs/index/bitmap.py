@@ -41,8 +41,6 @@ class Bitmap:
         CorruptFile: The file is damaged.
     """
 
-    is_exact = True
-
     def __init__(self, file: IndexReader, rows: int) -> None:
         self._file = file
         self._rows = rows
@@ -62,6 +60,10 @@ class Bitmap:
     def entries(self) -> int | None:
         """Number of rows that it holds, which only all bitmaps would tell."""
         return None
+
+    def is_exact_for(self, test: ColumnTest) -> bool:
+        """Whether all rows that it finds for a test pass; otherwise they may pass."""
+        return True
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the positions of the values that pass a test; None for other values."""

@@ -72,8 +72,6 @@ class BTree:
         UnsupportedFeature: The index is laid out in a way that this release does not read.
     """
 
-    is_exact = True
-
     def __init__(self, lookup: IndexReader, data: IndexReader) -> None:
         if lookup.metadata.get("range_partitioned", b"false") != b"false":
             raise lookup.unsupported("a BTREE index whose values are in several files")
@@ -105,6 +103,10 @@ class BTree:
     def entries(self) -> int:
         """Number of rows that it holds."""
         return self._data.num_rows
+
+    def is_exact_for(self, test: ColumnTest) -> bool:
+        """Whether all rows that it finds for a test pass; otherwise they may pass."""
+        return True
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the pages that may hold values that pass a test; None where it cannot be told."""

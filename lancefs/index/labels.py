@@ -50,7 +50,6 @@ class LabelList:
     """
 
     entries = None
-    is_exact = True
 
     def __init__(self, file: IndexReader, rows: int) -> None:
         self._file = file
@@ -68,6 +67,10 @@ class LabelList:
     def cost(self) -> int:
         """Memory in bytes, about."""
         return int(self._keys.nbytes) + _READER_BYTES
+
+    def is_exact_for(self, test: ColumnTest) -> bool:
+        """Whether all rows that it finds for a test pass; otherwise they may pass."""
+        return test.contents_suffice
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the positions of the items to read for a test; None where it cannot be told."""

@@ -309,7 +309,7 @@ class _Query:
             f"{plural(read, 'page')} read, "
             f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
         )
-        if not all(opened.is_exact for _, opened, _ in plan.segments):
+        if not all(opened.is_exact_for(test) for _, opened, _ in plan.segments):
             return _NamedRows(found, ())
         return _NamedRows(
             found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),)

@@ -55,7 +55,6 @@ class NGram:
     """
 
     entries = None
-    is_exact = False
 
     def __init__(self, file: IndexReader, rows: int) -> None:
         self._file = file
@@ -73,6 +72,10 @@ class NGram:
     def cost(self) -> int:
         """Memory in bytes, about."""
         return self._tokens.nbytes + _READER_BYTES
+
+    def is_exact_for(self, test: ColumnTest) -> bool:
+        """Whether all rows that it finds for a test pass; otherwise they may pass."""
+        return False
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the positions of the tokens to read for a test; None where it cannot be told."""

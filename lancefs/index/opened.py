@@ -29,9 +29,8 @@ class OpenSegment(Protocol):
         """Memory in bytes, about."""
         ...
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether all rows that it finds pass; otherwise they may pass."""
+    def is_exact_for(self, test: ColumnTest) -> bool:
+        """Whether all rows that it finds for a test pass; otherwise they may pass."""
         ...
 
     @property

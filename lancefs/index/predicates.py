@@ -36,6 +36,8 @@ class ColumnTest:
             known of it.
         passes: Tells which values of an array of the column pass, exactly as the scan does.
         is_exact: Whether the rows that pass are those of the filter, and not a superset.
+        contents_suffice: Whether all values that hold `contents` pass, and missing ones where
+            `keeps_null`; no others do.
     """
 
     field_id: int
@@ -45,6 +47,7 @@ class ColumnTest:
     contents: Wanted | None
     passes: Callable[[pa.Array], Mask]
     is_exact: bool = True
+    contents_suffice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ def _test_all(tests: list[ColumnTest]) -> ColumnTest:
         every(test.contents for test in tests),
         lambda array: np.logical_and.reduce([test.passes(array) for test in tests]),
         all(test.is_exact for test in tests),
+        all(test.contents_suffice for test in tests),
     )
 
 
@@ -132,6 +136,7 @@ def _test_any(tests: list[ColumnTest]) -> ColumnTest:
         some(test.contents for test in tests),
         lambda array: np.logical_or.reduce([test.passes(array) for test in tests]),
         all(test.is_exact for test in tests),
+        all(test.contents_suffice for test in tests),
     )
 
 

@@ -34,7 +34,6 @@ class Zones(ABC):
     """
 
     entries = None
-    is_exact = False
 
     def __init__(
         self, file: IndexReader, fragments: pa.Array, starts: pa.Array, lengths: pa.Array
@@ -57,6 +56,10 @@ class Zones(ABC):
     @abstractmethod
     def cost(self) -> int:
         """Memory in bytes, about."""
+
+    def is_exact_for(self, test: ColumnTest) -> bool:
+        """Whether all rows that it finds for a test pass; otherwise they may pass."""
+        return False
 
     @abstractmethod
     def pages_for(self, test: ColumnTest) -> Ints | None:

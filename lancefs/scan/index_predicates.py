@@ -107,7 +107,13 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
         return condition.passed(pa.RecordBatch.from_arrays([array], names=[name]))
 
     return ColumnTest(
-        field.id, data_type, found.intervals, found.keeps_null, found.contents, passes
+        field.id,
+        data_type,
+        found.intervals,
+        found.keeps_null,
+        found.contents,
+        passes,
+        contents_suffice=found.contents_suffice,
     )
 
 
@@ -132,12 +138,14 @@ class _Read(NamedTuple):
         intervals: Intervals of the values that pass; None for any.
         keeps_null: Whether null passes.
         contents: What values that pass hold; None where nothing is known of it.
+        contents_suffice: Whether all values that hold it pass.
     """
 
     expression: pc.Expression
     intervals: Sequence[KeyInterval] | None
     keeps_null: bool = False
     contents: Wanted | None = None
+    contents_suffice: bool = False
 
 
 def _read_field(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -181,7 +189,9 @@ def _read_missing(node: ExpressionNode, data_type: pa.DataType, is_negated: bool
     keeps_null = is_null != is_negated
     field = pc.field(node.arguments[0].name)
     expression = field.is_null() if is_null else field.is_valid()
-    return _Read(expression, [], True, NOTHING) if keeps_null else _Read(expression, None)
+    if not keeps_null:
+        return _Read(expression, None)
+    return _Read(expression, [], True, NOTHING, contents_suffice=True)
 
 
 def _read_nan(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -237,7 +247,8 @@ def _read_array_has(node: ExpressionNode, data_type: pa.DataType, is_negated: bo
     expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(item.value)])
     if is_negated:
         return _Read(expression, None)
-    return _Read(expression, None, contents=Item(item.value) if item.value.is_valid else NOTHING)
+    contents = Item(item.value) if item.value.is_valid else NOTHING
+    return _Read(expression, None, contents=contents, contents_suffice=True)
 
 
 def _whole(value: pa.Scalar) -> Wanted | None:

@@ -147,6 +147,7 @@ def check_with_pylance(path: Path, dataset: lancefs.LanceDataset, filter: str) -
         "word = 'wwé2'",
         "word LIKE 'wwwé%'",
         "array_has(tags, 't3')",
+        "array_has(marks, 4) AND NOT array_has(marks, 5)",
         "list_contains(tags, 'rare 17')",
         "array_has_any(tags, ['t1', 'none'])",
         "array_has_all(tags, ['t1', 't2'])",
