@@ -175,7 +175,7 @@ def change(path: str, step: str, number: int) -> None:
     dataset = lance.dataset(path)
     match step:
         case "append":
-            table = rows(400, seed=number + 50, first=10_000 * (number + 1))
+            table = rows(150, seed=number + 50, first=10_000 * (number + 1))
             lance.write_dataset(table, path, mode="append")
         case "delta":
             dataset.optimize.optimize_indices(num_indices_to_merge=0)
@@ -184,15 +184,15 @@ def change(path: str, step: str, number: int) -> None:
         case "delete":
             dataset.delete(f"id % 11 = {number}")
         case "delete all":
-            dataset.delete("id < 700")
+            dataset.delete("id < 250")
         case "update":
             dataset.update({"t": "'house word5 updated'"}, where=f"id % 13 = {number}")
         case "compact":
-            dataset.optimize.compact_files(target_rows_per_fragment=1500)
+            dataset.optimize.compact_files(target_rows_per_fragment=500)
         case "rewrite":
             new = pa.table({"id": dataset.to_table(columns=["id"])["id"]})
             new = new.append_column("t", pa.array(["house rewritten"] * len(new)))
-            some = new.filter(pa.compute.less(new["id"], 300))
+            some = new.filter(pa.compute.less(new["id"], 100))
             dataset.merge_insert("id").when_matched_update_all().execute(some)
 
 
@@ -201,9 +201,9 @@ def change(path: str, step: str, number: int) -> None:
 def test_scores_are_those_of_pylance_after_changes(
     tmp_path: Path, history: str, stable: bool
 ) -> None:
-    to_dataset = {"max_rows_per_file": 500, "enable_stable_row_ids": stable}
+    to_dataset = {"max_rows_per_file": 200, "enable_stable_row_ids": stable}
     path = str(tmp_path / "t.lance")
-    write(tmp_path / "t.lance", rows(1500), to_dataset=to_dataset, with_position=True)
+    write(tmp_path / "t.lance", rows(500), to_dataset=to_dataset, with_position=True)
     queries = ["house", "word250", "updated rewritten", QUERIES[8], *PHRASES[:2], JOINED[3]]
     updated = set[int]()
     for number, step in enumerate(HISTORIES[history]):
