@@ -68,7 +68,7 @@ def test_an_index_changes_no_row_whatever_happened_to_the_table(
 
 @pytest.mark.slow
 @settings(
-    max_examples=30,
+    max_examples=10,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.generate],
     deadline=None,
