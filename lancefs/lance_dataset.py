@@ -22,6 +22,7 @@ from lancefs.scan.scanner import (
     ScanOptions,
     as_expression,
 )
+from lancefs.search.search_methods import SearchMethods
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest, read_auxiliary_data
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     import polars
 
     from lancefs.profile.profiles import TableProfile
-    from lancefs.search.text_query import TextQuery
-    from lancefs.search.text_search import TextSearch
-    from lancefs.search.vector_query import DistanceRange, QueryVectors
-    from lancefs.search.vector_search import VectorSearch
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
     from lancefs.table.table_stats import TableStats
@@ -148,7 +145,7 @@ class ReadingMethods:
         return self.scanner(columns=columns, filter=filter, **options).sample(num_rows, seed)
 
 
-class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
+class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
     """One version of a Lance table.
 
     Whatever takes a `pyarrow.dataset.Dataset` and calls its methods takes this one, and pushes
@@ -587,201 +584,6 @@ class LanceDataset(ReadingMethods, pads.UnionDataset):  # type: ignore[misc]  # 
         if filter is None and not self._filters and not options:
             return self._version.num_rows
         return self.scanner(columns=[], filter=filter, **options).count_rows()
-
-    def nearest(
-        self,
-        column: str,
-        q: QueryVectors,
-        k: int = 10,
-        metric: str | None = None,
-        *,
-        nprobes: int | None = None,
-        refine_factor: int | None = None,
-        filter: Filter | None = None,
-        prefilter: bool = True,
-        distance_range: DistanceRange | None = None,
-        use_index: bool = True,
-        columns: Columns | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-    ) -> pa.Table:
-        """Find the rows whose vectors are nearest to a query; arguments as for `vector_search`.
-
-        Returns:
-            The columns that are wanted, and `_distance`: the nearest row first, and of rows with
-            the same distance the one with the lower row id. For several query vectors the rows of
-            each follow each other, and the first column, `query_index`, tells which it is.
-
-        Raises:
-            LanceError: The table cannot be read.
-            TypeError: The column holds no vectors, or an argument is of another type.
-            ValueError: An argument does not fit the column, or makes no sense.
-        """
-        return self.vector_search(
-            column,
-            q,
-            k,
-            metric,
-            nprobes=nprobes,
-            refine_factor=refine_factor,
-            filter=filter,
-            prefilter=prefilter,
-            distance_range=distance_range,
-            use_index=use_index,
-            columns=columns,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-        ).to_table()
-
-    def vector_search(
-        self,
-        column: str,
-        q: QueryVectors,
-        k: int = 10,
-        metric: str | None = None,
-        *,
-        nprobes: int | None = None,
-        refine_factor: int | None = None,
-        filter: Filter | None = None,
-        prefilter: bool = True,
-        distance_range: DistanceRange | None = None,
-        use_index: bool = True,
-        columns: Columns | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-    ) -> VectorSearch:
-        """Say which rows to find by their vectors; nothing is read yet.
-
-        Rows without a vector are never found, nor those whose distance is not defined: a vector
-        with NaN, or by cosine one without length.
-
-        Args:
-            column: The column of vectors: a fixed-size list of halffloat, float, double or uint8.
-            q: The query vector, or several of them as the rows of a matrix.
-            k: How many rows, for each query vector.
-            metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 less the
-                product), or `hamming` (bits that differ, the default for uint8).
-            nprobes: Partitions of an index that are looked at: more take longer and find better.
-            refine_factor: So many times `k` rows that an index finds are compared exactly.
-            filter: Rows that are wanted; see `scanner`.
-            prefilter: Whether the nearest of the wanted rows are found, which are `k` where there
-                are so many; otherwise the wanted ones of the nearest rows.
-            distance_range: The least distance, and one that all are below; None for no bound.
-            use_index: Whether indices of the table may be used.
-            columns: Names of columns, also `_distance`, or a dict of names and expressions; all
-                columns by default. `_distance` is last where it is not named.
-            with_row_id: Whether to add the column `_rowid`.
-            with_row_address: Whether to add the column `_rowaddr`.
-
-        Raises:
-            ColumnNotFound: A column is not in the table.
-            InvalidFilter: The text of the filter cannot be parsed.
-            TypeError: The column holds no vectors, or an argument is of another type.
-            ValueError: An argument does not fit the column, or makes no sense.
-        """
-        from lancefs.search.found_rows import WantedRows, metadata_names
-        from lancefs.search.vector_query import vector_query
-        from lancefs.search.vector_search import VectorSearch
-
-        field = self._version.field(column)
-        rows = WantedRows(
-            self._columns,
-            self._filters,
-            filter,
-            prefilter,
-            columns,
-            metadata_names(with_row_id, with_row_address),
-            use_index and self._use_index,
-        )
-        query = vector_query(field, q, k, metric, distance_range, nprobes, refine_factor)
-        return VectorSearch(self._version, query, rows)
-
-    def search(
-        self,
-        query: str | TextQuery,
-        columns: Sequence[str] | None = None,
-        k: int | None = 10,
-        *,
-        filter: Filter | None = None,
-        prefilter: bool = True,
-        use_index: bool = True,
-        select: Columns | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-    ) -> pa.Table:
-        """Find the rows whose texts fit best to a query; arguments as for `text_search`.
-
-        Returns:
-            The columns that are wanted, and `_score`: the best row first, and of rows with the same
-            score the one with the lower row id.
-
-        Raises:
-            LanceError: The table cannot be read.
-            TypeError: A column holds no texts, or an argument is of another type.
-            ValueError: An argument makes no sense, or no column has a full-text index.
-            ImportError: The index holds stems of words, and snowballstemmer is not installed.
-        """
-        return self.text_search(
-            query,
-            columns,
-            k,
-            filter=filter,
-            prefilter=prefilter,
-            use_index=use_index,
-            select=select,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-        ).to_table()
-
-    def text_search(
-        self,
-        query: str | TextQuery,
-        columns: Sequence[str] | None = None,
-        k: int | None = 10,
-        *,
-        filter: Filter | None = None,
-        prefilter: bool = True,
-        use_index: bool = True,
-        select: Columns | None = None,
-        with_row_id: bool = False,
-        with_row_address: bool = False,
-    ) -> TextSearch:
-        """Say which rows to find by their texts; nothing is read yet.
-
-        Args:
-            query: Words, of which a text has at least one; or a query: `lancefs.MatchQuery`,
-                `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`, `BooleanQuery`.
-            columns: Where to search, if the query does not say it; by default all columns with a
-                full-text index. Of several columns the best score counts.
-            k: How many rows; None for all that are found.
-            filter: Rows that are wanted; see `scanner`.
-            prefilter: Whether the best of the wanted rows are found, which are `k` where so many
-                have the words; otherwise the wanted ones of the best rows.
-            use_index: Whether indices of the table may be used; otherwise all texts are read.
-            select: Names of columns that come out, also `_score`, or a dict of names and
-                expressions; all columns by default. `_score` is last where it is not named.
-            with_row_id: Whether to add the column `_rowid`.
-            with_row_address: Whether to add the column `_rowaddr`.
-
-        Raises:
-            ColumnNotFound: A column is not in the table.
-            InvalidFilter: The text of the filter cannot be parsed.
-            TypeError: A column holds no texts, or an argument is of another type.
-            ValueError: An argument makes no sense, or no column has a full-text index.
-        """
-        from lancefs.search.found_rows import WantedRows, metadata_names
-        from lancefs.search.text_search import TextSearch
-
-        rows = WantedRows(
-            self._columns,
-            self._filters,
-            filter,
-            prefilter,
-            select,
-            metadata_names(with_row_id, with_row_address),
-            use_index and self._use_index,
-        )
-        return TextSearch(self._version, query, columns, k, rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         if requested_schema is None:

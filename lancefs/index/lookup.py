@@ -18,15 +18,16 @@ from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.index.by_version import ByVersion
 from lancefs.index.claims import IndexClaim, of_any
+from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
 from lancefs.index.row_sets import RowSet, intersection, join, union
+from lancefs.index.section import index_section_of
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zones import Zones
 from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
-from lancefs.table.indices import read_indices
 from lancefs.table.open_version import OpenVersion
 
 logger = get_logger(__name__)
@@ -67,7 +68,7 @@ class Answer:
         return tuple(claim for claim in self.claims if fragment_id in claim.fragments)
 
 
-class TableIndices:
+class TableIndices(ColumnIndices):
     """The scalar indices of one version, as far as a filter can be looked up in them.
 
     Args:
@@ -84,14 +85,9 @@ class TableIndices:
         coverage: Coverage,
         indices: Sequence[ColumnIndex],
     ) -> None:
+        super().__init__(files, coverage, indices, _say_unused)
         self.fragments = fragments
-        self.coverage = coverage
-        self._files = files
-        self._by_field: dict[int, list[ColumnIndex]] = {}
-        for index in indices:
-            self._by_field.setdefault(index.field_id, []).append(index)
         self._checked: set[str] = set()  # ids of segments whose zones are complete
-        self._broken: set[str] = set()  # ids of segments that cannot be read
         self._latest: tuple[bytes, Answer] | None = None  # see `look_up_once`
         self._tested: Answer | None = None
 
@@ -138,13 +134,9 @@ class TableIndices:
         """Remember that all rows that an answer names pass what indices say of them."""
         self._tested = answer
 
-    def over(self, field_id: int) -> Sequence[ColumnIndex]:
-        """Return the indices over a column."""
-        return self._by_field.get(field_id, ())
-
     def open(self, index: ColumnIndex, segment: IndexSegment) -> OpenSegment | None:
         """Return a segment, open; None if it cannot be read, or covers nothing."""
-        if segment.index.uuid in self._broken or not len(segment.covered):
+        if self.broken(segment) is not None or not len(segment.covered):
             return None
         try:
             return open_segment(index.kind, segment, self._files, self._rows)
@@ -167,10 +159,9 @@ class TableIndices:
 
     def give_up(self, segment: IndexSegment, error: LanceError) -> None:
         """Use a segment no more, and say so once."""
-        if segment.index.uuid not in self._broken:
-            self._broken.add(segment.index.uuid)
+        if self.broken(segment) is None:
             self._latest = None
-            _say_unused(segment.index.name, error)
+        super().give_up(segment, error)
 
     def most(self, share: float, least: int) -> int:
         """Return a share of the rows of the table, within the limits of a look-up.
@@ -356,8 +347,7 @@ def indices_of(version: OpenVersion) -> TableIndices | None:
 
 def _read(version: OpenVersion) -> TableIndices | None:
     try:
-        listed = read_indices(version.resolved.manifest, version.manifest, version.files)
-        coverage = Coverage(version, listed)
+        listed, coverage = index_section_of(version)
         indices = list(coverage.scalar_indices(listed))
     except LanceError as error:
         _say_unused("section", error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from lancefs.datafile.buffers import Ints
@@ -84,9 +84,14 @@ def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int)
 
 
 def _cost(entry: tuple[OpenSegment, list[File]]) -> int:
-    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    """Return the memory that an open segment takes, about."""
     segment, files = entry
-    return segment.cost + sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
+    return segment.cost + kept_bytes(files)
+
+
+def kept_bytes(files: Iterable[File]) -> int:
+    """Return the memory that open files take: of remote ones the ends are kept."""
+    return sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
 
 
 def index_file(segment: IndexSegment, name: str, files: TableFiles) -> File:

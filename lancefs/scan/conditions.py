@@ -23,6 +23,7 @@ from lancefs.datafile.buffers import Array, Ints, Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import take, within
 from lancefs.errors import InvalidFilter
+from lancefs.forks import cached_property
 from lancefs.scan import expressions
 from lancefs.scan.expressions import Comparison, Membership
 from lancefs.table.members import nested, paths_of
@@ -50,10 +51,15 @@ class NumberSet:
         self.numbers = np.unique(numbers)
         self._low = self.numbers[0]
         self._span = int(self.numbers[-1]) - int(self._low)
-        self._table: Mask | None = None  # for each number from the least one: whether it is there
-        if self._span < _TABLE:
-            self._table = np.zeros(self._span + 1, np.bool_)
-            self._table[self.numbers - self._low] = True
+
+    @cached_property
+    def _table(self) -> Mask | None:
+        """Whether each number from the least one is there; None where they lie far apart."""
+        if self._span >= _TABLE:
+            return None
+        table = np.zeros(self._span + 1, np.bool_)
+        table[self.numbers - self._low] = True
+        return table
 
     def has(self, values: Array) -> Mask:
         """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""

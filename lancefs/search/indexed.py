@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from lancefs.errors import LanceError
 from lancefs.index.row_sets import Addresses
-from lancefs.index.segments import ColumnIndex, IndexSegment
+from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
+from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
 from lancefs.search.row_bits import RowBits
@@ -32,20 +33,6 @@ _TAKEN_ROWS = 16 * 1024
 
 # Returns what reads columns of the rows that count, of some fragments or of all.
 MakeScanner = Callable[[Sequence[str], Sequence[int] | None], LanceScanner]
-
-
-class _BrokenSegment(Exception):
-    """A segment cannot be read; the search begins anew without it.
-
-    Args:
-        segment: The segment.
-        cause: Says what is wrong.
-    """
-
-    def __init__(self, segment: IndexSegment, cause: LanceError) -> None:
-        super().__init__(str(cause))
-        self.segment = segment
-        self.cause = cause
 
 
 class IndexSearch:
@@ -103,7 +90,7 @@ class IndexSearch:
         while self._opened:
             try:
                 return self._search()
-            except _BrokenSegment as error:
+            except BrokenSegment as error:
                 self._indices.give_up(error.segment, error.cause)
                 self._opened = self._open()
                 self.notes.clear()
@@ -113,7 +100,7 @@ class IndexSearch:
         """Return what `found` does.
 
         Raises:
-            _BrokenSegment: A segment turned out to be damaged.
+            BrokenSegment: A segment turned out to be damaged.
         """
         if self._is_filtered:
             rows = self._find_allowed()
@@ -169,7 +156,7 @@ class IndexSearch:
                 factor = query.refine_factor or 1
                 parts.append(one.nearest(vector, query.k, factor, query.nprobes, bounds))
             except LanceError as error:
-                raise _BrokenSegment(one.segment, error) from error
+                raise BrokenSegment(one.segment, error) from error
         return nearest_of(parts, self._wanted)
 
     def _exact(self, candidates: Sequence[Ranked]) -> list[Ranked]:

@@ -23,6 +23,7 @@ from lancefs.index.text.text_indices import OpenText, TextIndices
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_texts import Scored, best_places, joined
+from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows
 from lancefs.search.row_bits import RowBits
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
@@ -34,20 +35,6 @@ from lancefs.table.row_metadata import ROW_ID
 # where too few of them are there.
 _SPARE = 16
 _MORE = 8
-
-
-class BrokenSegment(Exception):
-    """A segment cannot be read; the search begins anew without it.
-
-    Args:
-        segment: The segment.
-        cause: Says what is wrong.
-    """
-
-    def __init__(self, segment: IndexSegment, cause: LanceError) -> None:
-        super().__init__(str(cause))
-        self.segment = segment
-        self.cause = cause
 
 
 @dataclass(frozen=True)

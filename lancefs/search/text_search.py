@@ -13,8 +13,9 @@ from lancefs.forks import cached_property
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
 from lancefs.printable import plural
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
+from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows, WantedRows
-from lancefs.search.text_column import BrokenSegment, TextColumn
+from lancefs.search.text_column import TextColumn
 from lancefs.search.text_query import (
     BooleanQuery,
     BoostQuery,

@@ -19,7 +19,6 @@ from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
 import lancefs
-from lancefs.index import lookup
 
 # Columns whose values tell which rows came out, NaN left out.
 COLUMNS = [name for name in SCHEMA.names if name not in ("real", "ratio", "heat")]
@@ -33,11 +32,7 @@ def template(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return path
 
 
-@pytest.fixture(autouse=True)
-def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables whose every page is looked up, and no warning that an index is broken."""
-    monkeypatch.setattr(lookup, "_SMALL_ROWS", 2**20)
-    monkeypatch.setattr(lookup, "_SMALL_RANGES", 2**20)
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 def check(dataset: lancefs.LanceDataset, filter: str) -> str:

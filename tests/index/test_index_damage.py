@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from histories import create
 from support import local_store, rewrite_manifest
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.index import lookup, segments
+from lancefs.index import segments
 
 FILTERS = [
     "id = 17",
@@ -42,17 +41,7 @@ FILTERS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("damage") / "t.lance"
-    create(path, False, "2.1")
-    return path
-
-
-@pytest.fixture(autouse=True)
-def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_SMALL_ROWS", 2**20)
-    monkeypatch.setattr(lookup, "_SMALL_RANGES", 2**20)
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 def expected_rows(table: Path) -> dict[str, list[int]]:

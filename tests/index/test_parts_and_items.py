@@ -10,30 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from histories import create
 from lance.indices import IndexConfig
 from store_doubles import SlowFileSystem
 
 import lancefs
-from lancefs.index import bloomfilter, lookup
+from lancefs.index import bloomfilter
 from lancefs.index.xxhash import xxh64
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import resolve
 
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("parts") / "t.lance"
-    create(path, False, "2.1")
-    return path
-
-
-@pytest.fixture(autouse=True)
-def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_SMALL_ROWS", 2**20)
-    monkeypatch.setattr(lookup, "_SMALL_RANGES", 2**20)
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 def written(path: Path, column: pa.Array, kind: str | IndexConfig) -> lancefs.LanceDataset:

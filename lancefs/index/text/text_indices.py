@@ -13,17 +13,19 @@ import numpy as np
 
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.by_version import ByVersion
+from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader
-from lancefs.index.opened import identity_of, index_file
+from lancefs.index.opened import identity_of, index_file, kept_bytes
+from lancefs.index.section import index_section_of
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
 from lancefs.index.text.partitions import TextPartition
 from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
 from lancefs.printable import get_logger
-from lancefs.storage import TAIL, File, holding_tails
+from lancefs.storage import File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.indices import Index, read_indices
+from lancefs.table.indices import Index
 from lancefs.table.open_version import OpenVersion
 
 logger = get_logger(__name__)
@@ -60,7 +62,7 @@ class OpenText:
 _OPENED: BudgetCache[tuple[object, ...], tuple[OpenText, list[File]]] = BudgetCache(_BUDGET)
 
 
-class TextIndices:
+class TextIndices(ColumnIndices):
     """The full-text indices of one version.
 
     Args:
@@ -72,15 +74,8 @@ class TextIndices:
     def __init__(
         self, files: TableFiles, coverage: Coverage, indices: Sequence[ColumnIndex]
     ) -> None:
-        self.coverage = coverage
-        self.indices = indices
-        self._files = files
-        self._broken: dict[str, LanceError] = {}  # by the ids of segments
+        super().__init__(files, coverage, indices, _warn)
         self._params: dict[str, AnalyzerParams] = {}  # by the names of indices
-
-    def over(self, field_id: int) -> Sequence[ColumnIndex]:
-        """Return the indices over a column."""
-        return [index for index in self.indices if index.field_id == field_id]
 
     def open(self, segment: IndexSegment) -> OpenText:
         """Return a segment, open.
@@ -88,7 +83,7 @@ class TextIndices:
         Raises:
             LanceError: It cannot be read.
         """
-        broken = self._broken.get(segment.index.uuid)
+        broken = self.broken(segment)
         if broken is not None:
             raise broken
         found = _open(segment, self._files)
@@ -100,12 +95,6 @@ class TextIndices:
     def params(self, index: ColumnIndex) -> AnalyzerParams | None:
         """Return how an index makes tokens of texts; None where none of its segments was opened."""
         return self._params.get(index.name)
-
-    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
-        """Use a segment no more, and say so once."""
-        if segment.index.uuid not in self._broken:
-            self._broken[segment.index.uuid] = error
-            _warn(segment.index.name, error)
 
 
 def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
@@ -172,10 +161,9 @@ def _posting_format(metadata: IndexReader) -> PostingFormat:
 
 
 def _cost(entry: tuple[OpenText, list[File]]) -> int:
-    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    """Return the memory that an open segment takes, about."""
     opened, files = entry
-    tails = sum(max(TAIL, one.tail) for one in files if not one.store.is_local)
-    return sum(one.cost for one in opened.partitions) + tails
+    return sum(one.cost for one in opened.partitions) + kept_bytes(files)
 
 
 def text_indices_of(version: OpenVersion) -> TextIndices | None:
@@ -193,8 +181,7 @@ def text_indices_of(version: OpenVersion) -> TextIndices | None:
 
 
 def _read(version: OpenVersion) -> TextIndices | None:
-    listed = read_indices(version.resolved.manifest, version.manifest, version.files)
-    coverage = Coverage(version, listed)
+    listed, coverage = index_section_of(version)
     indices = list(coverage.text_indices(listed))
     for index in filter(_is_text, listed):
         if (index.index_version or 0) not in TEXTS_HOLD_ROW_IDS:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.by_version import ByVersion
+from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader, holding_buffers
-from lancefs.index.opened import identity_of, index_file
+from lancefs.index.opened import identity_of, index_file, kept_bytes
+from lancefs.index.section import index_section_of
 from lancefs.index.segments import (
     VECTORS_HOLD_ROW_IDS,
     ColumnIndex,
-    Coverage,
     IndexSegment,
     is_over_vectors,
 )
@@ -21,10 +21,9 @@ from lancefs.index.vectors.one_file import OneFile, is_one_file, metric_of
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.two_files import FILES, TwoFiles, described
 from lancefs.printable import get_logger
-from lancefs.storage import SMALL, TAIL, File, holding_tails
+from lancefs.storage import SMALL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.indices import read_indices
 from lancefs.table.open_version import OpenVersion
 
 logger = get_logger(__name__)
@@ -38,30 +37,12 @@ _BUFFERS = (1, 2)
 _OPENED: BudgetCache[tuple[object, ...], tuple[VectorPartitions, list[File]]] = BudgetCache(_BUDGET)
 
 
-class VectorIndices:
-    """The vector indices of one version.
-
-    Args:
-        files: Finds the files of the version.
-        coverage: Says where the rows are that segments name.
-        indices: The indices.
-    """
-
-    def __init__(
-        self, files: TableFiles, coverage: Coverage, indices: Sequence[ColumnIndex]
-    ) -> None:
-        self.coverage = coverage
-        self._files = files
-        self._indices = indices
-        self._broken: set[str] = set()  # ids of segments that cannot be read
-
-    def over(self, field_id: int) -> Sequence[ColumnIndex]:
-        """Return the indices over a column."""
-        return [index for index in self._indices if index.field_id == field_id]
+class VectorIndices(ColumnIndices):
+    """The vector indices of one version."""
 
     def open(self, segment: IndexSegment) -> VectorPartitions | None:
         """Return a segment, open; None if it cannot be read, or covers nothing."""
-        if segment.index.uuid in self._broken or not len(segment.covered):
+        if self.broken(segment) is not None or not len(segment.covered):
             return None
         try:
             return _open(segment, self._files)
@@ -81,12 +62,6 @@ class VectorIndices:
                 found = metric_of(file) if is_one_file(file) else described(IndexReader(file))[1]
                 break
         return next((metric for metric in METRICS if metric == found), None)
-
-    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
-        """Use a segment no more, and say so once."""
-        if segment.index.uuid not in self._broken:
-            self._broken.add(segment.index.uuid)
-            _warn(segment.index.name, error)
 
 
 def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
@@ -111,9 +86,9 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
 
 
 def _cost(entry: tuple[VectorPartitions, list[File]]) -> int:
-    """Return the memory that an open segment takes, about; of remote files the ends are kept."""
+    """Return the memory that an open segment takes, about."""
     partitions, files = entry
-    return partitions.cost + sum(max(TAIL, one.tail) for one in files if not one.store.is_local)
+    return partitions.cost + kept_bytes(files)
 
 
 def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
@@ -129,8 +104,7 @@ def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
 
 def _read(version: OpenVersion) -> VectorIndices | None:
     try:
-        listed = read_indices(version.resolved.manifest, version.manifest, version.files)
-        coverage = Coverage(version, listed)
+        listed, coverage = index_section_of(version)
         indices = list(coverage.vector_indices(listed))
     except LanceError as error:
         _warn("section", error)
@@ -138,7 +112,7 @@ def _read(version: OpenVersion) -> VectorIndices | None:
     for index in filter(is_over_vectors, listed):
         if (index.index_version or 0) not in VECTORS_HOLD_ROW_IDS:
             _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
-    return VectorIndices(version.files, coverage, indices) if indices else None
+    return VectorIndices(version.files, coverage, indices, _warn) if indices else None
 
 
 _BY_VERSION = ByVersion(_read)

@@ -1,0 +1,50 @@
+"""Indices of one version that are asked alike: which there are over a column, and which broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lancefs.errors import LanceError
+from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
+from lancefs.table.base_paths import TableFiles
+
+
+class ColumnIndices:
+    """Indices of one version.
+
+    Args:
+        files: Finds the files of the version.
+        coverage: Says where the rows are that segments name.
+        indices: The indices.
+        say_unused: Logs that an index, given by its name, is not used.
+    """
+
+    def __init__(
+        self,
+        files: TableFiles,
+        coverage: Coverage,
+        indices: Sequence[ColumnIndex],
+        say_unused: Callable[[str, LanceError], None],
+    ) -> None:
+        self.coverage = coverage
+        self.indices = indices
+        self._files = files
+        self._say_unused = say_unused
+        self._by_field: dict[int, list[ColumnIndex]] = {}
+        for index in indices:
+            self._by_field.setdefault(index.field_id, []).append(index)
+        self._broken: dict[str, LanceError] = {}  # by the ids of segments
+
+    def over(self, field_id: int) -> Sequence[ColumnIndex]:
+        """Return the indices over a column."""
+        return self._by_field.get(field_id, ())
+
+    def broken(self, segment: IndexSegment) -> LanceError | None:
+        """Return why a segment cannot be read; None as long as it can."""
+        return self._broken.get(segment.index.uuid)
+
+    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
+        """Use a segment no more, and say so once."""
+        if self.broken(segment) is None:
+            self._broken[segment.index.uuid] = error
+            self._say_unused(segment.index.name, error)

@@ -1,0 +1,208 @@
+"""The methods of a dataset that search: by vectors, and by texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import pyarrow as pa
+
+from lancefs.datafile.fields import Field
+from lancefs.scan.scanner import Columns, Filter
+from lancefs.table.open_version import OpenVersion
+
+if TYPE_CHECKING:
+    from lancefs.search.text_query import TextQuery
+    from lancefs.search.text_search import TextSearch
+    from lancefs.search.vector_query import DistanceRange, QueryVectors
+    from lancefs.search.vector_search import VectorSearch
+
+
+class _SearchOptions(TypedDict, total=False):
+    """The arguments that all searches have."""
+
+    filter: Filter | None
+    prefilter: bool
+    use_index: bool
+    with_row_id: bool
+    with_row_address: bool
+
+
+class VectorSearchOptions(_SearchOptions, total=False):
+    """The further arguments of `nearest`; `SearchMethods.vector_search` says what each does."""
+
+    nprobes: int | None
+    refine_factor: int | None
+    distance_range: DistanceRange | None
+    columns: Columns | None
+
+
+class TextSearchOptions(_SearchOptions, total=False):
+    """The further arguments of `search`; `SearchMethods.text_search` says what each does."""
+
+    select: Columns | None
+
+
+class SearchMethods:
+    """The methods that search, for a dataset."""
+
+    _version: OpenVersion
+    _columns: Sequence[Field]
+    _filters: tuple[Filter, ...]
+    _use_index: bool
+
+    def nearest(
+        self,
+        column: str,
+        q: QueryVectors,
+        k: int = 10,
+        metric: str | None = None,
+        **options: Unpack[VectorSearchOptions],
+    ) -> pa.Table:
+        """Find the rows whose vectors are nearest to a query; arguments as for `vector_search`.
+
+        Returns:
+            The columns that are wanted, and `_distance`: the nearest row first, and of rows with
+            the same distance the one with the lower row id. For several query vectors the rows of
+            each follow each other, and the first column, `query_index`, tells which it is.
+
+        Raises:
+            LanceError: The table cannot be read.
+            TypeError: The column holds no vectors, or an argument is of another type.
+            ValueError: An argument does not fit the column, or makes no sense.
+        """
+        return self.vector_search(column, q, k, metric, **options).to_table()
+
+    def vector_search(
+        self,
+        column: str,
+        q: QueryVectors,
+        k: int = 10,
+        metric: str | None = None,
+        *,
+        nprobes: int | None = None,
+        refine_factor: int | None = None,
+        filter: Filter | None = None,
+        prefilter: bool = True,
+        distance_range: DistanceRange | None = None,
+        use_index: bool = True,
+        columns: Columns | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> VectorSearch:
+        """Say which rows to find by their vectors; nothing is read yet.
+
+        Rows without a vector are never found, nor those whose distance is not defined: a vector
+        with NaN, or by cosine one without length.
+
+        Args:
+            column: The column of vectors: a fixed-size list of halffloat, float, double or uint8.
+            q: The query vector, or several of them as the rows of a matrix.
+            k: How many rows, for each query vector.
+            metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 less the
+                product), or `hamming` (bits that differ, the default for uint8).
+            nprobes: Partitions of an index that are looked at: more take longer and find better.
+            refine_factor: So many times `k` rows that an index finds are compared exactly.
+            filter: Rows that are wanted; see `scanner`.
+            prefilter: Whether the nearest of the wanted rows are found, which are `k` where there
+                are so many; otherwise the wanted ones of the nearest rows.
+            distance_range: The least distance, and one that all are below; None for no bound.
+            use_index: Whether indices of the table may be used.
+            columns: Names of columns, also `_distance`, or a dict of names and expressions; all
+                columns by default. `_distance` is last where it is not named.
+            with_row_id: Whether to add the column `_rowid`.
+            with_row_address: Whether to add the column `_rowaddr`.
+
+        Raises:
+            ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: The column holds no vectors, or an argument is of another type.
+            ValueError: An argument does not fit the column, or makes no sense.
+        """
+        from lancefs.search.found_rows import WantedRows, metadata_names
+        from lancefs.search.vector_query import vector_query
+        from lancefs.search.vector_search import VectorSearch
+
+        field = self._version.field(column)
+        rows = WantedRows(
+            self._columns,
+            self._filters,
+            filter,
+            prefilter,
+            columns,
+            metadata_names(with_row_id, with_row_address),
+            use_index and self._use_index,
+        )
+        query = vector_query(field, q, k, metric, distance_range, nprobes, refine_factor)
+        return VectorSearch(self._version, query, rows)
+
+    def search(
+        self,
+        query: str | TextQuery,
+        columns: Sequence[str] | None = None,
+        k: int | None = 10,
+        **options: Unpack[TextSearchOptions],
+    ) -> pa.Table:
+        """Find the rows whose texts fit best to a query; arguments as for `text_search`.
+
+        Returns:
+            The columns that are wanted, and `_score`: the best row first, and of rows with the same
+            score the one with the lower row id.
+
+        Raises:
+            LanceError: The table cannot be read.
+            TypeError: A column holds no texts, or an argument is of another type.
+            ValueError: An argument makes no sense, or no column has a full-text index.
+            ImportError: The index holds stems of words, and snowballstemmer is not installed.
+        """
+        return self.text_search(query, columns, k, **options).to_table()
+
+    def text_search(
+        self,
+        query: str | TextQuery,
+        columns: Sequence[str] | None = None,
+        k: int | None = 10,
+        *,
+        filter: Filter | None = None,
+        prefilter: bool = True,
+        use_index: bool = True,
+        select: Columns | None = None,
+        with_row_id: bool = False,
+        with_row_address: bool = False,
+    ) -> TextSearch:
+        """Say which rows to find by their texts; nothing is read yet.
+
+        Args:
+            query: Words, of which a text has at least one; or a query: `lancefs.MatchQuery`,
+                `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`, `BooleanQuery`.
+            columns: Where to search, if the query does not say it; by default all columns with a
+                full-text index. Of several columns the best score counts.
+            k: How many rows; None for all that are found.
+            filter: Rows that are wanted; see `scanner`.
+            prefilter: Whether the best of the wanted rows are found, which are `k` where so many
+                have the words; otherwise the wanted ones of the best rows.
+            use_index: Whether indices of the table may be used; otherwise all texts are read.
+            select: Names of columns that come out, also `_score`, or a dict of names and
+                expressions; all columns by default. `_score` is last where it is not named.
+            with_row_id: Whether to add the column `_rowid`.
+            with_row_address: Whether to add the column `_rowaddr`.
+
+        Raises:
+            ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: A column holds no texts, or an argument is of another type.
+            ValueError: An argument makes no sense, or no column has a full-text index.
+        """
+        from lancefs.search.found_rows import WantedRows, metadata_names
+        from lancefs.search.text_search import TextSearch
+
+        rows = WantedRows(
+            self._columns,
+            self._filters,
+            filter,
+            prefilter,
+            select,
+            metadata_names(with_row_id, with_row_address),
+            use_index and self._use_index,
+        )
+        return TextSearch(self._version, query, columns, k, rows)
