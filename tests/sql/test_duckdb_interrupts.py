@@ -5,7 +5,9 @@ from __future__ import annotations
 from roads import run_python
 
 QUERY = """
-import time
+import signal, time
+# A job in the background of a shell ignores Ctrl-C, and so would this process.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from lancefs.storage import open_files
 opened, left = open_files.open_regular, None
 def counted(*args, **kwargs):
