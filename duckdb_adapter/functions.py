@@ -17,15 +17,16 @@ import pyarrow.compute as pc
 
 from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
-from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, open_table
+from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_table, open_table
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.patterns import expand
+from duckdb_adapter.table_unions import TableUnion
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
-FunctionRows: TypeAlias = LanceDataset | pa.Table
+FunctionRows: TypeAlias = LanceDataset | TableUnion | pa.Table
 Arguments: TypeAlias = Mapping[str, Any]
 
-_PREFIX = "lance_"
 # What stands before the name in DuckDB's message that there is no such table.
 _NO_TABLE = ("Table with name ", 'Table with name "')
 
@@ -75,12 +76,10 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
         LanceError: The table, or what was asked of it, is not there or cannot be read.
         ValueError: The arguments contradict each other.
     """
-    if not name.startswith(_PREFIX):
+    if not is_call(name):
         return None
     head, _, text = name.partition(" ")
-    function = BY_NAME.get(head)
-    if function is None or not text.startswith("{"):
-        return None
+    function = BY_NAME[head]
     arguments = json.loads(text.replace("`", '"'))
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
@@ -88,6 +87,12 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
     if given:
         storage = GivenStorage(given, storage.rules, storage.use_index, storage.pins)
     return function.answer(arguments, storage)
+
+
+def is_call(name: str) -> bool:
+    """Whether a name stands for a call of one of the functions."""
+    head, _, text = name.partition(" ")
+    return head in BY_NAME and text.startswith("{")
 
 
 def find_call(message: str) -> str | None:
@@ -101,14 +106,57 @@ def find_call(message: str) -> str | None:
     return None
 
 
+def find_rows(name: str, storage: Storage) -> LanceDataset | TableUnion | None:
+    """Answer a name that stands for a table, or a pattern that several match; None for others.
+
+    Args:
+        name: As it stands in SQL.
+        storage: Gives the storage options.
+
+    Raises:
+        LanceError: There are tables, but they cannot be read; or there is none of a name that is
+            certainly ours.
+        ValueError: What names the version is not a ref.
+    """
+    matched = expand(name, storage, is_claimed=False)
+    if matched is None:
+        table = find_table(name, storage)
+        return None if table is None else table.dataset
+    return TableUnion([(one, open_table(one, storage).dataset) for one in matched], False, None)
+
+
 def _open(arguments: Arguments, storage: Storage) -> NamedTable:
-    named = {key: arguments.get(key) for key in ("version", "tag", "branch", "as_of")}
-    use_index = arguments.get("use_index")
-    return open_table(str(arguments["path"]), storage, use_index, **named)
+    path = arguments["path"]
+    if not isinstance(path, str):
+        raise ValueError(f"the path of one table was expected, not {path!r}")
+    return _open_one(path, arguments, storage)
 
 
-def _scan(arguments: Arguments, storage: Storage) -> LanceDataset:
-    dataset = _open(arguments, storage).dataset
+def _open_one(path: str, arguments: Arguments, storage: Storage) -> NamedTable:
+    named = {key: arguments.get(key) for key in _REF}
+    return open_table(path, storage, arguments.get("use_index"), **named)
+
+
+def _scan(arguments: Arguments, storage: Storage) -> LanceDataset | TableUnion:
+    given = arguments["path"]
+    paths = given if isinstance(given, list) else [given]
+    if not paths or not all(isinstance(path, str) for path in paths):
+        raise ValueError("lance_scan: the path of a table was expected, or a list of such paths")
+    matched = [expand(path, storage, is_claimed=True) for path in paths]
+    names = [name for path, found in zip(paths, matched, strict=True) for name in found or [path]]
+    is_one = given == names[0]
+    if arguments.get("row_ids") is not None and not is_one:
+        raise ValueError("lance_scan: row_ids are those of one table; name one")
+    tables = [(name, _scan_one(name, arguments, storage)) for name in names]
+    filename = arguments.get("filename")
+    if is_one and not filename:
+        return tables[0][1]
+    column = filename if isinstance(filename, str) else "filename"
+    return TableUnion(tables, bool(arguments.get("union_by_name")), column if filename else None)
+
+
+def _scan_one(path: str, arguments: Arguments, storage: Storage) -> LanceDataset:
+    dataset = _open_one(path, arguments, storage).dataset
     names = arguments.get("row_metadata") or []
     if isinstance(names, str):
         names = [names]
@@ -153,8 +201,13 @@ _REF = ("version", "tag", "branch", "as_of")
 FUNCTIONS = (
     Function(
         "lance_scan",
-        ("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index", "row_ids"),
-        "The rows of a Lance table: of its newest version, or of the version, tag, branch or point "
+        (
+            *("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
+            *("row_ids", "filename", "union_by_name"),
+        ),
+        "The rows of a Lance table, or of all tables that a pattern matches or a list names (with "
+        "filename := true, a column tells which; with union_by_name := true, the tables may have "
+        "different columns): of its newest version, or of the version, tag, branch or point "
         "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
         f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices; "
         "with row_ids, the rows that have these ids",
