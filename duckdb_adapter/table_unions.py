@@ -6,7 +6,7 @@ of all tables, with nulls where a table has no such column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -209,8 +209,9 @@ def _merged(tables: Sequence[tuple[str, Mapping[str, pa.Field]]]) -> dict[str, p
     """Return the columns of all tables, each with a type that holds its values in all of them."""
     merged: dict[str, pa.Field] = {}
     for table, fields in tables:
+        spelled = _Spelling(merged)
         for own, field in fields.items():
-            name = _spelled(own, merged)
+            name = spelled.find(own, fields)
             if name is None:
                 merged[own] = field.with_nullable(True)
             elif merged[name].type != field.type:
@@ -237,9 +238,10 @@ def _without_dictionary(field: pa.Field) -> pa.Field:
 def _member(name: str, rows: Rows, fields: Mapping[str, pa.Field], is_by_name: bool) -> _Member:
     """Find the columns of a union in a table, and that their types can be converted."""
     own = _fields(rows)
+    spelled = _Spelling(own)
     columns = {}
     for column, field in fields.items():
-        found = _spelled(column, own)
+        found = spelled.find(column, fields)
         if found is not None:
             columns[column] = found
             _check_conversion(name, own[found], field)
@@ -261,12 +263,28 @@ def _check_conversion(table: str, field: pa.Field, wanted: pa.Field) -> None:
         raise _not_converted(table, wanted.name, own, wanted.type, str(error)) from None
 
 
-def _spelled(name: str, names: Iterable[str]) -> str | None:
-    """Return how a name is spelled among others: as it is, or in other letters of the same kind."""
-    known = list(names)
-    if name in known:
-        return name
-    return next((one for one in known if one.lower() == name.lower()), None)
+class _Spelling:
+    """How names are spelled among others: DuckDB takes capital letters for small ones.
+
+    Args:
+        names: The others, as they are now.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._by_letters = {name.lower(): name for name in self._names}
+
+    def find(self, name: str, beside: Container[str] = ()) -> str | None:
+        """Return what a name is here; None where there is no such name.
+
+        Args:
+            name: The name.
+            beside: Names that it stands with: those are themselves here.
+        """
+        if name in self._names:
+            return name
+        found = self._by_letters.get(name.lower())
+        return None if found in beside else found
 
 
 def _check_filename(filename: str, fields: Iterable[str]) -> None:
@@ -275,7 +293,7 @@ def _check_filename(filename: str, fields: Iterable[str]) -> None:
     Raises:
         ValueError: It is.
     """
-    if _spelled(filename, [COUNTER, *fields]) is not None:
+    if _Spelling([COUNTER, *fields]).find(filename) is not None:
         raise ValueError(
             f"lance_scan: filename adds the column {filename!r}, and the tables have such a "
             "column; name another one, as in filename := 'path'"

@@ -110,6 +110,13 @@ def test_letters_are_those_of_the_first_table(con: Any, tmp_path: Path) -> None:
         assert both(con, query, lake) == [["2"]]
 
 
+def test_names_that_differ_in_letters_are_two_columns(con: Any, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "ID": [2]})
+    lake = write(tmp_path, a=rows, b=rows, c=pa.table({"ID": [3]}))
+    found = con.sql(f"FROM lance_scan('{lake}/*.lance', union_by_name := true)").fetchall()
+    assert found == [(1, 2), (1, 2), (None, 3)]
+
+
 def test_schemas_that_do_not_agree_are_an_error(con: Any, unchanged: Path) -> None:
     expected = r"a\.lance: there is no column 'price'.*union_by_name := true"
     with pytest.raises(duckdb.InvalidInputException, match=expected):
