@@ -215,8 +215,8 @@ def _merged(tables: Sequence[tuple[str, Mapping[str, pa.Field]]]) -> dict[str, p
             if name is None:
                 merged[own] = field.with_nullable(True)
             elif merged[name].type != field.type:
-                both = [merged[name], _without_dictionary(field.with_name(name))]
-                merged[name] = _common(table, [_without_dictionary(both[0]), both[1]])
+                sides = (merged[name], field.with_name(name))
+                merged[name] = _common(table, [_without_dictionary(side) for side in sides])
     return merged
 
 
