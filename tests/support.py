@@ -137,6 +137,23 @@ def rewrite_manifest(table: Path, change: Callable[[table_pb2.Manifest], object]
     file.write_bytes(frame(message, data[:position]))
 
 
+def rewrite_index_section(table: Path, change: Callable[[table_pb2.IndexSection], object]) -> None:
+    """Change the index section of the newest manifest of a table, in place."""
+    file = sorted((table / "_versions").iterdir())[0]
+    data = file.read_bytes()
+    position = int.from_bytes(data[-16:-8], "little")
+    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    at = message.index_section
+    length = int.from_bytes(data[at : at + 4], "little")
+    section = table_pb2.IndexSection.FromString(data[at + 4 : at + 4 + length])
+    change(section)
+    message.index_section = 4  # 0 stands for none
+    message.ClearField("transaction_section")
+    before = section.SerializeToString()
+    before = len(before).to_bytes(4, "little") + before
+    file.write_bytes(frame(message, bytes(4) + before))
+
+
 def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None) -> None:
     """Rewrite the newest manifest of a table, as a stranger may.
 

@@ -29,6 +29,7 @@ from lancefs.datafile.kernels import (
     lookup,
     lz4,
     manifests,
+    parts,
     points,
     runs,
     segments,
@@ -380,6 +381,17 @@ def texts(draw: st.DrawFn) -> Arguments:
     return offsets, data
 
 
+@st.composite
+def texts_and_parts(draw: st.DrawFn) -> Arguments:
+    letters = st.text("ab", max_size=9) | st.integers(60, 200).map(lambda size: "a" * size)
+    held = [text.encode() for text in draw(st.lists(letters, min_size=1, max_size=9))]
+    offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
+    if draw(st.booleans()):
+        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
+    part = draw(st.text("ab", max_size=4) | st.sampled_from(["a" * 70, "b" + "a" * 62]))
+    return offsets, odd_place(draw, np.frombuffer(b"".join(held), np.uint8)), part.encode()
+
+
 def manifest_messages() -> st.SearchStrategy[Arguments]:
     messages = wire_messages.manifests()
     return messages.map(lambda message: (np.frombuffer(message, np.uint8),))
@@ -486,6 +498,7 @@ PAIRS = {
     "take_strings": (lookup.take_strings, string_lookups()),
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
+    "holds": (parts.holds, texts_and_parts()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
     "keep": (selection.keep, masked_values()),
