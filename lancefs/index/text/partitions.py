@@ -22,14 +22,16 @@ from lancefs.index.text.scoring import Scores, length_norms
 from lancefs.index.text.token_maps import ListedTokens, TokenMap, TransducerTokens
 from lancefs.storage.budget_cache import BudgetCache
 
-# Bytes of postings that a process keeps.
+# Bytes of postings, and of places of words, that a process keeps.
 _BUDGET = 128 * 1024 * 1024
+_PLACES_BUDGET = 64 * 1024 * 1024
 # Memory of the open files of a partition, about.
 _READERS_BYTES = 32 * 1024
 # Tokens whose numbers a partition remembers.
 _MOST_KNOWN = 128
 
 _POSTINGS: BudgetCache[tuple[object, int], Postings] = BudgetCache(_BUDGET)
+_PLACES: BudgetCache[tuple[object, int], WordPlaces] = BudgetCache(_PLACES_BUDGET)
 
 
 class Documents(Protocol):
@@ -154,9 +156,13 @@ class TextPartition:
         number = self._number(token)
         assert number is not None
         frequencies = self.postings([token])[token].frequencies
-        with locating(self._reader.url, "positions"):
-            reader = PositionsReader(self._reader, self._format.block_size)
-            return reader.read(number, frequencies)
+
+        def read() -> WordPlaces:
+            with locating(self._reader.url, "positions"):
+                reader = PositionsReader(self._reader, self._format.block_size)
+                return reader.read(number, frequencies)
+
+        return _PLACES.get((self._key, number), read, lambda found: found.cost)
 
     def _number(self, token: str) -> int | None:
         try:
