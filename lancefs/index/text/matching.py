@@ -170,7 +170,7 @@ def _scores_of(
     norms = length_norms(documents.lengths[numbers], statistics.average_length)
     total = np.zeros(len(numbers), np.float32)
     for token, one in found.items():
-        frequencies = one.frequencies[np.searchsorted(one.documents, numbers)]
+        frequencies = one.frequencies[_places_in(one.documents, numbers)]
         weight = np.float32(counts[token]) * statistics.rarity(token)
         total += weight * weights(frequencies, norms)
     return total
@@ -180,9 +180,20 @@ def _common(found: Mapping[str, Postings]) -> Numbers32:
     """Return the documents that have all tokens."""
     first, *others = sorted((one.documents for one in found.values()), key=len)
     for other in others:
-        at = np.minimum(np.searchsorted(other, first), max(0, len(other) - 1))
-        first = first[other[at] == first] if len(other) else first[:0]
+        first = other[_places_in(other, first)]
     return first
+
+
+def _places_in(documents: Numbers32, numbers: Numbers32) -> Ints:
+    """Return the places of those documents that are among some numbers; both ascend."""
+    if not len(documents) or not len(numbers):
+        return np.empty(0, np.int64)
+    if _DENSE * len(numbers) < len(documents):
+        at = np.minimum(np.searchsorted(documents, numbers), len(documents) - 1)
+        return at[documents[at] == numbers]
+    is_wanted = np.zeros(max(int(documents[-1]), int(numbers[-1])) + 1, np.bool_)
+    is_wanted[numbers] = True
+    return np.flatnonzero(is_wanted[documents])
 
 
 def _has_phrase(
@@ -219,7 +230,7 @@ def _beginnings(
     The upper bits tell which of the documents it is.
     """
     positions = documents.positions(token.text)
-    lists = np.searchsorted(postings.documents, numbers)
+    lists = _places_in(postings.documents, numbers)
     counts = postings.frequencies[lists].astype(np.int64)
     ranks = np.repeat(np.arange(len(numbers)), counts)
     within = np.arange(len(ranks)) - np.repeat(np.cumsum(counts) - counts, counts)
