@@ -93,7 +93,9 @@ class TextColumn:
         if not use_index:
             self._opened = []
         self._sources = list(self._make_sources())
-        self._statistics = self._known(is_indexed=True), self._known(is_indexed=None)
+        of_index = self._known(is_indexed=True)
+        is_all = all(source.is_indexed for source in self._sources)
+        self._statistics = of_index, of_index if is_all else self._known(is_indexed=None)
         self._allowed = self._find_allowed() if is_filtered else None
 
     def _choose(

@@ -190,7 +190,8 @@ def _places_in(documents: Numbers32, numbers: Numbers32) -> Ints:
         return np.empty(0, np.int64)
     if _DENSE * len(numbers) < len(documents):
         at = np.minimum(np.searchsorted(documents, numbers), len(documents) - 1)
-        return at[documents[at] == numbers]
+        found: Ints = at[documents[at] == numbers]
+        return found
     is_wanted = np.zeros(max(int(documents[-1]), int(numbers[-1])) + 1, np.bool_)
     is_wanted[numbers] = True
     return np.flatnonzero(is_wanted[documents])
