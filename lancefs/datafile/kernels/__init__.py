@@ -34,6 +34,7 @@ from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.points import join_spans as join_spans
 from lancefs.datafile.kernels.points import take_points as take_points
 from lancefs.datafile.kernels.runs import expand as expand
+from lancefs.datafile.kernels.scores import sum_scores as sum_scores
 from lancefs.datafile.kernels.segments import gather as gather
 from lancefs.datafile.kernels.selection import keep as keep
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings

@@ -32,6 +32,7 @@ from lancefs.datafile.kernels import (
     parts,
     points,
     runs,
+    scores,
     segments,
     selection,
     streams,
@@ -477,6 +478,23 @@ def tables_and_codes(draw: st.DrawFn) -> Arguments:
 
 
 # The name of each kernel -> its NumPy version, and what to try both versions on.
+@st.composite
+def postings_and_norms(draw: st.DrawFn) -> Arguments:
+    """Draw documents with tokens; in some cases one that is not there."""
+    source = draw(generators())
+    size = draw(st.integers(0, 300))
+    norms = source.uniform(0.1, 30, size).astype(np.float32)
+    postings = []
+    for _ in range(draw(st.integers(0, 4))):
+        documents = np.flatnonzero(source.random(size) < draw(st.floats(0, 1))).astype(np.uint32)
+        frequencies = source.geometric(0.5, len(documents)).astype(np.uint32)
+        if len(documents) and draw(st.integers(0, 9)) == 0:
+            documents[-1] = draw(st.integers(size, (1 << 32) - 1))
+        postings.append((documents, frequencies))
+    factors = source.uniform(0, 12, len(postings)).astype(np.float32)
+    return postings, list(factors), norms, np.float32(2.2)
+
+
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),
@@ -506,5 +524,6 @@ PAIRS = {
     "take_points": (points.take_points, few_rows_of_pages()),
     "join_spans": (points.join_spans, spans_of_bytes()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
+    "sum_scores": (scores.sum_scores, postings_and_norms()),
     "within": (intervals.within, numbers_and_bounds()),
 }
