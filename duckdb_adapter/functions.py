@@ -195,6 +195,20 @@ FUNCTIONS = (
         _searched(searches.best_texts),
     ),
     Function(
+        "lance_hybrid_search",
+        (
+            *("path", "vector_column", "vector", "text_column", "query", "k", "prefilter"),
+            *("use_index", "nprobes", "refine_factor", "alpha", "oversample_factor", "filter"),
+            *("metric", "nprobs", *_REF, "storage_options"),
+        ),
+        "The k rows (10) that answer best by a vector and by words, with _distance, _score and "
+        "_hybrid_score: alpha (0.5) times how near they are, plus 1 - alpha times their score, "
+        "both scaled to 0 to 1 over the oversample_factor (4) times k rows of each search; filters "
+        "as for lance_vector_search",
+        "FROM lance_hybrid_search('t.lance', 'v', [0.1, 0.2]::FLOAT[2], 'body', 'brown fox')",
+        _searched(searches.best_of_both),
+    ),
+    Function(
         "lance_versions",
         ("path", "branch", "storage_options"),
         "The versions of a Lance table, oldest first",

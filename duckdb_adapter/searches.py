@@ -12,6 +12,9 @@ from lancefs.lance_dataset import LanceDataset
 
 # Rows that are returned where `k` is not given.
 _K = 10
+# How a hybrid search fuses where it is not said, and how many rows of each search.
+_ALPHA = 0.5
+_OVERSAMPLE_FACTOR = 4
 
 
 def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
@@ -27,19 +30,15 @@ def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
         ValueError: An argument is missing, does not fit the column, or makes no sense.
     """
     column, vector = _required("lance_vector_search", arguments, "column", "vector")
-    nprobes, nprobs = arguments.get("nprobes"), arguments.get("nprobs")
-    if nprobes is not None and nprobs is not None:
-        raise ValueError("lance_vector_search: nprobs is another name of nprobes; leave one out")
-    prefilter = _prefilter("lance_vector_search", arguments)
     found = dataset.nearest(
         column,
         vector,
         _number(arguments, "k", _K),
         arguments.get("metric"),
-        nprobes=nprobs if nprobes is None else nprobes,
+        nprobes=_nprobes("lance_vector_search", arguments),
         refine_factor=arguments.get("refine_factor"),
         filter=arguments.get("filter"),
-        prefilter=prefilter,
+        prefilter=_prefilter("lance_vector_search", arguments),
     )
     return readable_table(found)
 
@@ -68,6 +67,39 @@ def best_texts(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
     return readable_table(found)
 
 
+def best_of_both(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
+    """Answer `lance_hybrid_search`; the defaults are those of DuckDB's extension `lance`.
+
+    Args:
+        dataset: The version of the table.
+        arguments: What the function was called with.
+
+    Raises:
+        LanceError: The table cannot be read.
+        TypeError: A column holds no vectors or no texts, or an argument is of another type.
+        ValueError: An argument is missing, does not fit the column, or makes no sense.
+        ImportError: The index holds stems of words, and snowballstemmer is not installed.
+    """
+    function = "lance_hybrid_search"
+    names = ("vector_column", "vector", "text_column", "query")
+    vector_column, vector, text_column, query = _required(function, arguments, *names)
+    search = dataset.hybrid_search(
+        vector_column,
+        vector,
+        query,
+        _number(arguments, "k", _K),
+        text_columns=[text_column] if isinstance(text_column, str) else text_column,
+        alpha=_number(arguments, "alpha", _ALPHA),
+        oversample_factor=_number(arguments, "oversample_factor", _OVERSAMPLE_FACTOR),
+        metric=arguments.get("metric"),
+        nprobes=_nprobes(function, arguments),
+        refine_factor=arguments.get("refine_factor"),
+        filter=arguments.get("filter"),
+        prefilter=_prefilter(function, arguments),
+    )
+    return readable_table(search.to_table())
+
+
 def _required(function: str, arguments: Mapping[str, Any], *names: str) -> list[Any]:
     """Return arguments that a call must have.
 
@@ -81,9 +113,21 @@ def _required(function: str, arguments: Mapping[str, Any], *names: str) -> list[
     return values
 
 
-def _number(arguments: Mapping[str, Any], name: str, default: int) -> Any:
+def _number(arguments: Mapping[str, Any], name: str, default: float) -> Any:
     value = arguments.get(name)
     return default if value is None else value
+
+
+def _nprobes(function: str, arguments: Mapping[str, Any]) -> Any:
+    """Return the partitions of an index that are looked at.
+
+    Raises:
+        ValueError: They are given by both names.
+    """
+    nprobes, nprobs = arguments.get("nprobes"), arguments.get("nprobs")
+    if nprobes is not None and nprobs is not None:
+        raise ValueError(f"{function}: nprobs is another name of nprobes; leave one out")
+    return nprobs if nprobes is None else nprobes
 
 
 def _prefilter(function: str, arguments: Mapping[str, Any]) -> bool:
