@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from duckdb_adapter.duckdb_types import readable_table
 from lancefs.lance_dataset import LanceDataset
+
+if TYPE_CHECKING:
+    from lancefs.search.hybrid_search import HybridSearch
+    from lancefs.search.text_search import TextSearch
+    from lancefs.search.vector_search import VectorSearch
+
+# What the function was called with, by the names of its parameters.
+Arguments: TypeAlias = Mapping[str, Any]
 
 # Rows that are returned where `k` is not given.
 _K = 10
@@ -17,7 +25,7 @@ _ALPHA = 0.5
 _OVERSAMPLE_FACTOR = 4
 
 
-def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
+def nearest(dataset: LanceDataset, arguments: Arguments) -> pa.Table:
     """Answer `lance_vector_search`.
 
     Args:
@@ -30,7 +38,7 @@ def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
         ValueError: An argument is missing, does not fit the column, or makes no sense.
     """
     column, vector = _required("lance_vector_search", arguments, "column", "vector")
-    found = dataset.nearest(
+    search = dataset.vector_search(
         column,
         vector,
         _number(arguments, "k", _K),
@@ -40,10 +48,10 @@ def nearest(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
         filter=arguments.get("filter"),
         prefilter=_prefilter("lance_vector_search", arguments),
     )
-    return readable_table(found)
+    return _answer(search, arguments)
 
 
-def best_texts(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
+def best_texts(dataset: LanceDataset, arguments: Arguments) -> pa.Table:
     """Answer `lance_fts`.
 
     Args:
@@ -57,17 +65,17 @@ def best_texts(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
         ImportError: The index holds stems of words, and snowballstemmer is not installed.
     """
     column, query = _required("lance_fts", arguments, "column", "query")
-    found = dataset.search(
+    search = dataset.text_search(
         query,
         [column] if isinstance(column, str) else column,
         _number(arguments, "k", _K),
         filter=arguments.get("filter"),
         prefilter=_prefilter("lance_fts", arguments),
     )
-    return readable_table(found)
+    return _answer(search, arguments)
 
 
-def best_of_both(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Table:
+def best_of_both(dataset: LanceDataset, arguments: Arguments) -> pa.Table:
     """Answer `lance_hybrid_search`; the defaults are those of DuckDB's extension `lance`.
 
     Args:
@@ -97,10 +105,17 @@ def best_of_both(dataset: LanceDataset, arguments: Mapping[str, Any]) -> pa.Tabl
         filter=arguments.get("filter"),
         prefilter=_prefilter(function, arguments),
     )
+    return _answer(search, arguments)
+
+
+def _answer(search: VectorSearch | TextSearch | HybridSearch, arguments: Arguments) -> pa.Table:
+    """Return what a search finds, or how it does, a line in each row."""
+    if arguments.get("explain"):
+        return pa.table({"explain": search.explain().split("\n")})
     return readable_table(search.to_table())
 
 
-def _required(function: str, arguments: Mapping[str, Any], *names: str) -> list[Any]:
+def _required(function: str, arguments: Arguments, *names: str) -> list[Any]:
     """Return arguments that a call must have.
 
     Raises:
@@ -113,12 +128,12 @@ def _required(function: str, arguments: Mapping[str, Any], *names: str) -> list[
     return values
 
 
-def _number(arguments: Mapping[str, Any], name: str, default: float) -> Any:
+def _number(arguments: Arguments, name: str, default: float) -> Any:
     value = arguments.get(name)
     return default if value is None else value
 
 
-def _nprobes(function: str, arguments: Mapping[str, Any]) -> Any:
+def _nprobes(function: str, arguments: Arguments) -> Any:
     """Return the partitions of an index that are looked at.
 
     Raises:
@@ -130,7 +145,7 @@ def _nprobes(function: str, arguments: Mapping[str, Any]) -> Any:
     return nprobs if nprobes is None else nprobes
 
 
-def _prefilter(function: str, arguments: Mapping[str, Any]) -> bool:
+def _prefilter(function: str, arguments: Arguments) -> bool:
     """Whether the rows that `filter` keeps are searched, rather than filtered when found.
 
     Raises:

@@ -256,6 +256,25 @@ def test_a_hybrid_search_has_the_scores_of_the_extension_lance(both: str) -> Non
         )
 
 
+def test_searches_explain_which_indices_they_use(con: Any, both: str) -> None:
+    def told(call: str) -> str:
+        found = con.execute(f"FROM {call}, explain := true)")
+        assert [column[0] for column in found.description] == ["explain"]
+        return "\n".join(row[0] for row in found.fetchall())
+
+    dataset = lancefs.open(both)
+    vectors = told(f"lance_vector_search('{both}', 'v', {Q}")
+    assert "index v_idx (IVF_FLAT, l2)" in vectors
+    assert vectors == dataset.vector_search("v", Q).explain()
+    words = told(f"lance_fts('{both}', 'body', 'fox'")
+    assert "index body_idx over body" in words
+    assert words == dataset.text_search("fox", ["body"]).explain()
+    hybrid = told(f"lance_hybrid_search('{both}', {BOTH}")
+    assert "index v_idx" in hybrid
+    assert "index body_idx" in hybrid
+    assert "exact search" in told(f"lance_vector_search('{both}', 'v', {Q}, use_index := false")
+
+
 def test_a_hybrid_search_that_makes_no_sense_says_what_is_missing(con: Any, both: str) -> None:
     wrong = {
         f"lance_hybrid_search('{both}', 'v', {Q}, 'body')": "the argument query was expected",
