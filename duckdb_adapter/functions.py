@@ -8,9 +8,9 @@ name, back quotes stand for double quotes, which mean something to `query_table`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,12 +20,12 @@ from duckdb_adapter.duckdb_types import readable_table
 from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_table, open_table
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.patterns import expand
+from duckdb_adapter.searches import Arguments
 from duckdb_adapter.table_unions import TableUnion
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
 FunctionRows: TypeAlias = LanceDataset | TableUnion | pa.Table
-Arguments: TypeAlias = Mapping[str, Any]
 
 # What stands before the name in DuckDB's message that there is no such table.
 _NO_TABLE = ("Table with name ", 'Table with name "')
@@ -226,11 +226,12 @@ FUNCTIONS = (
         "lance_vector_search",
         (
             *("path", "column", "vector", "k", "prefilter", "use_index", "nprobes"),
-            *("refine_factor", "filter", "metric", "nprobs", *_REF, "storage_options"),
+            *("refine_factor", "filter", "metric", "nprobs", *_REF, "storage_options", "explain"),
         ),
         "The k rows (10) whose vectors are nearest to a vector, nearest first, with _distance; "
         "among those for which the condition filter is true, or of the nearest ones with "
-        "prefilter := false; a WHERE around the call filters the rows that were found",
+        "prefilter := false; a WHERE around the call filters the rows that were found; with "
+        "explain := true, how they are found",
         "FROM lance_vector_search('t.lance', 'v', [0.1, 0.2]::FLOAT[2], k := 5)",
         _searched(searches.nearest),
     ),
@@ -238,14 +239,28 @@ FUNCTIONS = (
         "lance_fts",
         (
             *("path", "column", "query", "k", "prefilter", "filter", "use_index"),
-            *(*_REF, "storage_options"),
+            *(*_REF, "storage_options", "explain"),
         ),
         "The k rows (10) whose texts have words of a query, the best first, with _score; a query "
         "in double quotes is a phrase; among those for which the condition filter is true, or of "
         "the best ones with prefilter := false; a WHERE around the call filters the rows that were "
-        "found",
+        "found; with explain := true, how they are found",
         "FROM lance_fts('t.lance', 'body', 'brown fox', k := 5)",
         _searched(searches.best_texts),
+    ),
+    Function(
+        "lance_hybrid_search",
+        (
+            *("path", "vector_column", "vector", "text_column", "query", "k", "prefilter"),
+            *("use_index", "nprobes", "refine_factor", "alpha", "oversample_factor", "filter"),
+            *("metric", "nprobs", *_REF, "storage_options", "explain"),
+        ),
+        "The k rows (10) that answer best by a vector and by words, with _distance, _score and "
+        "_hybrid_score: alpha (0.5) times how near they are, plus 1 - alpha times their score, "
+        "both scaled to 0 to 1 over the oversample_factor (4) times k rows of each search; filters "
+        "and explain as for lance_vector_search",
+        "FROM lance_hybrid_search('t.lance', 'v', [0.1, 0.2]::FLOAT[2], 'body', 'brown fox')",
+        _searched(searches.best_of_both),
     ),
     Function(
         "lance_versions",
