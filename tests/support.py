@@ -23,6 +23,9 @@ from lancefs.table.refs import Ref
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ORDERS = str(REPOSITORY / "examples" / "data" / "orders.lance")  # the table of the demo
+# The first line of what `python -c` runs: without a file, DuckDB takes it for a person at a prompt,
+# and queries that last longer than two seconds print how far they are.
+NOT_INTERACTIVE = "__file__ = 'program.py'\n"
 CORPUS = Path(os.environ.get("LANCEFS_CORPUS", REPOSITORY.parent / "shared" / "corpus"))
 _NO_CORPUS = f"no corpus of real tables at {CORPUS}"
 # Cases whose writers, the first ones, recorded no rows: the manifest does not count them.
@@ -179,7 +182,7 @@ def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None
 
 def run_python(program: str) -> str:
     """What a program writes that a new process runs."""
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", NOT_INTERACTIVE + program]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
