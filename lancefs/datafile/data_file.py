@@ -14,7 +14,7 @@ from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.v2_1.assembly import assemble
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
-from lancefs.errors import UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import File, Reads, run
 
 if TYPE_CHECKING:
@@ -107,13 +107,16 @@ def open_data_file(
 
 
 def read_together(
-    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
+    fields: Sequence[Field],
+    refusal: CorruptFile | None = None,
 ) -> list[pa.Array]:
     """Read rows of several files, each field as one array.
 
     Args:
         files: Each file, its reader, and ranges of its rows, ascending and disjoint.
         fields: The fields, pruned to what each of the files holds.
+        refusal: The error of another decoder that refused these files; None if none did.
 
     Raises:
         CorruptFile: A file is damaged.
@@ -126,6 +129,7 @@ def read_together(
         if (fetch := reader.fetch(leaves, ranges)) is not None
     ]
     if len(fetches) == len(files):
-        return assemble(fields, run(fetches))
+        first, *others = run(fetches)
+        return assemble(fields, [first._replace(refusal=first.refusal or refusal), *others])
     reads = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
     return join_columns(run(reads))
