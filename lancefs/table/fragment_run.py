@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding
-from lancefs.datafile.data_file import read_together
+from lancefs.datafile.data_file import read_small, read_together
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.page_ranges import by_page, join_columns
 from lancefs.datafile.row_ranges import count_rows
-from lancefs.datafile.v2_1.small_files import SmallFile, SmallRows, read_small
+from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.forks import cached_property
 from lancefs.storage import SMALL_FILE
 from lancefs.table.fragment_reader import (
@@ -147,9 +147,7 @@ class FragmentRun:
             reader.release()
 
 
-def _read_file(
-    number: int, parts: Sequence[_RunPart], fields: Sequence[Field]
-) -> list[pa.Array]:
+def _read_file(number: int, parts: Sequence[_RunPart], fields: Sequence[Field]) -> list[pa.Array]:
     """Read rows of the data files at one position among those of each fragment.
 
     Args:
@@ -157,14 +155,15 @@ def _read_file(
         parts: The fragments, each with ranges of its rows.
         fields: The fields, pruned to what the files hold.
     """
-    known, refusal = _read_small(number, parts, fields)
+    small = _read_small(number, parts, fields)
+    known = small.arrays
     others = [field for field in fields if field.id not in known]
     if others:
         opened = [
             (*reader.open_file(reader.fragment.files[number]), local) for reader, local in parts
         ]
-        arrays = read_together(opened, others, refusal)
-        known |= {field.id: array for field, array in zip(others, arrays, strict=True)}
+        arrays = read_together(opened, others, small.refusal)
+        known = known | {field.id: array for field, array in zip(others, arrays, strict=True)}
     return [known[field.id] for field in fields]
 
 
@@ -175,7 +174,7 @@ def _read_small(number: int, parts: Sequence[_RunPart], fields: Sequence[Field])
         data_file, rows = reader.fragment.files[number], reader.fragment.physical_rows
         if rows is None or data_file.size is None or data_file.size > SMALL_FILE:
             return SmallRows({})
-        small.append(SmallFile(reader.file(data_file), rows, local))
+        small.append((reader.file(data_file), rows, local))
     if len(small) < 2:
         return SmallRows({})
     return read_small(small, parts[0][0].fragment.files[number].columns, fields)

@@ -188,7 +188,9 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
     assert form is not None
     parts = [
         PagePart(description, (plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]))
-        for description, plan in zip(descriptions if has_parts(form[0]) else (), plans, strict=False)
+        for description, plan in zip(
+            descriptions if has_parts(form[0]) else (), plans, strict=False
+        )
     ]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
     start = min([plan[position] for plan in plans for position in POSITIONS])
@@ -198,7 +200,7 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
 
 
 def value_bits(field: Field) -> int | None:
-    """Return the bits of a value of a leaf, 0 for strings; None where the kernel reads no such leaf.
+    """Return the bits of a value of a leaf, 0 for strings; None where a kernel reads no such leaf.
 
     Args:
         field: The field, which is at the top of the table and no outline.

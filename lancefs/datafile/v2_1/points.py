@@ -230,8 +230,7 @@ def _are_alike(parts: Sequence[PagePart]) -> bool:
     """Whether the dictionaries of pages are stored in the same way."""
     first = parts[0].description
     return all(
-        part.description is first
-        or part.description.layout.dictionary == first.layout.dictionary
+        part.description is first or part.description.layout.dictionary == first.layout.dictionary
         for part in parts
     )
 

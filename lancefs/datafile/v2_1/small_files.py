@@ -34,7 +34,7 @@ from lancefs.datafile.v2_1.point_plans import (
 )
 from lancefs.datafile.v2_1.points import read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
-from lancefs.storage import Bytes, File, SparseRanges, count_bytes, count_pages, read_all
+from lancefs.storage import Bytes, count_pages
 
 _KNOWN_VERSIONS = ((2, 1), (2, 3))  # the first and the last
 # Columns of the table of files that are columns of the table of pages.
@@ -44,15 +44,15 @@ _CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
 
 
 class SmallFile(NamedTuple):
-    """A small local file, with the rows to read of it.
+    """A small file, with the rows to read of it.
 
     Attributes:
-        file: The file.
+        data: The bytes of the file.
         rows: The rows that it has.
         ranges: Rows to read, ascending and disjoint.
     """
 
-    file: File
+    data: Bytes
     rows: int
     ranges: Sequence[RowRange]
 
@@ -63,25 +63,23 @@ class SmallRows(NamedTuple):
     Attributes:
         arrays: The rows of the fields that a kernel could read, by field id.
         refusal: The error of a kernel that refused pages; the general way says what is damaged.
+        size: Number of bytes that were looked at.
     """
 
     arrays: dict[int, pa.Array]
     refusal: CorruptFile | None = None
+    size: int = 0
 
 
-def read_small(
+def decode_small(
     files: Sequence[SmallFile], columns: Mapping[int, int], fields: Sequence[Field]
 ) -> SmallRows:
-    """Read the rows of those fields whose pages kernels know.
+    """Decode the rows of those fields whose pages kernels know.
 
     Args:
-        files: The files, which are read as a whole.
+        files: The files.
         columns: Index of the column of each field, by field id; the same in all files.
         fields: The fields.
-
-    Raises:
-        MissingFile: A file is gone.
-        CorruptFile: A file is shorter than the manifest says.
     """
     known = [
         (field, columns[field.id], bits)
@@ -92,7 +90,7 @@ def read_small(
     known.sort(key=lambda one: one[1])
     if not known:
         return SmallRows({})
-    data, bounds = _joined([one.file for one in files])
+    data, bounds = _joined([one.data for one in files])
     found = find_pages(data, bounds, np.array([column for _, column, _ in known], np.int64))
     if found is None or not _are_known(found.versions):
         return SmallRows({})
@@ -113,17 +111,12 @@ def read_small(
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return SmallRows({})
-    count_bytes(points.size)
     count_pages(len(plans) * sum(1 for one in files if len(one.ranges)))
-    for one in files:
-        one.file.verify()
-    return SmallRows(dict(zip(plans, points.arrays, strict=True)))
+    return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
 
-def _joined(files: Sequence[File]) -> tuple[Bytes, Ints]:
+def _joined(parts: Sequence[Bytes]) -> tuple[Bytes, Ints]:
     """Return the bytes of files, one after the other, and where each begins and ends."""
-    wanted = [(file, SparseRanges([(0, file.size)])) for file in files]
-    parts = [data for (data,) in read_all(wanted)]
     ends = np.cumsum([len(part) for part in parts])
     bounds = np.stack((ends - [len(part) for part in parts], ends), axis=1)
     return np.concatenate(parts, out=empty(int(ends[-1]), np.uint8)), bounds

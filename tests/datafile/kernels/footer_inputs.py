@@ -60,11 +60,13 @@ def _file(draw: st.DrawFn, columns: int, is_odd: bool) -> bytes:
     columns_at, buffers_at = len(data), len(data) + 16 * columns
     data += b"".join(struct.pack("<QQ", *place) for place in [*metadata, (0, 8)])
     minor = draw(st.sampled_from([1, 2, 3, 9]))
-    return data + struct.pack("<QQQIIHH4s", 0, columns_at, buffers_at, 1, columns, 2, minor, b"LANC")
+    return data + struct.pack(
+        "<QQQIIHH4s", 0, columns_at, buffers_at, 1, columns, 2, minor, b"LANC"
+    )
 
 
 def _written_column(draw: st.DrawFn, is_odd: bool) -> bytes:
-    """Return the metadata of a column as protobuf writes it; odd ones may have any number of pages."""
+    """Return the metadata of a column as protobuf writes it; odd ones have odd pages."""
     column = pb.ColumnMetadata()
     kind = draw(st.sampled_from(["none", "direct", ""]))
     if kind == "none":
