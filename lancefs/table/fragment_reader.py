@@ -398,7 +398,6 @@ class FragmentReader:
         if known is None:
             made = self.files.data_file(data_file)
             known = self._files.setdefault(key, made)  # another thread may be quicker
-            READERS.hold(self)
         return known
 
     def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
