@@ -24,7 +24,7 @@ from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.layout_cache import LayoutCache
-from lancefs.views.arrow.measures import Measures, OtherLayout
+from lancefs.views.arrow.measures import LEAST_TOGETHER, Measures, OtherLayout
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size
 
@@ -232,7 +232,7 @@ class LazyFile(View):
             return
         with content.lock:
             group = content.measures.small_group(batch)
-            if len(group) > 1:
+            if len(group) >= LEAST_TOGETHER:
                 self._hold(group, missing, content.measures.read_small(group, missing))
 
     def _columns_in(self, batch: int, output: _OutputRange) -> list[int]:

@@ -56,6 +56,8 @@ _COLUMN_BYTES = 200
 _COLUMNS_TOGETHER = 8
 # Number of batches of small fragments that are read ahead, at most.
 _MOST_TOGETHER = 64
+# And at least: values of fewer batches are cached, so that all readers share them.
+LEAST_TOGETHER = 8
 # Number of threads for a remote store, which mostly wait.
 REQUESTS = 8
 
@@ -408,7 +410,7 @@ class Measures:
 
         Values of small files are read quicker than their outlines.
         """
-        if len(batches) > 1 and self._are_small(batches):
+        if len(batches) >= LEAST_TOGETHER and self._are_small(batches):
             with suppress(MemoryLimitExceeded):  # outlines take less memory
                 self.read_small(batches, columns)
                 return
