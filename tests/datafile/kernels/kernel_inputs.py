@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import wire_messages
+from footer_inputs import small_files
 from hypothesis import strategies as st
 from point_inputs import few_rows_of_pages, spans_of_bytes
 
@@ -21,6 +22,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    footers,
     fsst,
     intervals,
     items,
@@ -519,6 +521,7 @@ PAIRS = {
     "holds": (parts.holds, texts_and_parts()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
+    "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "take_points": (points.take_points, few_rows_of_pages()),
