@@ -156,15 +156,16 @@ def _read_file(number: int, parts: Sequence[_RunPart], fields: Sequence[Field]) 
         fields: The fields, pruned to what the files hold.
     """
     small = _read_small(number, parts, fields)
-    known = small.arrays
-    others = [field for field in fields if field.id not in known]
+    # Members of a struct are fields of one id: what is left is told by its position.
+    others = [field for field in fields if field.id not in small.arrays]
+    arrays: Iterable[pa.Array] = ()
     if others:
         opened = [
             (*reader.open_file(reader.fragment.files[number]), local) for reader, local in parts
         ]
         arrays = read_together(opened, others, small.refusal)
-        known = known | {field.id: array for field, array in zip(others, arrays, strict=True)}
-    return [known[field.id] for field in fields]
+    left = iter(arrays)
+    return [small.arrays[field.id] if field.id in small.arrays else next(left) for field in fields]
 
 
 def _read_small(number: int, parts: Sequence[_RunPart], fields: Sequence[Field]) -> SmallRows:

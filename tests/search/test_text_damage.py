@@ -63,11 +63,24 @@ def test_no_damage_of_many_gives_another_error(whole: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("part", ["docs", "invert", "tokens"])
-def test_the_texts_of_a_missing_segment_are_not_guessed(
-    whole: Path, tmp_path: Path, part: str
+def test_the_texts_of_a_segment_that_lacks_a_file_are_read(
+    whole: Path, tmp_path: Path, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    path = without(whole, tmp_path, f"part_0_{part}.lance")
+    expected, found = ours(str(whole), "house", None), ours(path, "house", None)
+    assert found["id"].to_pylist() == expected["id"].to_pylist()
+    np.testing.assert_allclose(found["_score"], expected["_score"], rtol=1e-5)
+    assert f"part_0_{part}" in caplog.text
+
+
+def test_how_a_missing_segment_makes_tokens_is_not_guessed(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(LanceError, match=r"metadata\.lance"):
+        ours(without(whole, tmp_path, "metadata.lance"), "house")
+
+
+def without(whole: Path, tmp_path: Path, name: str) -> str:
+    """A copy of the table without a file of its index."""
     path = tmp_path / "t.lance"
     shutil.copytree(whole, path)
-    next(iter(path.glob(f"_indices/*/part_0_{part}.lance"))).unlink()
-    with pytest.raises(LanceError, match=f"part_0_{part}"):
-        ours(str(path), "house")
+    next(iter(path.glob(f"_indices/*/{name}"))).unlink()
+    return str(path)

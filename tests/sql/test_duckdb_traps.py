@@ -67,7 +67,7 @@ def test_no_file_is_touched_where_that_is_forbidden(
 ) -> None:
     con = connect(road)
     con.execute("SET enable_external_access = false")
-    monkeypatch.setattr("duckdb_adapter.claims.find_table", lambda *_: pytest.fail("looked"))
+    monkeypatch.setattr("duckdb_adapter.functions.find_table", lambda *_: pytest.fail("looked"))
     with pytest.raises(duckdb.CatalogException, match="does not exist"):
         con.execute(f"FROM '{ORDERS}'")
 
@@ -216,11 +216,11 @@ connect = duckdb_adapter.connect
 if {road!r} == "install":
     duckdb_adapter.install()
     connect = duckdb.connect
-import duckdb_adapter.claims as claims
+import duckdb_adapter.functions as functions
 def find_table(name, options):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(1)
-claims.find_table = find_table
+functions.find_table = find_table
 con = connect()
 try:
     con.execute(f"FROM '{{ORDERS}}'")

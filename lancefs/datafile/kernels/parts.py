@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Array, Mask
 from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
@@ -24,6 +23,8 @@ def holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
     Raises:
         CorruptFile: The offsets descend or leave the data.
     """
+    import pyarrow.compute as pc  # not needed by whoever only opens tables
+
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         raise CorruptFile("the offsets of strings descend or leave their bytes")
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
