@@ -27,8 +27,8 @@ class Entry(NamedTuple):
     @property
     def link(self) -> str:
         """The entry as a link from its directory, quoted once; a directory ends with a slash."""
-        # The dot keeps a name with a colon from being the scheme of a URL.
-        return f"./{quote(self.name, safe='')}{'/' if self.is_directory else ''}"
+        # A colon is quoted, too: a name can be no scheme of a URL.
+        return f"{quote(self.name, safe='')}{'/' if self.is_directory else ''}"
 
     def facts(self) -> dict[str, Any]:
         """Return the entry for JSON."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from lancefs.cli.commands.schema import field_rows
-from lancefs.cli.pages.asked import Asked, link, tree_path
+from lancefs.cli.pages.page_request import PageRequest, link, tree_path
 from lancefs.cli.pages.parts import anchor, section
 from lancefs.cli.report.markup import table
 from lancefs.printable import as_html
 from lancefs.views.tree import quote_column
 
 
-def make(asked: Asked) -> str:
+def make(asked: PageRequest) -> str:
     """Return the columns with their types, and links to their files and values."""
     rows = []
     for row in field_rows(asked.target.manifest.fields):

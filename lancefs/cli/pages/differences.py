@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lancefs.cli.cell_changes import counts_of_rows
-from lancefs.cli.pages.asked import Asked
+from lancefs.cli.pages.page_request import PageRequest
 from lancefs.cli.pages.parts import section
 from lancefs.cli.render.text import plural
 from lancefs.cli.report.markup import table
@@ -23,7 +23,7 @@ _MARKS = {
 }
 
 
-def make(asked: Asked) -> str:
+def make(asked: PageRequest) -> str:
     """Return the differences of the versions `old` and `new`: schema, counts, and first rows."""
     old, new = asked.version("old", ""), asked.version("new")
     if old.manifest.version > new.manifest.version:

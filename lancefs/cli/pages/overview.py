@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lancefs.cli.pages.asked import Asked
+from lancefs.cli.pages.page_request import PageRequest
 from lancefs.cli.report.facts import gather
 from lancefs.errors import UnsupportedFeature
 from lancefs.forks import Lock
@@ -13,7 +13,7 @@ from lancefs.forks import Lock
 _ONE_AT_A_TIME = Lock()
 
 
-def make(asked: Asked) -> str:
+def make(asked: PageRequest) -> str:
     """Return versions, fragments, storage, columns, indices, and what stands out."""
     try:
         import matplotlib  # noqa: F401  # charts need it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancefs.cli.pages.asked import Asked, link
+from lancefs.cli.pages.page_request import PageRequest, link
 from lancefs.cli.pages.parts import anchor, section
 from lancefs.cli.report.markup import table
 from lancefs.printable import as_html, plural
@@ -12,7 +12,7 @@ _ROWS = 50
 _MOST_COLUMNS = 60
 
 
-def make(asked: Asked) -> str:
+def make(asked: PageRequest) -> str:
     """Return some rows, from the row `start` on, with links to those before and after."""
     start = asked.number("start", 0)
     total = asked.dataset.count_rows()
@@ -42,7 +42,7 @@ def _which(start: int, number: int, total: int) -> str:
     return f"rows {start:,} to {start + number - 1:,} of {total:,}"
 
 
-def _moves(asked: Asked, start: int, total: int) -> str:
+def _moves(asked: PageRequest, start: int, total: int) -> str:
     """Return links to other rows of the same version."""
     last = max(0, (total - 1) // _ROWS * _ROWS)
     moves = {

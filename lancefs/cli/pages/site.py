@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.pages import columns, differences, overview, rows, values, versions
-from lancefs.cli.pages.asked import Asked, link
 from lancefs.cli.pages.listing import directory_page, tables_page
+from lancefs.cli.pages.page_request import PageRequest, link
 from lancefs.cli.pages.parts import TITLES, anchor, framed, head
 from lancefs.cli.target import Target
 from lancefs.errors import NoSuchPath
 from lancefs.printable import as_html
 from lancefs.serve.listings import Entry
 
-_PAGES: dict[str, Callable[[Asked], str]] = {
+_PAGES: dict[str, Callable[[PageRequest], str]] = {
     "log": versions.make,
     "schema": columns.make,
     "rows": rows.make,
@@ -52,14 +52,14 @@ class TablePages:
             FileNotFoundError: There is no such version.
             LanceError: The table cannot be read.
         """
-        asked = Asked(table, self._tables[table], query)
+        asked = PageRequest(table, self._tables[table], query)
         try:
             body = _PAGES[name](asked)
             return framed(asked.title, self._head(asked, name), body)
         except Failure as error:  # the table is gone
             raise NoSuchPath(str(error)) from error
 
-    def _head(self, asked: Asked, name: str) -> str:
+    def _head(self, asked: PageRequest, name: str) -> str:
         """Return the head of a page, with links to the other pages of the same version."""
         links = [anchor("../", "Tables"), anchor("./", "Files")]
         ref = str(asked.ref)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancefs.cli.pages.asked import Asked
+from lancefs.cli.pages.page_request import PageRequest
 from lancefs.cli.pages.parts import section
 from lancefs.cli.report.values import describe_values
 
@@ -10,7 +10,7 @@ from lancefs.cli.report.values import describe_values
 _SAMPLE = 100_000
 
 
-def make(asked: Asked) -> str:
+def make(asked: PageRequest) -> str:
     """Return nulls, quantiles, histograms and frequent values of a column, or of all."""
     column = asked.query.get("column")
     sample = _SAMPLE if asked.dataset.count_rows() > _SAMPLE else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancefs.cli.pages.asked import Asked, link, tree_path
+from lancefs.cli.pages.page_request import PageRequest, link, tree_path
 from lancefs.cli.pages.parts import anchor, section
 from lancefs.cli.render.text import count, moment, plural
 from lancefs.cli.report.markup import table
@@ -15,7 +15,7 @@ _SHOWN = 100
 _MOST = 10_000
 
 
-def make(asked: Asked) -> str:
+def make(asked: PageRequest) -> str:
     """Return the versions, with what each did and links to its rows and its difference."""
     where = asked.target.resolved
     newest = min(asked.number("newest", _SHOWN), _MOST)

@@ -19,7 +19,7 @@ _MOST_DIGITS = 15
 
 
 @dataclass(frozen=True)
-class Asked:
+class PageRequest:
     """What a page is asked for.
 
     Attributes:
@@ -78,10 +78,10 @@ class Asked:
 
 def link(page: str, **parameters: object) -> str:
     """Return the URL of a page of the same table, from another one, not escaped for HTML yet."""
-    return f"./{quote(page)}?{urlencode(parameters)}" if parameters else f"./{quote(page)}"
+    return f"{page}?{urlencode(parameters)}"
 
 
 def tree_path(ref: Ref) -> str:
     """Return the directory of a version by number in the tree: `versions/7`, quoted as a link."""
     branch = f"branches/{ref.branch}/" if ref.branch else ""
-    return quote(f"./{branch}versions/{ref.version}")
+    return quote(f"{branch}versions/{ref.version}")
