@@ -61,13 +61,11 @@ class ServedTable:
 
 
 class Pages(Protocol):
-    """Makes HTML pages for people.
+    """Makes HTML pages for people."""
 
-    Attributes:
-        names: The pages of each table. None of them is a name in the tree.
-    """
-
-    names: Collection[str]
+    @property
+    def names(self) -> Collection[str]:
+        """The pages of each table. None of them is a name in the tree."""
 
     def tables(self, entries: Sequence[Entry]) -> str:
         """Return the page that lists the tables."""

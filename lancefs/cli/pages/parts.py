@@ -39,13 +39,14 @@ def head(title: str, lines: Sequence[str], links: Sequence[str]) -> str:
     """Return the head of a page.
 
     Args:
-        title: What the page is about, as HTML.
+        title: What the page is about, as HTML; empty where the page says so itself.
         lines: What is said below, as HTML.
         links: Links to other pages, as HTML.
     """
     said = "".join(f"<p>{line}</p>" for line in lines)
     nav = f"<nav>{' '.join(links)}</nav>" if links else ""
-    return f"<header>{nav}<h1>{title}</h1>{said}</header>"
+    shown = f"<h1>{title}</h1>" if title else ""
+    return f"<header>{nav}{shown}{said}</header>"
 
 
 def section(body: str, title: str = "") -> str:

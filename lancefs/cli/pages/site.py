@@ -65,5 +65,4 @@ class TablePages:
         ref = str(asked.ref)
         links += [anchor(link(page, ref=ref), title) for page, title in TITLES.items()]
         title = f'{as_html(asked.table)} <span class="version">version {as_html(ref)}</span>'
-        # A report says so itself.
         return head("" if name == "report" else title, [], links)

@@ -58,9 +58,10 @@ def _top(facts: Facts) -> str:
     about = f"committed {moment(manifest.timestamp)} UTC{writer}"
     if manifest.data_version:
         about += f", data format {manifest.data_version}"
+    path_line = f'<p class="path">{as_html(folder)}/</p>' if folder else ""
     branches = f"<p>Branches: {as_html(words(facts.branches))}</p>" if facts.branches else ""
     return (
-        f'<header><p class="path">{as_html(folder)}/</p>'
+        f"<header>{path_line}"
         f'<h1>{as_html(name)} <span class="version">version {as_html(version)}</span>{marks}</h1>'
         f"<p>{as_html(about)}</p>{branches}<dl>{shown}</dl></header>"
     )
