@@ -127,7 +127,9 @@ class Site:
         self._pages = pages
         self._tell = tell
         self._threads = anyio.CapacityLimiter(THREADS)
-        self._places = {table.place: name for name, table in tables.items()}
+        places = [(table.place, name) for name, table in tables.items() if table.place.strip("/")]
+        # The longest first: a place may begin with another one.
+        self._places = dict(sorted(places, key=lambda one: -len(one[0])))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; an error becomes an answer, too."""
