@@ -9,8 +9,10 @@ from lancefs.cli.exits import Failure
 from lancefs.cli.target import Target
 from lancefs.errors import LanceError
 from lancefs.storage import Store
-from lancefs.table.refs import Ref
-from lancefs.table.versions import VERSIONS
+from lancefs.table.base_paths import confine
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Ref, resolve
+from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.threads import in_threads
 
 # Parents of a path that are searched for a table: versions/7/columns/price.arrow has four.
@@ -48,6 +50,30 @@ def identify(store: Store, name: str) -> dict[str, Any]:
         return {"name": name, "type": "table" if VERSIONS in store.names() else "folder"}
     except LanceError as error:
         return {"name": name, "type": "folder", "note": str(error)}
+
+
+def describe_table(store: Store, name: str) -> dict[str, Any]:
+    """Return the facts about the newest version of a table; an error becomes a note."""
+    row = identify(store, name)
+    if row["type"] == "folder":
+        return row
+    try:
+        store = confine(store, None)
+        resolved = resolve(store)
+        row |= {"version": resolved.file.version, "versions": len(list_versions(store))}
+        manifest = read_manifest(resolved.manifest)
+        sizes = [file.size for fragment in manifest.fragments for file in fragment.files]
+        known = [size for size in sizes if size is not None]
+        row |= {
+            "committed": manifest.timestamp,
+            "rows": manifest.num_rows,
+            "columns": len(manifest.fields),
+            "fragments": len(manifest.fragments),
+            "bytes": sum(known) if len(known) == len(sizes) else None,
+        }
+    except LanceError as error:
+        row["note"] = str(error)
+    return row
 
 
 def split_at_table(target: Target) -> tuple[Target, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -52,6 +53,21 @@ def test_all_links_of_a_page_lead_somewhere(served: Served, path: str) -> None:
 
 def test_no_page_hides_a_name_of_the_tree() -> None:
     assert not TablePages.names & set(Root.NAMES)
+
+
+def test_the_tables(served: Served, tmp_path: Path) -> None:
+    text = served.ask("/").text
+    assert "1 table, read-only" in text
+    assert "<td class=n>2</td><td class=n>290</td>" in text
+    path = tmp_path / "gone.lance"
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    with serving(path) as server:
+        (manifest,) = (path / "_versions").glob("*.manifest")
+        manifest.write_bytes(b"nothing of a manifest")
+        assert "cannot be read" in server.ask("/").text
+        shutil.rmtree(path)
+        assert server.ask("/").status == 200
+        assert server.ask("/gone.lance/rows").status == 404
 
 
 def test_the_versions(served: Served) -> None:

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from lancefs.cli.browsing import describe_table
 from lancefs.cli.pages.parts import TITLES, anchor, framed, head, section, unlisted_anchor
-from lancefs.cli.render.text import moment, plural, size
+from lancefs.cli.render.text import count, moment, plural, size
 from lancefs.cli.report.markup import table
+from lancefs.cli.target import Target
 from lancefs.printable import as_html
 from lancefs.serve.listings import Entry
+from lancefs.threads import in_threads
+
+_MOST_DESCRIBED = 100
+_READERS = 8
 
 
-def tables_page(entries: Sequence[Entry]) -> str:
-    """Return the page that lists the tables."""
-    items = "".join(f"<li>{anchor(entry.link, entry.name)}</li>" for entry in entries)
+def tables_page(entries: Sequence[Entry], tables: Mapping[str, Target]) -> str:
+    """Return the page that lists the tables.
+
+    Args:
+        entries: The tables as entries of a directory.
+        tables: The tables by their names. Of many, those beyond the first are only named.
+    """
+    looked_at = entries[:_MOST_DESCRIBED]
+    facts = in_threads(
+        lambda entry: describe_table(tables[entry.name].store, entry.name),
+        looked_at,
+        _READERS,
+        "lancefs-serve",
+    )
+    rows = [_table_row(entry, found) for entry, found in zip(looked_at, facts, strict=True)]
+    rows += [[anchor(entry.link, entry.name), *[""] * 4] for entry in entries[_MOST_DESCRIBED:]]
+    titles = ("name", "version", "rows", "bytes", "committed (UTC)")
     top = head("Tables", [f"{plural(len(entries), 'table')}, read-only"], [])
-    return framed("Lance tables", top, section(f'<ul class="names">{items}</ul>'))
+    return framed("Lance tables", top, section(table(titles, rows, (1, 2, 3))))
+
+
+def _table_row(entry: Entry, facts: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a table, as HTML."""
+    if "committed" not in facts:  # not listed by its server, or damaged, as its own pages say
+        what = "cannot be read" if facts.get("note") else ""
+        return [anchor(entry.link, entry.name), "", "", "", what]
+    return [
+        anchor(entry.link, entry.name),
+        str(facts["version"]),
+        count(facts["rows"]),
+        size(facts["bytes"]),
+        moment(facts["committed"]),
+    ]
 
 
 def directory_page(name: str, path: str, entries: Sequence[Entry]) -> str:

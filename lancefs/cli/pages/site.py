@@ -38,7 +38,7 @@ class TablePages:
 
     def tables(self, entries: Sequence[Entry]) -> str:
         """Return the page that lists the tables."""
-        return tables_page(entries)
+        return tables_page(entries, self._tables)
 
     def directory(self, table: str, path: str, entries: Sequence[Entry]) -> str:
         """Return the page that lists a directory of the tree of a table."""
