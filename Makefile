@@ -9,6 +9,10 @@ PYTHON ?= $(shell for p in $(PYTHONS); do if $$p -c '$(NEW_ENOUGH)' 2>/dev/null;
 
 # Handed to pytest, for instance `make test PYTEST_ARGS="-k refs -x"`.
 PYTEST_ARGS ?=
+# Processes that share the tests. Tests that somebody chose are few, and quicker in one: no workers.
+WORKERS ?= $(if $(PYTEST_ARGS),0,2)
+# Each starts with half of the tests, in their order, so that few fixtures of modules are made twice.
+SHARED := -n $(WORKERS) --dist=worksteal
 BENCH_ARGS ?=
 BIN := .venv/bin
 # The demo needs little: it makes a small environment of its own only where there is no `.venv`.
@@ -43,12 +47,12 @@ demo: $(DEMO_VENV)/.installed ## Show what lancefs does, on a small table
 
 .PHONY: test
 test: .venv/.installed ## Run the tests, except the slow ones
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(SHARED) $(PYTEST_ARGS)
 
 # Those of Spark, all of them slow, need more than the others: see test-spark.
 .PHONY: test-slow
 test-slow: .venv/.installed build/tpch/queries.json ## Run the slow tests, those of Spark excepted
-	$(BIN)/pytest -m slow --timeout=900 --durations=15 --ignore=tests/spark $(PYTEST_ARGS)
+	$(BIN)/pytest $(SHARED) -m slow --timeout=900 --durations=15 --ignore=tests/spark $(PYTEST_ARGS)
 
 # Other DuckDBs, each in an environment that has nothing but it and borrows the rest from `.venv`:
 # its own packages come first.
@@ -75,7 +79,7 @@ build/tpch/queries.json: tests/sql/tpch.py | .venv-duckdb15/.installed
 test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of SQL on older DuckDBs
 	@set -e; for venv in $(DUCKDBS); do \
 	  $$venv/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)'; \
-	  $$venv/bin/python -m pytest -m "slow or not slow" --timeout=900 tests/sql $(PYTEST_ARGS); \
+	  $$venv/bin/python -m pytest $(SHARED) -m "slow or not slow" --timeout=900 tests/sql $(PYTEST_ARGS); \
 	done
 
 .venv/.spark: .venv/.installed
@@ -90,7 +94,7 @@ test-spark: .venv/.spark ## Run the tests of Spark, which need a JDK 17
 # The kernels once more without the library; the tables of the corpus go through all of them.
 .PHONY: test-numpy
 test-numpy: .venv/.installed ## Run the tests of decoding with the NumPy kernels
-	LANCEFS_KERNELS=numpy $(BIN)/pytest tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
+	LANCEFS_KERNELS=numpy $(BIN)/pytest $(SHARED) tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
 
 # The oldest releases that pyproject.toml allows, on the oldest Python.
 OLDEST := duckdb==1.4.0 fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0 \
@@ -100,12 +104,12 @@ OLDEST_PYTHON ?= python3.11
 	@echo "installing lancefs with $(OLDEST) into $(@D)"
 	@test -x $(@D)/bin/pip || "$(OLDEST_PYTHON)" -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e . $(OLDEST) \
-	  hypothesis 'pandas==2.2.*' polars pylance==14.0.2 pytest pytest-timeout
+	  hypothesis 'pandas==2.2.*' polars pylance==14.0.2 pytest pytest-timeout pytest-xdist
 	@touch $@
 
 .PHONY: test-oldest
 test-oldest: .venv-oldest/.installed ## Run the tests of views and stores with the oldest dependencies
-	.venv-oldest/bin/pytest tests/filesystem tests/views tests/test_arrow_dataset.py tests/test_storage.py \
+	.venv-oldest/bin/pytest $(SHARED) tests/filesystem tests/views tests/test_arrow_dataset.py tests/test_storage.py \
 	  tests/test_corpus.py $(PYTEST_ARGS)
 
 KERNELS := lancefs/datafile/kernels

@@ -26,6 +26,8 @@ SMALL_FRAGMENTS = 1000
 FRAGMENTS_OF_500_ROWS = 1500
 VERSIONS = 1500
 LISTED_FRAGMENTS = 100_000
+# Words that articles choose from.
+ARTICLE_WORDS = 50_000
 
 
 def prepare(directory: Path, rows: int) -> Path:
@@ -71,14 +73,7 @@ def _write(home: Path, rows: int) -> Iterator[str]:
         yield save(f"vectors-{version}.lance", vectors(rows // 60), data_storage_version=version)
     yield save("documents-2.1.lance", documents(rows // 60))
     yield save("wide-2.1.lance", wide(rows // 24))
-    yield save("indexed.lance", people(rows), max_rows_per_file=1_000_000)
-    for column, kind in (("id", "BTREE"), ("name", "BTREE"), ("city", "BITMAP")):
-        lance.dataset(str(home / "indexed.lance")).create_scalar_index(column, kind)
-    lance.write_dataset(embeddings(rows // 6), str(home / "embeddings.lance"))
-    lance.dataset(str(home / "embeddings.lance")).create_index(
-        "vector", "IVF_PQ", num_partitions=max(1, rows // 24_000), num_sub_vectors=16
-    )
-    yield "embeddings.lance"
+    yield from write_indexed(home, rows)
     small = lines(500 * FRAGMENTS_OF_500_ROWS)
     yield save("small-fragments.lance", small, max_rows_per_file=500)
     for version in range(VERSIONS):
@@ -88,6 +83,33 @@ def _write(home: Path, rows: int) -> Iterator[str]:
     save("many-fragments.lance", small.slice(0, 100))
     _repeat_fragment(home / "many-fragments.lance", LISTED_FRAGMENTS)
     yield "many-fragments.lance"
+
+
+def write_indexed(home: Path, rows: int) -> Iterator[str]:
+    """Write the tables that have indices.
+
+    Args:
+        home: Where.
+        rows: Rows of the largest one.
+    """
+    import lance
+
+    lance.write_dataset(people(rows), str(home / "indexed.lance"), max_rows_per_file=1_000_000)
+    for column, kind in (("id", "BTREE"), ("name", "BTREE"), ("city", "BITMAP")):
+        lance.dataset(str(home / "indexed.lance")).create_scalar_index(column, kind)
+    yield "indexed.lance"
+    lance.write_dataset(articles(rows // 20), str(home / "articles.lance"))
+    for column, kind in (("title", "NGRAM"), ("tags", "LABEL_LIST")):
+        lance.dataset(str(home / "articles.lance")).create_scalar_index(column, kind)
+    lance.dataset(str(home / "articles.lance")).create_scalar_index(
+        "body", "INVERTED", with_position=True, stem=False, remove_stop_words=False
+    )
+    yield "articles.lance"
+    lance.write_dataset(embeddings(rows // 6), str(home / "embeddings.lance"))
+    lance.dataset(str(home / "embeddings.lance")).create_index(
+        "vector", "IVF_PQ", num_partitions=max(1, rows // 24_000), num_sub_vectors=16
+    )
+    yield "embeddings.lance"
 
 
 def _repeat_fragment(path: Path, times: int) -> None:
@@ -205,6 +227,34 @@ def people(rows: int) -> pa.Table:
             "name": pa.array([f"user-{number:08d}" for number in source.permutation(rows)]),
             "city": cities.take(pa.array(source.integers(0, 40, rows))),
             "score": source.random(rows),
+        }
+    )
+
+
+def articles(rows: int) -> pa.Table:
+    """Return texts whose words are as rare as those of a language; the frequent ones are short.
+
+    A word is `w` with its rank in base 10: the word of rank n occurs about 1 / n as often as the
+    first one.
+    """
+    source = np.random.default_rng(13)
+    words = pa.array([f"w{rank}" for rank in range(1, ARTICLE_WORDS + 1)])
+    shares = np.cumsum(1 / np.arange(1, ARTICLE_WORDS + 1))
+
+    def texts(least: int, most: int) -> pa.Array:
+        offsets = np.concatenate(([0], np.cumsum(source.integers(least, most, rows))))
+        ranks = np.searchsorted(shares, source.random(int(offsets[-1])) * shares[-1])
+        lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), words.take(ranks))
+        return pc.binary_join(lists, " ")
+
+    offsets = np.concatenate(([0], np.cumsum(source.integers(0, 5, rows)))).astype(np.int32)
+    tags = words.take(source.integers(0, 1000, int(offsets[-1])))
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "title": texts(3, 8),
+            "tags": pa.ListArray.from_arrays(pa.array(offsets), tags),
+            "body": texts(20, 60),
         }
     )
 

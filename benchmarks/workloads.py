@@ -56,9 +56,11 @@ class Workload:
         kind: `table`, `filter`, `take`, `count`, `stream`, `sql`, `head` or `import`; `few` and
             `ten` are the first ten rows, and ten rows taken, in a process that runs already; `find`
             and `tally` read and count the rows that a filter keeps, of a dataset that is open, and
-            `nearest` finds the ten rows whose vectors are nearest to one.
+            `nearest` finds the ten rows whose vectors are nearest to one, `search` those whose
+            texts fit best.
         query: What DuckDB is asked where the kind is `sql`; the filter of `find` and `tally`; the
-            name of the arguments of `nearest`, in `SEARCHES`.
+            name of the arguments of `nearest`, in `SEARCHES`; the words of `search`, a phrase in
+            quotation marks.
         target: The ratio to pylance that we want to reach, or None.
     """
 
@@ -106,6 +108,19 @@ WORKLOADS = {
     "string =, BTREE": Workload("indexed", kind="find", query="name = 'user-00004711'", target=2),
     "IN of 100, BTREE": Workload("indexed", kind="find", query=IN_100, target=2),
     "count of one value, BITMAP": Workload("indexed", kind="tally", query="city = 'c07'", target=2),
+    "part of a text, NGRAM": Workload(
+        "articles", kind="find", query="contains(title, 'w4711')", target=2
+    ),
+    "item of a list, LABEL_LIST": Workload(
+        "articles", kind="find", query="array_has(tags, 'w471')", target=2
+    ),
+    "text, a rare word": Workload("articles", kind="search", query="w20011", target=1),
+    "text, rare and frequent": Workload(
+        "articles", kind="search", query="w20011 w500 w8", target=0.5
+    ),
+    "text, three frequent": Workload("articles", kind="search", query="w3 w5 w8", target=0.33),
+    "text, all of three": Workload("articles", kind="search", query="+w300 w50 w8", target=0.5),
+    "text, a phrase": Workload("articles", kind="search", query='"w3 w40"', target=0.5),
     "nearest of all": Workload("embeddings", kind="nearest", query="flat", target=1),
     "nearest, IVF_PQ": Workload("embeddings", kind="nearest", query="index", target=0.67),
     "open + count, 1,500 fragments": Workload("small-fragments", kind="count", target=1),
@@ -176,6 +191,8 @@ def _dataset(
             return lambda: kept.count_rows(filter=workload.query)
         return lambda: kept.to_table(filter=workload.query, **options)
 
+    if workload.kind == "search":
+        return _search(opened(), workload.query)
     if workload.kind == "nearest":
         return _nearest(opened(), SEARCHES[workload.query])
 
@@ -210,6 +227,26 @@ def _nearest(dataset: Any, options: dict[str, Any]) -> Callable[[], Any]:
         return lambda: dataset.nearest("vector", q, 10, columns=["id"], **options)
     asked = {"column": "vector", "q": q, "k": 10, **options}
     return lambda: dataset.to_table(columns=["id", "_distance"], nearest=asked)
+
+
+def _search(dataset: Any, query: str) -> Callable[[], Any]:
+    """Find the ten rows whose texts fit best; `+` before the first word asks for all of them."""
+    if hasattr(dataset, "text_search"):
+        from lancefs import MatchQuery, PhraseQuery
+
+        operators: Any = {"OR": "OR", "AND": "AND"}
+    else:
+        from lance.query import FullTextOperator, MatchQuery, PhraseQuery
+
+        operators = FullTextOperator
+    operator = operators["AND" if query.startswith("+") else "OR"]
+    asked: Any = MatchQuery(query.lstrip("+"), "body", operator=operator)
+    if query.startswith('"'):
+        asked = PhraseQuery(query.strip('"'), "body")
+    if hasattr(dataset, "text_search"):
+        return lambda: dataset.search(asked, k=10, select=["id"])
+    wanted = {"columns": ["id", "_score"], "limit": 10}
+    return lambda: dataset.to_table(full_text_query=asked, **wanted)
 
 
 def _query(method: str, path: str, query: str) -> Callable[[], Any]:

@@ -7,8 +7,10 @@ costs nothing to read; users do not see it, since the name of a table stands for
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -40,15 +42,66 @@ _FIRST_ROWS = (2 * 1024, 8 * 1024)
 _MOST_COLUMNS = 256
 
 
-class Rows:
+class RowSource(ABC):
+    """Rows that DuckDB scans: of a table, or of several."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns, the counting one first."""
+
+    @abstractmethod
+    def can_filter(self, column: str) -> bool:
+        """Whether filters may speak of a column: not where its type changes on the way."""
+
+    @abstractmethod
+    def plain_field(self, column: str) -> pa.Field:
+        """Return a column as filters see it: not encoded."""
+
+    @abstractmethod
+    def known_count(self) -> int | None:
+        """Return the number of rows, where manifests tell it."""
+
+    @abstractmethod
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+
+    @passed_on()
+    def read(
+        self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
+    ) -> pa.RecordBatchReader:
+        """Read some columns of some rows.
+
+        Args:
+            columns: Names, in the order wanted; None for all.
+            terms: Conditions; rows for which all are true are read.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return _stream(schema, self.batches(names, terms))
+
+    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as filters see them: not encoded."""
+        arrays = [
+            array if array.type == self.plain_field(name).type else array.dictionary_decode()
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+class Rows(RowSource):
     """Reads a table with the counting column before its own.
 
     Args:
         dataset: The table.
+        encodes: Whether columns may come dictionary-encoded.
     """
 
-    def __init__(self, dataset: LanceDataset) -> None:
+    def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
+        self._encodes = encodes
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -66,7 +119,8 @@ class Rows:
         That must be known before anything is read. Of a remote table it would take a request, of a
         wide one long.
         """
-        if not self.dataset.is_local or len(self.dataset.schema) > _MOST_COLUMNS:
+        is_asked = self._encodes and len(self.dataset.schema) <= _MOST_COLUMNS
+        if not (is_asked and self.dataset.is_local):
             return frozenset()
         try:
             return frozenset(self.dataset.dictionary_columns)
@@ -88,17 +142,11 @@ class Rows:
         """Return the number of rows, where the manifest tells it."""
         return self.dataset.manifest.num_rows
 
-    @passed_on()
-    def read(
-        self, columns: Sequence[str] | None, filter: pc.Expression | None
-    ) -> pa.RecordBatchReader:
-        """Read some columns of some rows.
-
-        Args:
-            columns: Names, in the order wanted; None for all.
-            filter: Rows for which it is true; None for all.
-        """
-        names = self.schema.names if columns is None else list(columns)
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+        filter = None if not terms else reduce(and_, terms)
         if filter is not None:
             needed = columns_of(filter, self.schema.names)
             if not all(self.can_filter(name) for name in needed):
@@ -111,29 +159,14 @@ class Rows:
             batches = self._growing(wanted)
         else:
             batches = self._scanned(wanted, filter=filter)
-        return _stream(schema, _fitted(batches, schema))
+        return _fitted(batches, schema)
 
     def _read_and_filter(
-        self, names: list[str], needed: list[str], filter: pc.Expression
-    ) -> pa.RecordBatchReader:
+        self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
+    ) -> Iterator[pa.RecordBatch]:
         """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
-        both = list(dict.fromkeys([*names, *needed]))
-        reader = self.read(both, None)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in reader:
-                yield batch.filter(matching(filter, self._plain(batch))).select(names)
-
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return _stream(schema, batches())
-
-    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as filters see them: not encoded."""
-        arrays = [
-            array.dictionary_decode() if name in self._encoded else array
-            for name, array in zip(batch.schema.names, batch.columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+        for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
+            yield batch.filter(matching(filter, self.plain(batch))).select(names)
 
     def _counted(self) -> Iterator[pa.RecordBatch]:
         yield _nothing(self.dataset.count_rows())
@@ -152,13 +185,13 @@ class Rows:
 
 
 class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A table as a pyarrow dataset, which DuckDB has always been able to scan.
+    """Rows as a pyarrow dataset, which DuckDB has always been able to scan.
 
     Args:
-        rows: The table.
+        rows: Of a table, or of several.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowSource) -> None:
         self._rows = rows
 
     @property
@@ -179,7 +212,7 @@ class _Scanner:
     """What DuckDB wants of a pyarrow scanner."""
 
     def __init__(
-        self, rows: Rows, columns: Sequence[str] | None, filter: pc.Expression | None
+        self, rows: RowSource, columns: Sequence[str] | None, filter: pc.Expression | None
     ) -> None:
         self._arguments = rows, columns, filter
 
@@ -191,14 +224,14 @@ class _Scanner:
 
     def to_reader(self) -> pa.RecordBatchReader:
         rows, columns, filter = self._arguments
-        return rows.read(columns, filter)
+        return rows.read(columns, () if filter is None else (filter,))
 
 
-def make_source(rows: Rows, on_bind: Callable[[], None]) -> ArrowScanSource:
-    """Return a table as DuckDB 2.0's scan reads it best: with row counts and exact filters.
+def make_source(rows: RowSource, on_bind: Callable[[], None]) -> ArrowScanSource:
+    """Return rows as DuckDB 2.0's scan reads them best: with row counts and exact filters.
 
     Args:
-        rows: The table.
+        rows: Of a table, or of several.
         on_bind: Called when DuckDB has the source, before it reads anything.
     """
     source: ArrowScanSource = _source_classes()[0](rows, on_bind)
@@ -251,12 +284,12 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         return pc.if_else(field.is_valid(), member, pa.scalar(None, pa.bool_()))
 
     class LanceSource(ArrowScanSource):
-        """A table as a source of DuckDB's Arrow scan."""
+        """Rows as a source of DuckDB's Arrow scan."""
 
         schema_is_stable = True
 
-        def __init__(self, rows: Rows, on_bind: Callable[[], None]) -> None:
-            super().__init__(rows.dataset)
+        def __init__(self, rows: RowSource, on_bind: Callable[[], None]) -> None:
+            super().__init__(rows)
             self._rows = rows
             self._on_bind = on_bind
             # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
@@ -266,7 +299,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         def __arrow_c_stream__(self) -> Callable[..., object]:
             """Makes DuckDB take the object for Arrow data, and tells that it looks at it."""
             self._on_bind()
-            return lambda *_: self._rows.read(None, None).__arrow_c_stream__()
+            return lambda *_: self._rows.read(None).__arrow_c_stream__()
 
         @passed_on()
         def __arrow_c_schema__(self) -> object:
@@ -287,13 +320,10 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             return True
 
         def stream(self, columns: Any, filters: Any) -> tuple[object, bool]:
-            mask: pc.Expression | None = None
-            for predicate in filters:
-                term = self._filter(predicate)
-                mask = term if mask is None else mask & term
+            terms = [self._filter(predicate) for predicate in filters]
             names = self._rows.schema.names
             chosen = names if columns is None else [names[index] for index in columns]
-            return self._rows.read(chosen, mask).__arrow_c_stream__(), True
+            return self._rows.read(chosen, terms).__arrow_c_stream__(), True
 
         def _filter(self, predicate: Any) -> pc.Expression:
             """Translate a predicate, given only the columns that it speaks of."""

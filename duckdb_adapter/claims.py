@@ -16,11 +16,13 @@ from duckdb_adapter.arrow_source import (
     COUNTER,
     CountedDataset,
     Rows,
+    RowSource,
     make_source,
     make_table_source,
 )
-from duckdb_adapter.open_names import Storage, find_table
+from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.table_unions import TableUnion
 from lancefs.lance_dataset import LanceDataset
 
 # Settings without which DuckDB looks neither outside of the database nor among variables, so that
@@ -46,18 +48,13 @@ class Claim:
 
     Attributes:
         name: As it stands in SQL.
-        answer: What it stands for.
+        rows: What it stands for.
+        alias: What the table is called in a query that gives it no name, as for other files.
     """
 
     name: str
-    answer: LanceDataset | pa.Table
-
-    @property
-    def alias(self) -> str:
-        """What the table is called in a query that gives it no name, as for other files."""
-        if isinstance(self.answer, pa.Table):
-            return self.name.partition(" ")[0]
-        return re.sub(r"\.lance$", "", os.path.basename(self.answer.uri.rstrip("/")))
+    rows: RowSource | pa.Table
+    alias: str
 
     def key(self) -> str:
         """Return the name of the variable that DuckDB will find the rows in.
@@ -74,20 +71,18 @@ class Claim:
     @property
     def left_out(self) -> str:
         """What follows the star: the counting column is shown only of a table without columns."""
-        is_counted = isinstance(self.answer, LanceDataset) and len(self.answer.schema)
+        is_counted = isinstance(self.rows, RowSource) and len(self.rows.schema) > 1
         return f" EXCLUDE ({COUNTER})" if is_counted else ""
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""
-        if isinstance(self.answer, LanceDataset):
-            return make_source(Rows(self.answer), on_bind)
-        return make_table_source(self.answer, on_bind)
+        if isinstance(self.rows, RowSource):
+            return make_source(self.rows, on_bind)
+        return make_table_source(self.rows, on_bind)
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""
-        if isinstance(self.answer, LanceDataset):
-            return CountedDataset(Rows(self.answer))
-        return self.answer
+        return CountedDataset(self.rows) if isinstance(self.rows, RowSource) else self.rows
 
 
 def find_claim(name: str, storage: Storage) -> Claim | None:
@@ -101,8 +96,17 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
         LanceError: It is, but what it stands for cannot be read.
         ValueError: It is, but it contradicts itself.
     """
-    called = functions.call(name, storage)
-    if called is not None:
-        return Claim(name, called)
-    table = find_table(name, storage)
-    return None if table is None else Claim(name, table.dataset)
+    answer = functions.call(name, storage)
+    if answer is None:
+        answer = functions.find_rows(name, storage)
+    if answer is None:
+        return None
+    if isinstance(answer, LanceDataset):
+        return Claim(name, Rows(answer), _stem(answer.uri))
+    is_pattern = isinstance(answer, TableUnion) and not functions.is_call(name)
+    alias = _stem(name) if is_pattern else name.partition(" ")[0]
+    return Claim(name, answer.rows() if isinstance(answer, TableUnion) else answer, alias)
+
+
+def _stem(url: str) -> str:
+    return re.sub(r"\.lance(@.*)?$", "", os.path.basename(url.rstrip("/")))

@@ -8,24 +8,25 @@ name, back quotes stand for double quotes, which mean something to `query_table`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
-from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, open_table
+from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_table, open_table
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.patterns import expand
+from duckdb_adapter.searches import Arguments
+from duckdb_adapter.table_unions import TableUnion
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
-FunctionRows: TypeAlias = LanceDataset | pa.Table
-Arguments: TypeAlias = Mapping[str, Any]
+FunctionRows: TypeAlias = LanceDataset | TableUnion | pa.Table
 
-_PREFIX = "lance_"
 # What stands before the name in DuckDB's message that there is no such table.
 _NO_TABLE = ("Table with name ", 'Table with name "')
 
@@ -75,12 +76,10 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
         LanceError: The table, or what was asked of it, is not there or cannot be read.
         ValueError: The arguments contradict each other.
     """
-    if not name.startswith(_PREFIX):
+    if not is_call(name):
         return None
     head, _, text = name.partition(" ")
-    function = BY_NAME.get(head)
-    if function is None or not text.startswith("{"):
-        return None
+    function = BY_NAME[head]
     arguments = json.loads(text.replace("`", '"'))
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
@@ -88,6 +87,12 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
     if given:
         storage = GivenStorage(given, storage.rules, storage.use_index, storage.pins)
     return function.answer(arguments, storage)
+
+
+def is_call(name: str) -> bool:
+    """Whether a name stands for a call of one of the functions."""
+    head, _, text = name.partition(" ")
+    return head in BY_NAME and text.startswith("{")
 
 
 def find_call(message: str) -> str | None:
@@ -101,14 +106,57 @@ def find_call(message: str) -> str | None:
     return None
 
 
+def find_rows(name: str, storage: Storage) -> LanceDataset | TableUnion | None:
+    """Answer a name that stands for a table, or a pattern that several match; None for others.
+
+    Args:
+        name: As it stands in SQL.
+        storage: Gives the storage options.
+
+    Raises:
+        LanceError: There are tables, but they cannot be read; or there is none of a name that is
+            certainly ours.
+        ValueError: What names the version is not a ref.
+    """
+    matched = expand(name, storage, is_claimed=False)
+    if matched is None:
+        table = find_table(name, storage)
+        return None if table is None else table.dataset
+    return TableUnion([(one, open_table(one, storage).dataset) for one in matched], False, None)
+
+
 def _open(arguments: Arguments, storage: Storage) -> NamedTable:
-    named = {key: arguments.get(key) for key in ("version", "tag", "branch", "as_of")}
-    use_index = arguments.get("use_index")
-    return open_table(str(arguments["path"]), storage, use_index, **named)
+    path = arguments["path"]
+    if not isinstance(path, str):
+        raise ValueError(f"the path of one table was expected, not {path!r}")
+    return _open_one(path, arguments, storage)
 
 
-def _scan(arguments: Arguments, storage: Storage) -> LanceDataset:
-    dataset = _open(arguments, storage).dataset
+def _open_one(path: str, arguments: Arguments, storage: Storage) -> NamedTable:
+    named = {key: arguments.get(key) for key in _REF}
+    return open_table(path, storage, arguments.get("use_index"), **named)
+
+
+def _scan(arguments: Arguments, storage: Storage) -> LanceDataset | TableUnion:
+    given = arguments["path"]
+    paths = given if isinstance(given, list) else [given]
+    if not paths or not all(isinstance(path, str) for path in paths):
+        raise ValueError("lance_scan: the path of a table was expected, or a list of such paths")
+    matched = [expand(path, storage, is_claimed=True) for path in paths]
+    names = [name for path, found in zip(paths, matched, strict=True) for name in found or [path]]
+    is_one = given == names[0]
+    if arguments.get("row_ids") is not None and not is_one:
+        raise ValueError("lance_scan: row_ids are those of one table; name one")
+    tables = [(name, _scan_one(name, arguments, storage)) for name in names]
+    filename = arguments.get("filename")
+    if is_one and not filename:
+        return tables[0][1]
+    column = filename if isinstance(filename, str) else "filename"
+    return TableUnion(tables, bool(arguments.get("union_by_name")), column if filename else None)
+
+
+def _scan_one(path: str, arguments: Arguments, storage: Storage) -> LanceDataset:
+    dataset = _open_one(path, arguments, storage).dataset
     names = arguments.get("row_metadata") or []
     if isinstance(names, str):
         names = [names]
@@ -153,8 +201,13 @@ _REF = ("version", "tag", "branch", "as_of")
 FUNCTIONS = (
     Function(
         "lance_scan",
-        ("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index", "row_ids"),
-        "The rows of a Lance table: of its newest version, or of the version, tag, branch or point "
+        (
+            *("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
+            *("row_ids", "filename", "union_by_name"),
+        ),
+        "The rows of a Lance table, or of all tables that a pattern matches or a list names (with "
+        "filename := true, a column tells which; with union_by_name := true, the tables may have "
+        "different columns): of its newest version, or of the version, tag, branch or point "
         "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
         f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices; "
         "with row_ids, the rows that have these ids",
@@ -173,11 +226,12 @@ FUNCTIONS = (
         "lance_vector_search",
         (
             *("path", "column", "vector", "k", "prefilter", "use_index", "nprobes"),
-            *("refine_factor", "filter", "metric", "nprobs", *_REF, "storage_options"),
+            *("refine_factor", "filter", "metric", "nprobs", *_REF, "storage_options", "explain"),
         ),
         "The k rows (10) whose vectors are nearest to a vector, nearest first, with _distance; "
         "among those for which the condition filter is true, or of the nearest ones with "
-        "prefilter := false; a WHERE around the call filters the rows that were found",
+        "prefilter := false; a WHERE around the call filters the rows that were found; with "
+        "explain := true, how they are found",
         "FROM lance_vector_search('t.lance', 'v', [0.1, 0.2]::FLOAT[2], k := 5)",
         _searched(searches.nearest),
     ),
@@ -185,14 +239,28 @@ FUNCTIONS = (
         "lance_fts",
         (
             *("path", "column", "query", "k", "prefilter", "filter", "use_index"),
-            *(*_REF, "storage_options"),
+            *(*_REF, "storage_options", "explain"),
         ),
         "The k rows (10) whose texts have words of a query, the best first, with _score; a query "
         "in double quotes is a phrase; among those for which the condition filter is true, or of "
         "the best ones with prefilter := false; a WHERE around the call filters the rows that were "
-        "found",
+        "found; with explain := true, how they are found",
         "FROM lance_fts('t.lance', 'body', 'brown fox', k := 5)",
         _searched(searches.best_texts),
+    ),
+    Function(
+        "lance_hybrid_search",
+        (
+            *("path", "vector_column", "vector", "text_column", "query", "k", "prefilter"),
+            *("use_index", "nprobes", "refine_factor", "alpha", "oversample_factor", "filter"),
+            *("metric", "nprobs", *_REF, "storage_options", "explain"),
+        ),
+        "The k rows (10) that answer best by a vector and by words, with _distance, _score and "
+        "_hybrid_score: alpha (0.5) times how near they are, plus 1 - alpha times their score, "
+        "both scaled to 0 to 1 over the oversample_factor (4) times k rows of each search; filters "
+        "and explain as for lance_vector_search",
+        "FROM lance_hybrid_search('t.lance', 'v', [0.1, 0.2]::FLOAT[2], 'body', 'brown fox')",
+        _searched(searches.best_of_both),
     ),
     Function(
         "lance_versions",

@@ -42,7 +42,11 @@ class ColumnOf:
 
 
 def write_file(
-    path: Path, columns: Sequence[ColumnOf], rows: int = 0, shared: Sequence[bytes] = ()
+    path: Path,
+    columns: Sequence[ColumnOf],
+    rows: int = 0,
+    shared: Sequence[bytes] = (),
+    schema: schema_pb2.Schema | None = None,
 ) -> Container:
     """Write a data file; `shared` are buffers of the file beside its schema.
 
@@ -80,7 +84,7 @@ def write_file(
             message.buffer_offsets.append(position)
             message.buffer_sizes.append(size)
         metadata.append(message.SerializeToString())
-    descriptor = schema_pb2.FileDescriptor(length=rows).SerializeToString()
+    descriptor = schema_pb2.FileDescriptor(schema=schema, length=rows).SerializeToString()
     globals_ = [put(buffer) for buffer in (descriptor, *shared)]
     placed = [put(message) for message in metadata]
     columns_at, _ = put(b"".join(struct.pack("<QQ", *place) for place in placed))

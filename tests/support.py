@@ -23,6 +23,9 @@ from lancefs.table.refs import Ref
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ORDERS = str(REPOSITORY / "examples" / "data" / "orders.lance")  # the table of the demo
+# The first line of what `python -c` runs: without a file, DuckDB takes it for a person at a prompt,
+# and queries that last longer than two seconds print how far they are.
+NOT_INTERACTIVE = "__file__ = 'program.py'\n"
 CORPUS = Path(os.environ.get("LANCEFS_CORPUS", REPOSITORY.parent / "shared" / "corpus"))
 _NO_CORPUS = f"no corpus of real tables at {CORPUS}"
 # Cases whose writers, the first ones, recorded no rows: the manifest does not count them.
@@ -137,6 +140,23 @@ def rewrite_manifest(table: Path, change: Callable[[table_pb2.Manifest], object]
     file.write_bytes(frame(message, data[:position]))
 
 
+def rewrite_index_section(table: Path, change: Callable[[table_pb2.IndexSection], object]) -> None:
+    """Change the index section of the newest manifest of a table, in place."""
+    file = sorted((table / "_versions").iterdir())[0]
+    data = file.read_bytes()
+    position = int.from_bytes(data[-16:-8], "little")
+    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    at = message.index_section
+    length = int.from_bytes(data[at : at + 4], "little")
+    section = table_pb2.IndexSection.FromString(data[at + 4 : at + 4 + length])
+    change(section)
+    message.index_section = 4  # 0 stands for none
+    message.ClearField("transaction_section")
+    before = section.SerializeToString()
+    before = len(before).to_bytes(4, "little") + before
+    file.write_bytes(frame(message, bytes(4) + before))
+
+
 def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None) -> None:
     """Rewrite the newest manifest of a table, as a stranger may.
 
@@ -162,7 +182,7 @@ def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None
 
 def run_python(program: str) -> str:
     """What a program writes that a new process runs."""
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", NOT_INTERACTIVE + program]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

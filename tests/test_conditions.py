@@ -156,6 +156,27 @@ def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> No
         assert Condition(filter).passed(batch).tolist() == _expected(filter, batch)
 
 
+LETTERS = st.text("aä%_\\", max_size=5)
+
+
+@given(st.lists(st.none() | LETTERS, min_size=1, max_size=12), LETTERS, st.booleans())
+def test_texts_hold_a_part_as_arrow_says(
+    texts: list[str | None], part: str, is_pattern: bool
+) -> None:
+    batch = pa.record_batch({"text": pa.array(texts).cast(pa.string()).slice(1)})
+    match = pc.match_like if is_pattern else pc.match_substring
+    filter = match(pc.field("text"), f"%{part}%" if is_pattern else part)
+    special = is_pattern and any(letter in part for letter in "%_\\")
+    tests = by_column(expressions.comparisons(expressions.as_tree(filter)), batch.schema)
+    assert (tests is None) == special
+    expected = _expected(filter, batch)
+    assert Condition(filter).passed(batch).tolist() == expected
+    encoded = pa.record_batch({"text": batch["text"].dictionary_encode()})
+    assert Condition(filter).passed(encoded).tolist() == expected
+    both = filter & (pc.field("text") > "a")
+    assert Condition(both).passed(batch).tolist() == _expected(both, batch)
+
+
 MONEY = pa.record_batch(
     {
         "money": pa.array([Decimal("0.05"), Decimal("-0.06"), None, Decimal(7)], TYPES["money"]),

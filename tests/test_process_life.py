@@ -17,7 +17,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import ORDERS
+from support import NOT_INTERACTIVE, ORDERS
 
 import lancefs
 from lancefs.errors import LanceError, ReadFailed
@@ -67,7 +67,7 @@ def numbers(path: Path, files: int, rows: int) -> str:
 def test_a_thousand_fragments_are_read_with_few_descriptors(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"n": range(1000)}), path, max_rows_per_file=1)
-    command = [sys.executable, "-c", FEW_DESCRIPTORS, path]
+    command = [sys.executable, "-c", NOT_INTERACTIVE + FEW_DESCRIPTORS, path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 3
 

@@ -69,7 +69,7 @@ def varint(number: int, surplus: int = 0) -> bytes:
 
 def manifests() -> st.SearchStrategy[bytes]:
     """Draw the message of a manifest, and change a byte of some."""
-    return _messages(_MANIFEST) | _changed(_messages(_MANIFEST))
+    return messages(_MANIFEST) | _changed(messages(_MANIFEST))
 
 
 @st.composite
@@ -84,7 +84,8 @@ def _changed(draw: st.DrawFn, messages: st.SearchStrategy[bytes]) -> bytes:
     return bytes(message)
 
 
-def _messages(spec: Spec) -> st.SearchStrategy[bytes]:
+def messages(spec: Spec) -> st.SearchStrategy[bytes]:
+    """Draw a message whose fields are mostly those that are given."""
     return st.lists(_fields(spec), max_size=6).map(b"".join)
 
 
@@ -111,7 +112,7 @@ def _payload(kind: Any) -> st.SearchStrategy[bytes]:
             return _TEXTS
         case "numbers":
             return st.lists(_NUMBERS.map(varint), max_size=4).map(b"".join)
-    return _messages(kind)
+    return messages(kind)
 
 
 def _odd_field(draw: st.DrawFn) -> bytes:

@@ -202,6 +202,24 @@ def some_rows(function: _F) -> _F:
     return rows(columns(where(no_index(wide(function)))))
 
 
+def query_vector(function: _F) -> _F:
+    """Add `--like` and `--vector`, of which one tells the vector that is searched for."""
+    like = click.option(
+        "--like",
+        type=click.IntRange(min=0),
+        metavar="ROWID",
+        help="By the vector of the row of this id.",
+    )
+    vector = click.option(
+        "--vector",
+        metavar="FILE",
+        help="By the vector in a file: numbers in JSON, or separated by blanks, or .npy; - reads "
+        "them from the standard input.",
+    )
+    result: Any = like(vector(function))
+    return result  # type: ignore[no-any-return]
+
+
 def no_index(function: _F) -> _F:
     """Add `--no-index`; the function gets whether indices may be used, as `use_index`."""
     option = click.option(

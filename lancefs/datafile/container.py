@@ -262,11 +262,16 @@ def _parse_encoding(encoding: pb.Encoding) -> PageEncoding:
         raise UnsupportedFeature("encodings stored apart from the column metadata")
     if location != "direct":
         return PageEncoding("", b"")
-    return _parse_any(encoding.direct.encoding)
+    return parse_description(encoding.direct.encoding)
 
 
 @lru_cache(maxsize=1024)  # pages of a column, also in other fragments, have equal descriptions
-def _parse_any(data: bytes) -> PageEncoding:
+def parse_description(data: bytes) -> PageEncoding:
+    """Parse the description of an encoding, a protobuf Any.
+
+    Raises:
+        CorruptFile: It is not one.
+    """
     message = AnyMessage()
     try:
         message.ParseFromString(data)

@@ -14,8 +14,9 @@ from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.v2_1.assembly import assemble
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
-from lancefs.errors import UnsupportedFeature, locating
-from lancefs.storage import File, Reads, run
+from lancefs.datafile.v2_1.small_files import SmallFile, SmallRows, decode_small
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.storage import File, Reads, SparseRanges, count_bytes, read_all, run
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -106,14 +107,50 @@ def open_data_file(
     return StructuralReader(container, columns, rows)
 
 
+def read_small(
+    files: Sequence[tuple[File, int, Sequence[RowRange]]],
+    columns: Mapping[int, int],
+    fields: Sequence[Field],
+) -> SmallRows:
+    """Read rows of small local files, of those fields whose pages kernels know.
+
+    Args:
+        files: Each file, which is read as a whole; the rows that it should have; and ranges of its
+            rows, ascending and disjoint.
+        columns: Index of the column of each field, by field id; the same in all files.
+        fields: The fields.
+
+    Raises:
+        MissingFile: A file is gone.
+        CorruptFile: A file is shorter than the manifest says.
+        ReadFailed: A file was rewritten meanwhile, or cannot be read.
+    """
+    read = read_all([(file, SparseRanges([(0, file.size)])) for file, _, _ in files])
+    found = decode_small(
+        [
+            SmallFile(data, rows, ranges)
+            for (data,), (_, rows, ranges) in zip(read, files, strict=True)
+        ],
+        columns,
+        fields,
+    )
+    count_bytes(found.size)
+    for file, _, _ in files:
+        file.verify()
+    return found
+
+
 def read_together(
-    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
+    fields: Sequence[Field],
+    refusal: CorruptFile | None = None,
 ) -> list[pa.Array]:
     """Read rows of several files, each field as one array.
 
     Args:
         files: Each file, its reader, and ranges of its rows, ascending and disjoint.
         fields: The fields, pruned to what each of the files holds.
+        refusal: The error of another decoder that refused these files; None if none did.
 
     Raises:
         CorruptFile: A file is damaged.
@@ -126,6 +163,7 @@ def read_together(
         if (fetch := reader.fetch(leaves, ranges)) is not None
     ]
     if len(fetches) == len(files):
-        return assemble(fields, run(fetches))
+        first, *others = run(fetches)
+        return assemble(fields, [first._replace(refusal=first.refusal or refusal), *others])
     reads = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
     return join_columns(run(reads))

@@ -118,6 +118,8 @@ class BTree:
         before_low = self._num_pages - len(self._low_keys)
         firsts = _places(self._high_keys, lows, -before_high, "left") + before_high
         stops = _places(self._low_keys, highs, len(self._low_keys), "right") + before_low
+        if len(firsts) == 1 and not test.keeps_null:
+            return np.arange(firsts[0], max(firsts[0], stops[0]))
         wanted = _covered(firsts, stops, self._num_pages)
         if test.keeps_null:
             wanted |= self._null_counts > 0
@@ -289,6 +291,11 @@ def _places(
         open_place: The place of open bounds.
         side: Whether a bound is put before or after keys that are equal to it.
     """
+    if len(bounds) == 1:
+        place = open_place
+        if bounds[0] is not None:
+            place = int(np.searchsorted(keys, as_keys(bounds, keys.dtype), side)[0])
+        return np.array([place], np.int64)
     is_open = np.array([bound is None for bound in bounds], np.bool_)
     places = np.full(len(bounds), open_place, np.int64)
     known = as_keys([bound for bound in bounds if bound is not None], keys.dtype)

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
 from lancefs.datafile.buffers import Array, Ints, Mask
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import take, within
+from lancefs.datafile.kernels import holds, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
-from lancefs.scan.expressions import Comparison, Membership
+from lancefs.scan.expressions import ColumnCondition, Comparison, Membership, TextPart
 from lancefs.table.members import nested, paths_of
 
 # Enough digits for a decimal of any scale in the units of any other.
@@ -90,8 +90,8 @@ class Interval:
     among: NumberSet | None = None
 
 
-# A condition on one column.
-Test: TypeAlias = Interval | Comparison | Membership
+# A condition on one column, as it is evaluated.
+Test: TypeAlias = Interval | ColumnCondition
 
 
 class Condition:
@@ -190,7 +190,7 @@ class Condition:
 
 
 def by_column(
-    comparisons: Iterable[Comparison | Membership] | None, schema: pa.Schema
+    comparisons: Iterable[ColumnCondition] | None, schema: pa.Schema
 ) -> list[Test] | None:
     """Return a filter as conditions on single columns.
 
@@ -233,14 +233,18 @@ def _narrow(intervals: dict[str, Interval], interval: Interval) -> None:
     intervals[interval.column] = Interval(interval.column, low, high, among)
 
 
-def _has_type(test: Comparison | Membership, data_type: pa.DataType) -> bool:
+def _has_type(test: ColumnCondition, data_type: pa.DataType) -> bool:
     if isinstance(test, Membership):
         return bool(test.values.type == data_type)
+    if isinstance(test, TextPart):
+        return True
     return test.value is None or (test.value.type == data_type and test.value.is_valid)
 
 
-def _interval_of_test(test: Comparison | Membership, data_type: pa.DataType) -> Interval | None:
+def _interval_of_test(test: ColumnCondition, data_type: pa.DataType) -> Interval | None:
     """Return a test as a range of stored numbers, or some numbers in a range; None for others."""
+    if isinstance(test, TextPart):
+        return None
     if isinstance(test, Comparison):
         return interval_of(test, data_type)
     bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
@@ -331,13 +335,26 @@ def _look_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
     return mask | ~valid if passed[-1] else mask & valid
 
 
-def _compare(array: pa.Array, test: Comparison | Membership) -> Mask:
-    """Return a mask of the strings that compare with a literal, or are one of some."""
+def _compare(array: pa.Array, test: ColumnCondition) -> Mask:
+    """Return a mask of the strings that compare with a literal, are one of some, or hold one."""
+    if isinstance(test, TextPart):
+        return _hold(array, test.text.encode())
     if isinstance(test, Membership):
         return mask_of(pc.is_in(array, value_set=test.values))
     if test.value is None:
         return mask_of(array.is_valid())
     return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), False))
+
+
+def _hold(array: pa.StringArray, part: bytes) -> Mask:
+    """Return a mask of the strings that hold a text."""
+    if not len(array):
+        return np.zeros(0, np.bool_)
+    _, offsets, data = array.buffers()
+    places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+    mask = holds(places, np.frombuffer(data or b"", np.uint8), part)
+    valid = valid_slots(array)
+    return mask if valid is None else mask & valid
 
 
 def _within(array: pa.Array, interval: Interval) -> Mask:

@@ -25,7 +25,7 @@ from lancefs.errors import MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.index_claims import WrongIndex
 from lancefs.scan.mapped_memory import Mapped
-from lancefs.scan.morsel_reader import MorselReader
+from lancefs.scan.morsel_reader import MorselReader, schema_of
 from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.pace import Pace
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
@@ -86,7 +86,7 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return self._reader.schema
+        return schema_of(self.fields, self.blobs, self.encoded)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order; batches are not empty.

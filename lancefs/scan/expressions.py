@@ -153,6 +153,23 @@ class Membership:
     values: pa.Array
 
 
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A column whose strings hold a text.
+
+    Attributes:
+        column: The name of the column.
+        text: The text.
+    """
+
+    column: str
+    text: str
+
+
+# A condition on one column.
+ColumnCondition: TypeAlias = Comparison | Membership | TextPart
+
+
 def bytes_of(expression: pc.Expression) -> bytes:
     """Return bytes that tell an expression from others."""
     _, (pickled,) = expression.__reduce__()
@@ -171,7 +188,7 @@ def shown(expression: pc.Expression) -> str:
         return f"of {', '.join(sorted(names_in(expression) or ())) or 'columns'}"
 
 
-def comparisons(root: ExpressionNode | None) -> list[Comparison | Membership] | None:
+def comparisons(root: ExpressionNode | None) -> list[ColumnCondition] | None:
     """Split a filter into comparisons of columns with literals.
 
     Args:
@@ -188,10 +205,23 @@ def comparisons(root: ExpressionNode | None) -> list[Comparison | Membership] | 
     return known if len(known) == len(parts) else None
 
 
-def as_test(node: ExpressionNode) -> Comparison | Membership | None:
+def as_test(node: ExpressionNode) -> ColumnCondition | None:
     """Return a call as a test of a column; None for any other call."""
-    comparison = as_comparison(node)
-    return as_membership(node) if comparison is None else comparison
+    return as_comparison(node) or as_membership(node) or as_text_part(node)
+
+
+def as_text_part(node: ExpressionNode) -> TextPart | None:
+    """Return a call as a test whether strings hold a text; None for any other call."""
+    if node.name not in ("match_substring", "match_like") or node.arguments[0].kind != "field":
+        return None
+    if node.value is None or node.value["ignore_case"].as_py():
+        return None
+    text = node.value["pattern"].as_py()
+    if node.name == "match_like":
+        pattern, text = text, text[1:-1]
+        if pattern != f"%{text}%" or any(special in text for special in "%_\\"):
+            return None
+    return TextPart(node.arguments[0].name, text)
 
 
 def as_membership(node: ExpressionNode) -> Membership | None:

@@ -7,7 +7,7 @@ their dictionary items, and their values are looked up only for rows that are re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
@@ -41,6 +41,21 @@ if TYPE_CHECKING:
     from lancefs.scan.conditions import Condition
     from lancefs.scan.value_ranges import Seen
     from lancefs.table.row_index import RowIndex
+
+
+def schema_of(fields: Iterable[Field], blobs: Blobs, encoded: Collection[int]) -> pa.Schema:
+    """Return the schema of batches.
+
+    Args:
+        fields: The columns, in order.
+        blobs: Whether blob columns show where their bytes are, or the bytes.
+        encoded: Field ids of string columns that come dictionary-encoded.
+    """
+    shown = [(field.id, field.to_arrow(blobs)) for field in fields]
+    return pa.schema(
+        one.with_type(dictionary_columns.ENCODED) if number in encoded else one
+        for number, one in shown
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +92,6 @@ class MorselReader:
     _schemas: dict[tuple[int | bool, ...], pa.Schema] = attribute(
         default_factory=dict, init=False, repr=False, compare=False
     )
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out."""
-        return self._schema(self.fields)
 
     def take(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> list[pa.RecordBatch]:
         """Return rows of a fragment, or of a run of fragments, whatever the filter says.
@@ -219,7 +229,8 @@ class MorselReader:
             assert mask is not None
             return {}, mask, 0
         fields = self._fields_of_candidates(morsel, count_rows(ranges))
-        seen = None if is_sparse or not self.ranged_fields else self._seen(morsel)
+        is_noted = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
+        seen = self._seen(morsel) if is_noted else None
         columns = self._read_columns(morsel.fragment, fields, ranges, by_item)
         if seen is not None:
             seen.keep(columns)
@@ -379,17 +390,14 @@ class MorselReader:
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))
         if key not in self._schemas:
-            self._schemas[key] = pa.schema([self._arrow_field(one, encoded) for one in fields])
+            some = self.encoded if encoded else frozenset()
+            self._schemas[key] = schema_of(fields, self.blobs, some)
         return self._schemas[key]
-
-    def _arrow_field(self, field: Field, encoded: bool = True) -> pa.Field:
-        shown = field.to_arrow(self.blobs)
-        is_encoded = encoded and field.id in self.encoded
-        return shown.with_type(dictionary_columns.ENCODED) if is_encoded else shown
 
     def _empty_columns(self, fields: Sequence[Field]) -> dict[int, pa.Array]:
         # Unlike `pa.array([], …)`, `pa.nulls` takes types with extension types inside.
-        return {field.id: pa.nulls(0, self._arrow_field(field).type) for field in fields}
+        types = self._schema(fields).types
+        return {field.id: pa.nulls(0, type_) for field, type_ in zip(fields, types, strict=True)}
 
     def _batch(
         self, fields: Sequence[Field], columns: Mapping[int, pa.Array], rows: int

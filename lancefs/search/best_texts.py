@@ -63,6 +63,19 @@ def best_places(numbers: Addresses, scores: Scores, k: int) -> Ints:
     return np.concatenate([better, equal])
 
 
+def not_worse(numbers: Addresses, scores: Scores, k: int) -> Ints:
+    """Return where the `k` best rows are, and all that are as good as the last of them.
+
+    Args:
+        numbers: The rows.
+        scores: Their scores.
+        k: How many.
+    """
+    if len(scores) <= k:
+        return np.arange(len(scores))
+    return np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+
+
 def joined(parts: Sequence[Scored]) -> Scored:
     """Return the rows of several parts, no two of which have the same row."""
     if len(parts) == 1:

@@ -54,7 +54,7 @@ class FoundRows:
     Args:
         version: The version of the table.
         rows: Which rows may be found, and what is returned of them.
-        ranking: The column by which rows are ranked, which the search adds.
+        rankings: The columns that the search adds, which say how well rows answer it.
         first: Columns that the search puts before all others.
 
     Raises:
@@ -68,18 +68,18 @@ class FoundRows:
         self,
         version: OpenVersion,
         rows: WantedRows,
-        ranking: pa.Field,
+        rankings: Sequence[pa.Field],
         first: Sequence[pa.Field] = (),
     ) -> None:
         version.refuse_if_fresh(ROW_ID.name)
         self._version = version
         self._rows = rows
-        self._ranking = ranking
+        self._rankings = {field.name: field for field in rankings}
         self._first = first
         self._returned = self.scanner(self._plain_columns(), ())
         if rows.filter is not None:
             self.scanner([], (rows.filter,))  # raises where the filter cannot be read
-        added = {field.name for field in (ranking, *first)}
+        added = {field.name for field in (*rankings, *first)}
         clash = added.intersection(field.name for field in version.fields)
         if clash:
             raise ValueError(
@@ -91,7 +91,7 @@ class FoundRows:
     def schema(self) -> pa.Schema:
         """The columns that come out."""
         fields = {field.name: field for field in self._returned.projected_schema}
-        fields[self._ranking.name] = self._ranking
+        fields.update(self._rankings)
         metadata = self._returned.projected_schema.metadata
         return pa.schema([*self._first, *(fields[name] for name in self._names())], metadata)
 
@@ -143,20 +143,20 @@ class FoundRows:
 
     def _plain_columns(self) -> Columns:
         """Return the columns that are read of the rows that were found."""
-        columns, ranking = self._rows.columns, self._ranking.name
+        columns = self._rows.columns
         if isinstance(columns, str):
             raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
         if isinstance(columns, Mapping):
             added = {name: name for name in self._rows.metadata}
             both = {**added, **columns}
-            return {name: both[name] for name in self._names() if name != ranking}
-        return [name for name in self._names() if name != ranking]
+            return {name: both[name] for name in self._names() if name not in self._rankings}
+        return [name for name in self._names() if name not in self._rankings]
 
     def _names(self) -> list[str]:
         """Return the names of the columns that come out, but for the first ones."""
         columns, metadata = self._rows.columns, self._rows.metadata
         names = [field.name for field in self._rows.shown] if columns is None else list(columns)
-        names += [] if self._ranking.name in names else [self._ranking.name]
+        names += [name for name in self._rankings if name not in names]
         return names + [name for name in metadata if name not in names]
 
 

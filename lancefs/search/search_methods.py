@@ -1,4 +1,4 @@
-"""The methods of a dataset that search: by vectors, and by texts."""
+"""The methods of a dataset that search: by vectors, by texts, and by both."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from lancefs.scan.scanner import Columns, Filter
 from lancefs.table.open_version import OpenVersion
 
 if TYPE_CHECKING:
+    from lancefs.search.found_rows import WantedRows
+    from lancefs.search.hybrid_search import HybridSearch
     from lancefs.search.text_query import TextQuery
     from lancefs.search.text_search import TextSearch
     from lancefs.search.vector_query import DistanceRange, QueryVectors
@@ -119,20 +121,11 @@ class SearchMethods:
             TypeError: The column holds no vectors, or an argument is of another type.
             ValueError: An argument does not fit the column, or makes no sense.
         """
-        from lancefs.search.found_rows import WantedRows, metadata_names
         from lancefs.search.vector_query import vector_query
         from lancefs.search.vector_search import VectorSearch
 
         field = self._version.field(column)
-        rows = WantedRows(
-            self._columns,
-            self._filters,
-            filter,
-            prefilter,
-            columns,
-            metadata_names(with_row_id, with_row_address),
-            use_index and self._use_index,
-        )
+        rows = self._wanted(columns, filter, prefilter, use_index, with_row_id, with_row_address)
         query = vector_query(field, q, k, metric, distance_range, nprobes, refine_factor)
         return VectorSearch(self._version, query, rows)
 
@@ -193,16 +186,94 @@ class SearchMethods:
             TypeError: A column holds no texts, or an argument is of another type.
             ValueError: An argument makes no sense, or no column has a full-text index.
         """
-        from lancefs.search.found_rows import WantedRows, metadata_names
         from lancefs.search.text_search import TextSearch
 
-        rows = WantedRows(
+        rows = self._wanted(select, filter, prefilter, use_index, with_row_id, with_row_address)
+        return TextSearch(self._version, query, columns, k, rows)
+
+    def hybrid_search(
+        self,
+        column: str,
+        q: QueryVectors,
+        query: str | TextQuery,
+        k: int = 10,
+        *,
+        text_columns: Sequence[str] | None = None,
+        alpha: float | None = None,
+        oversample_factor: int = 1,
+        metric: str | None = None,
+        **options: Unpack[VectorSearchOptions],
+    ) -> HybridSearch:
+        """Say which rows to find by their vectors and their texts; nothing is read yet.
+
+        A vector search and a text search find rows, which are ranked by both. Without `alpha` a
+        row has the sum of 1 / (60 + rank) over the searches that found it (reciprocal rank
+        fusion), as `_relevance_score`. With `alpha` it has `alpha` times how near it is plus
+        `1 - alpha` times its score, as `_hybrid_score`; both are scaled to 0 to 1 over the rows
+        that the search found, and are 0 where it did not.
+
+        Args:
+            column: The column of vectors, and
+            q: the query vector: see `vector_search`.
+            query: Words, or a query: see `text_search`.
+            k: How many rows.
+            text_columns: Where to search for the words: `columns` of `text_search`.
+            alpha: The weight of the vector search, from 0 to 1; None to fuse by ranks.
+            oversample_factor: So many times `k` rows are taken of each search.
+            metric: How vectors are compared: see `vector_search`.
+            options: As for `vector_search`. `filter`, `prefilter` and `use_index` are for both
+                searches. `_distance` and `_score`, null where a row was not found so, and the
+                fused score are last among the columns, where they are not named.
+
+        Raises:
+            ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: A column holds no vectors or no texts, or an argument is of another type.
+            ValueError: An argument does not fit the column, or makes no sense, or no column has a
+                full-text index.
+        """
+        from lancefs.search.hybrid_search import HybridSearch
+        from lancefs.search.vector_query import check_counts
+
+        check_counts(k=k, oversample_factor=oversample_factor)
+        rows = self._wanted(
+            options.pop("columns", None),
+            options.get("filter"),
+            options.get("prefilter", True),
+            options.get("use_index", True),
+            options.pop("with_row_id", False),
+            options.pop("with_row_address", False),
+        )
+        most = k * oversample_factor
+        vectors = self.vector_search(column, q, most, metric, **options)
+        texts = self.text_search(
+            query,
+            text_columns,
+            most,
+            filter=rows.filter,
+            prefilter=rows.prefilter,
+            use_index=rows.use_index,
+        )
+        return HybridSearch(self._version, vectors, texts, k, alpha, rows)
+
+    def _wanted(
+        self,
+        columns: Columns | None,
+        filter: Filter | None,
+        prefilter: bool,
+        use_index: bool,
+        with_row_id: bool,
+        with_row_address: bool,
+    ) -> WantedRows:
+        """Return which rows a search may find, and what is returned of them."""
+        from lancefs.search.found_rows import WantedRows, metadata_names
+
+        return WantedRows(
             self._columns,
             self._filters,
             filter,
             prefilter,
-            select,
+            columns,
             metadata_names(with_row_id, with_row_address),
             use_index and self._use_index,
         )
-        return TextSearch(self._version, query, columns, k, rows)

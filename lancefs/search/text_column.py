@@ -14,7 +14,7 @@ import numpy as np
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
-from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
+from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.matching import match_all, match_any, match_phrase
 from lancefs.index.text.partitions import Documents
@@ -22,7 +22,7 @@ from lancefs.index.text.scoring import Statistics
 from lancefs.index.text.text_indices import OpenText, TextIndices
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
-from lancefs.search.best_texts import Scored, best_places, joined
+from lancefs.search.best_texts import Scored, best_places, joined, not_worse
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows
 from lancefs.search.row_bits import RowBits
@@ -93,7 +93,9 @@ class TextColumn:
         if not use_index:
             self._opened = []
         self._sources = list(self._make_sources())
-        self._statistics = self._known(is_indexed=True), self._known(is_indexed=None)
+        of_index = self._known(is_indexed=True)
+        is_all = all(source.is_indexed for source in self._sources)
+        self._statistics = of_index, of_index if is_all else self._known(is_indexed=None)
         self._allowed = self._find_allowed() if is_filtered else None
 
     def _choose(
@@ -202,25 +204,55 @@ class TextColumn:
         return found
 
     def _find_in(self, source: _Source, query: LeafQuery, k: int | None) -> Scored:
-        parts = [self._match(source, documents, query) for documents in source.documents]
-        found = joined(parts) if parts else joined([])
+        """Return the rows of a source that a query finds, at least the best `k` of them.
+
+        The best documents are looked for first; more of them where their rows are gone.
+        """
+        is_pruned = isinstance(query, MatchQuery) and query.boost == 1 and not self._is_filtered
+        most = k + _SPARE if k is not None and is_pruned and source.segment is not None else None
+        while True:
+            found = self._live(source, self._matches(source, query, most), k)
+            if most is None or (k is not None and len(found.row_ids) >= k):
+                return found
+            most = most * _MORE if most < sum(one.count for one in source.documents) else None
+
+    def _matches(self, source: _Source, query: LeafQuery, most: int | None) -> Scored:
+        """Return what a query finds by its row numbers, at least the best `most`."""
+        found = joined([self._match(source, one, query, most) for one in source.documents])
         if source.is_indexed and self._allowed is not None:
             found = found.only(self._are_allowed(source, found))
-        if source.segment is None:
-            return found
-        assert self._indices is not None
-        return _live(self._indices.coverage, source.segment, found, k)
+        return found
 
-    def _match(self, source: _Source, documents: Documents, query: LeafQuery) -> Scored:
+    def _match(
+        self, source: _Source, documents: Documents, query: LeafQuery, most: int | None
+    ) -> Scored:
         """Return the documents that a query finds, by their row numbers."""
         statistics = self._statistics[0 if source.is_indexed else 1]
         tokens = self._tokens[query]
         if isinstance(query, PhraseQuery):
             numbers, scores = match_phrase(documents, tokens, query.slop, statistics)
+        elif query.needs_all:
+            numbers, scores = match_all(documents, [token.text for token in tokens], statistics)
         else:
-            match = match_all if query.needs_all else match_any
-            numbers, scores = match(documents, [token.text for token in tokens], statistics)
+            words = [token.text for token in tokens]
+            numbers, scores = match_any(documents, words, statistics, most)
         return Scored(documents.row_numbers[numbers], scores)
+
+    def _live(self, source: _Source, found: Scored, k: int | None) -> Scored:
+        """Return the rows that are there, at least the best `k` of them; None for all."""
+        if source.segment is None:
+            return found
+        assert self._indices is not None
+        coverage = self._indices.coverage
+        wanted = len(found.row_ids) if k is None else k + _SPARE
+        # Equal scores are chosen by row ids, which may not be known yet.
+        choose = best_places if coverage.has_row_ids(source.segment) else not_worse
+        while True:
+            places = choose(found.row_ids, found.scores, wanted)
+            which, row_ids = coverage.locate(source.segment, found.row_ids[places])
+            if len(places) == len(found.row_ids) or (k is not None and len(which) >= k):
+                return Scored(row_ids, found.scores[places][which])
+            wanted *= _MORE
 
     def _are_allowed(self, source: _Source, found: Scored) -> Mask:
         assert self._allowed is not None
@@ -250,16 +282,3 @@ class TextColumn:
 
 def _broken(source: _Source, error: LanceError) -> Exception:
     return error if source.segment is None else BrokenSegment(source.segment, error)
-
-
-def _live(coverage: Coverage, segment: IndexSegment, found: Scored, k: int | None) -> Scored:
-    """Return the rows that are there, at least the best `k` of them; None for all."""
-    wanted = len(found.row_ids) if k is None else k + _SPARE
-    if k is None or not coverage.has_row_ids(segment):
-        wanted = len(found.row_ids)  # equal scores are chosen by row ids, which are not known yet
-    while True:
-        places = best_places(found.row_ids, found.scores, wanted)
-        which, row_ids = coverage.locate(segment, found.row_ids[places])
-        if len(places) == len(found.row_ids) or (k is not None and len(which) >= k):
-            return Scored(row_ids, found.scores[places][which])
-        wanted *= _MORE

@@ -70,7 +70,7 @@ class TextSearch:
         self._version = version
         self._k = None if k is None else int(k)
         self._rows = rows
-        self._found = FoundRows(version, rows, SCORE)
+        self._found = FoundRows(version, rows, [SCORE])
         self._query = self._complete(_query_of(query), columns)
         self._fields = {str(one.column): _text_field(version, one) for one in leaves(self._query)}
 
@@ -117,8 +117,13 @@ class TextSearch:
             UnsupportedFeature: A file uses something that this release does not read.
             ImportError: The index holds stems of words, and snowballstemmer is not installed.
         """
-        found = self._outcome.found
+        found = self.found
         return self._found.table(found.row_ids, {SCORE.name: pa.array(found.scores)})
+
+    @property
+    def found(self) -> Scored:
+        """The best rows, the best one first; the search is done for it."""
+        return self._outcome.found
 
     def explain(self) -> str:
         """Tell how the rows are found; the search is done for it, and kept for `to_table`."""

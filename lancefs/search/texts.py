@@ -11,6 +11,7 @@ import pyarrow as pa
 from lancefs.index.text.analyzers import Analyzer
 from lancefs.index.text.positions import WordPlaces
 from lancefs.index.text.postings import Postings
+from lancefs.index.text.scoring import Scores, length_norms
 
 # Rows whose texts become Python objects at a time.
 _ROWS = 4096
@@ -52,6 +53,10 @@ class TextDocuments:
                         self._add(row_id, text)
         self.row_numbers = np.array(self._rows, np.uint64)
         self.lengths = np.array(self._lengths, np.uint32)
+
+    def norms(self, average_length: np.float32) -> Scores:
+        """Return what the length of each document adds to the divisor of its score."""
+        return length_norms(self.lengths, average_length)
 
     def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
         """Return which documents have tokens; a token that none has is left out."""

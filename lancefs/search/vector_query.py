@@ -83,10 +83,7 @@ def vector_query(
         TypeError: The column holds no vectors, or the query is none.
         ValueError: An argument does not fit the column, or makes no sense.
     """
-    numbers: dict[str, object] = {"k": k, "nprobes": nprobes, "refine_factor": refine_factor}
-    for name, value in numbers.items():
-        if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
-            raise ValueError(f"{name} is {value!r}; a whole number from 1 on was expected")
+    check_counts(k=k, nprobes=nprobes, refine_factor=refine_factor)
     dtype, dimension = _vector_type(field)
     vectors, is_batch = _vectors(q, field, dtype, dimension)
     lowest, limit = _bounds(distance_range)
@@ -94,6 +91,20 @@ def vector_query(
     return VectorQuery(
         field, vectors, is_batch, int(k), known, lowest, limit, nprobes, refine_factor
     )
+
+
+def check_counts(**numbers: object) -> None:
+    """Check arguments that are whole numbers from 1 on, or None.
+
+    Args:
+        numbers: The arguments, by their names.
+
+    Raises:
+        ValueError: One is something else.
+    """
+    for name, value in numbers.items():
+        if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
+            raise ValueError(f"{name} is {value!r}; a whole number from 1 on was expected")
 
 
 def vector_type(data_type: pa.DataType) -> tuple[np.dtype[Any], int] | None:

@@ -52,7 +52,7 @@ class VectorSearch:
         self._version = version
         self._query = query
         self._rows = rows
-        self._found = FoundRows(version, rows, DISTANCE, [QUERY_INDEX] if query.is_batch else [])
+        self._found = FoundRows(version, rows, [DISTANCE], [QUERY_INDEX] if query.is_batch else [])
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -70,7 +70,7 @@ class VectorSearch:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        found = self._outcome.found
+        found = self.found
         row_ids = np.concatenate([one.row_ids for one in found])
         distances = np.concatenate([one.distances for one in found])
         numbers = np.repeat(np.arange(len(found), dtype=np.int32), [len(one[0]) for one in found])
@@ -78,6 +78,16 @@ class VectorSearch:
         if self._query.is_batch:
             columns[QUERY_INDEX.name] = pa.array(numbers)
         return self._found.table(row_ids, columns)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it has several query vectors."""
+        return self._query.is_batch
+
+    @property
+    def found(self) -> Sequence[Ranked]:
+        """The nearest rows for each query vector; the search is done for it."""
+        return self._outcome.found
 
     def explain(self) -> str:
         """Tell how the rows are found; the search is done for it, and kept for `to_table`."""

@@ -88,6 +88,7 @@ class FragmentReader:
         self.fragment = fragment
         self.fields = tuple(fields)
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
+        self._files: dict[tuple[int | None, str], File] = {}  # by base path and path
         self._deleted: Ints | None = None
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
@@ -140,6 +141,7 @@ class FragmentReader:
         if kept is not None:
             kept.pop(self.fragment.id, None)
         self._readers.clear()
+        self._files.clear()
         self._row_sizes.clear()
         self._with_dictionaries.clear()
         self._deleted = None
@@ -315,8 +317,7 @@ class FragmentReader:
             file.release()
 
     def _opened(self) -> list[File]:
-        with self._lock:
-            return [file for file, _ in self._readers.values()]
+        return list(self._files.values())
 
     def _apply_overlays(
         self,
@@ -383,9 +384,21 @@ class FragmentReader:
         located = [] if self.fragment.overlays else locate_fields([field], self.fragment)
         if len(located) != 1:
             return None
-        data_file = self.fragment.files[located[0][1]]
-        opened = self._readers.get(data_file)
-        return self.files.data_file(data_file) if opened is None else opened[0]
+        return self.file(self.fragment.files[located[0][1]])
+
+    def file(self, data_file: DataFile) -> File:
+        """Return a data file of the fragment, which need not be open.
+
+        Raises:
+            CorruptFile: Its path is none below the directory of data files.
+            UnsupportedFeature: The rules do not allow its base path.
+        """
+        key = data_file.base_id, data_file.path
+        known = self._files.get(key)
+        if known is None:
+            made = self.files.data_file(data_file)
+            known = self._files.setdefault(key, made)  # another thread may be quicker
+        return known
 
     def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
         """Return a data file of the fragment and its reader, opened once.
@@ -398,7 +411,7 @@ class FragmentReader:
         with self._lock:
             opened = self._readers.get(data_file)
             if opened is None:
-                file = self.files.data_file(data_file)
+                file = self.file(data_file)
                 is_overlay = data_file not in self.fragment.files
                 rows = None if is_overlay else self.fragment.physical_rows
                 reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)

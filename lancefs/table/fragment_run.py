@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding
-from lancefs.datafile.data_file import read_together
+from lancefs.datafile.data_file import read_small, read_together
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.page_ranges import by_page, join_columns
 from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.forks import cached_property
+from lancefs.storage import SMALL_FILE
 from lancefs.table.fragment_reader import (
     FragmentReader,
     PrunedArray,
@@ -41,6 +43,8 @@ _MAX_BYTES = 32 * 1024 * 1024
 
 # The fields and column indices of each data file of a fragment.
 _Kind: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+# A fragment, and ranges of its rows.
+_RunPart: TypeAlias = tuple[FragmentReader, Sequence[RowRange]]
 
 
 class FragmentRun:
@@ -79,7 +83,7 @@ class FragmentRun:
         pairs = zip(offsets, self._first_rows, strict=False)
         return np.concatenate([local + first for local, first in pairs])
 
-    def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
+    def parts(self, ranges: Sequence[RowRange]) -> list[_RunPart]:
         """Return the fragments of ranges of rows, each with its ranges in the fragment."""
         by_fragment = by_page(self._first_rows, ranges)
         return [(self.readers[position], local) for position, local in by_fragment]
@@ -104,10 +108,7 @@ class FragmentRun:
         located = locate_fields(fields, self.readers[0].fragment)
         for number in sorted({number for _, number, _ in located}):
             in_file = [(position, part) for position, file, part in located if file == number]
-            opened = [
-                (*reader.open_file(reader.fragment.files[number]), local) for reader, local in parts
-            ]
-            arrays = read_together(opened, [part for _, part in in_file])
+            arrays = _read_file(number, parts, [part for _, part in in_file])
             for (position, part), array in zip(in_file, arrays, strict=True):
                 pruned[position].append((part, array))
         rows = count_rows(ranges)
@@ -144,6 +145,39 @@ class FragmentRun:
         """Release the memory of the local files' mapped bytes; see `File`."""
         for reader in self.readers:
             reader.release()
+
+
+def _read_file(number: int, parts: Sequence[_RunPart], fields: Sequence[Field]) -> list[pa.Array]:
+    """Read rows of the data files at one position among those of each fragment.
+
+    Args:
+        number: The position.
+        parts: The fragments, each with ranges of its rows.
+        fields: The fields, pruned to what the files hold.
+    """
+    small = _read_small(number, parts, fields)
+    known = small.arrays
+    others = [field for field in fields if field.id not in known]
+    if others:
+        opened = [
+            (*reader.open_file(reader.fragment.files[number]), local) for reader, local in parts
+        ]
+        arrays = read_together(opened, others, small.refusal)
+        known = known | {field.id: array for field, array in zip(others, arrays, strict=True)}
+    return [known[field.id] for field in fields]
+
+
+def _read_small(number: int, parts: Sequence[_RunPart], fields: Sequence[Field]) -> SmallRows:
+    """Read those fields of small files that kernels know; see `_read_file`."""
+    small = []
+    for reader, local in parts:
+        data_file, rows = reader.fragment.files[number], reader.fragment.physical_rows
+        if rows is None or data_file.size is None or data_file.size > SMALL_FILE:
+            return SmallRows({})
+        small.append((reader.file(data_file), rows, local))
+    if len(small) < 2:
+        return SmallRows({})
+    return read_small(small, parts[0][0].fragment.files[number].columns, fields)
 
 
 def in_runs(

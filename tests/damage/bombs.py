@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import lance
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyroaring
 from files_v2 import ColumnOf, PageOf, binary, flat, no_nulls, open_container, write_file
-from support import rewrite_manifest
+from support import rewrite_index_section, rewrite_manifest
 
 from lancefs.proto import container_pb2, rowids_pb2, table_pb2
 from lancefs.proto import encodings_v2_0_pb2 as pb20
@@ -31,6 +31,8 @@ NULLABLE = pb.REPDEF_NULLABLE_ITEM
 LIST = pb.REPDEF_ALL_VALID_LIST
 
 Builder = Callable[[Path], None]
+# What is in a file instead: the pages of each column, and the number of rows.
+Forged = tuple[Sequence[Sequence[PageOf]], int]
 BOMBS: dict[str, Builder] = {}
 
 
@@ -520,22 +522,111 @@ def indices_that_cover_millions_of_fragments(path: Path) -> None:
     bitmap = pyroaring.BitMap()
     bitmap.add_range(0, 2**24)
     bitmap.run_optimize()
-    file = sorted((path / "_versions").iterdir())[0]
-    data = file.read_bytes()
-    position = int.from_bytes(data[-16:-8], "little")
-    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
-    at = message.index_section
-    length = int.from_bytes(data[at : at + 4], "little")
-    section = table_pb2.IndexSection.FromString(data[at + 4 : at + 4 + length])
-    section.indices[0].fragment_bitmap = bitmap.serialize()
-    for _ in range(5):
-        section.indices.add().CopyFrom(section.indices[0])
-    message.max_fragment_id, message.index_section = MANY, 0
-    message.ClearField("transaction_section")
-    before = section.SerializeToString()
-    body, manifest = struct.pack("<I", len(before)) + before, message.SerializeToString()
-    footer = struct.pack("<QHH4s", len(body), 0, 2, b"LANC")
-    file.write_bytes(body + struct.pack("<I", len(manifest)) + manifest + footer)
+
+    def cover(section: table_pb2.IndexSection) -> None:
+        section.indices[0].fragment_bitmap = bitmap.serialize()
+        for _ in range(5):
+            section.indices.add().CopyFrom(section.indices[0])
+
+    rewrite_index_section(path, cover)
+
+    def allow(manifest: table_pb2.Manifest) -> None:
+        manifest.max_fragment_id = MANY
+
+    rewrite_manifest(path, allow)
+
+
+# --- files of indices ---
+
+
+def write_index(path: Path, kind: str, column: pa.Array, forged: Mapping[str, Forged]) -> None:
+    """Write a table of one column with an index, some files of which are other ones.
+
+    Args:
+        path: The table.
+        kind: Of the index.
+        column: The values.
+        forged: For each file, by a pattern of its name, what it has instead.
+    """
+    dataset = lance.write_dataset(pa.table({"a": column}), str(path))
+    dataset.create_scalar_index("a", kind)
+    (directory,) = (path / "_indices").iterdir()
+    for pattern, (columns, rows) in forged.items():
+        (file,) = directory.glob(pattern)
+        schema = open_container(file).descriptor().schema
+        write_file(file, [ColumnOf(pages) for pages in columns], rows, schema=schema)
+
+    def tell_sizes(section: table_pb2.IndexSection) -> None:
+        for one in section.indices[0].files:
+            one.size_bytes = (directory / one.path).stat().st_size
+
+    rewrite_index_section(path, tell_sizes)
+
+
+def bytes_page(value: bytes) -> PageOf:
+    """A page of one value."""
+    return values_page(1, strings(), struct.pack("<QQ", 16, 16 + len(value)) + value)
+
+
+def constant_columns(*values: bytes) -> list[list[PageOf]]:
+    """Columns that repeat a value in all rows that a file may have."""
+    return [[constant_page(MANY, value)] for value in values]
+
+
+def all_rows() -> bytes:
+    """A bitmap of all rows of a fragment."""
+    bitmap = pyroaring.BitMap()
+    bitmap.add_range(0, MANY)
+    bitmap.run_optimize()
+    return bitmap.serialize()
+
+
+@bomb
+def a_bitmap_index_of_all_rows(path: Path) -> None:
+    rows = struct.pack("<III", 1, 0, len(all_rows())) + all_rows()
+    columns = [[constant_page(1)], [bytes_page(rows)]]
+    write_index(path, "BITMAP", pa.array([0]), {"bitmap_page_lookup.lance": (columns, 1)})
+
+
+@bomb
+def an_ngram_index_of_all_rows(path: Path) -> None:
+    rows = struct.pack("<QI", 1, 0) + all_rows()
+    token = (11 * 37 + 11) * 37 + 11  # "aaa": letters come behind nothing and ten digits
+    columns = [[constant_page(1, token.to_bytes(4, "little"))], [bytes_page(rows)]]
+    write_index(path, "NGRAM", pa.array(["aaa"]), {"ngram_postings.lance": (columns, 1)})
+
+
+@bomb
+def a_bitmap_index_of_many_values(path: Path) -> None:
+    columns = constant_columns(bytes(8), b"")
+    write_index(path, "BITMAP", pa.array([0]), {"bitmap_page_lookup.lance": (columns, MANY)})
+
+
+@bomb
+def a_btree_of_many_pages(path: Path) -> None:
+    pages = constant_columns(bytes(8), bytes(8), bytes(4), bytes(4))
+    values = constant_columns(bytes(8), bytes(8))
+    forged = {"page_lookup.lance": (pages, MANY), "page_data.lance": (values, MANY)}
+    write_index(path, "BTREE", pa.array([0]), forged)
+
+
+@bomb
+def a_btree_of_one_page(path: Path) -> None:
+    values = constant_columns(bytes(8), bytes(8))
+    write_index(path, "BTREE", pa.array([0]), {"page_data.lance": (values, MANY)})
+
+
+@bomb
+def zones_without_end(path: Path) -> None:
+    numbers = [bytes(8), bytes(8), bytes(4), bytes(4), bytes(8), bytes(8), bytes(8)]
+    columns = constant_columns(*numbers)
+    write_index(path, "ZONEMAP", pa.array([0]), {"zonemap.lance": (columns, MANY)})
+
+
+@bomb
+def a_text_index_of_many_documents(path: Path) -> None:
+    columns = constant_columns(bytes(8), bytes(4))
+    write_index(path, "INVERTED", pa.array(["word"]), {"*_docs.lance": (columns, MANY)})
 
 
 @bomb

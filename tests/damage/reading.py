@@ -20,7 +20,7 @@ from lancefs.errors import CorruptFile, LanceError
 from lancefs.table.row_metadata import ROW_METADATA
 from lancefs.views.view_batches import Batch, batches_of, read_together
 
-SECONDS = 10.0
+SECONDS = 10.0  # of the processor
 # Memory that does not depend on the table: footers and metadata read ahead, messages, threads.
 _OVERHEAD = 4 << 20
 # The tables have fewer rows; a damaged manifest may tell of any number.
@@ -68,12 +68,12 @@ def judge(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
 
     Raises:
         Unacceptable: Another error, a wrong number of rows, rows that are no valid Arrow data, or
-            too much time.
+            too much time of the processor.
         CaughtByNet: No explicit check refused the damage.
     """
-    started = time.monotonic()
+    started = time.process_time()  # the machine may be busy with other things
     outcome = _outcome(lambda: _read(uri, sound, rng))
-    seconds = time.monotonic() - started
+    seconds = time.process_time() - started
     if seconds > SECONDS:
         raise Unacceptable(f"{outcome}, but after {seconds:.1f} s")
     return outcome

@@ -107,10 +107,10 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
         for table in (found, expected)
     )
     assert mine.keys() == other.keys()
-    for row_id, score in other.items():
-        np.testing.assert_allclose(mine[row_id], score, rtol=1e-5, atol=1e-5)
-    scores = np.asarray(found["_score"])
-    assert (scores[:-1] >= scores[1:]).all()
+    scores = [mine[row_id] for row_id in other]
+    np.testing.assert_allclose(scores, list(other.values()), rtol=1e-5, atol=1e-5)
+    in_order = np.asarray(found["_score"])
+    assert (in_order[:-1] >= in_order[1:]).all()
 
 
 def assert_same_best(found: pa.Table, expected: pa.Table) -> None:

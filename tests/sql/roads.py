@@ -9,7 +9,7 @@ from typing import Any
 import _duckdb
 import duckdb
 import pytest
-from support import ORDERS, REPOSITORY
+from support import NOT_INTERACTIVE, ORDERS, REPOSITORY
 
 import duckdb_adapter
 
@@ -47,7 +47,7 @@ def run_python(code: str) -> str:
 
     The names `duckdb`, `duckdb_adapter` and `ORDERS` are there.
     """
-    head = f"import duckdb, duckdb_adapter\nORDERS = {ORDERS!r}\n"
+    head = f"{NOT_INTERACTIVE}import duckdb, duckdb_adapter\nORDERS = {ORDERS!r}\n"
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-W", "error", "-c", head + code],
         cwd=REPOSITORY,

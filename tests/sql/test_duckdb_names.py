@@ -13,7 +13,7 @@ import duckdb
 import fsspec
 import pytest
 from roads import ORDERS_ROWS, ROADS, connect, needs_install, run_python
-from support import ORDERS
+from support import NOT_INTERACTIVE, ORDERS
 
 import duckdb_adapter
 from duckdb_adapter.paths import TableName, options_for, parse_name
@@ -193,7 +193,8 @@ query = "SELECT count(*) FROM '{ORDERS}'"
 for ask in (duckdb.connect(":default:").execute, duckdb.sql, duckdb.connect().cursor().execute):
     print(ask(query).fetchall()[0][0])
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", NOT_INTERACTIVE + code]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.stdout.split(), ran.stderr) == ([str(ORDERS_ROWS[4])] * 3, "")
 
 

@@ -183,7 +183,7 @@ def assert_alike(both: Any, query: str) -> None:
     assert found == both.execute(query.replace("{}", "native")).fetchall(), query
 
 
-@pytest.mark.parametrize("name", COLUMNS.keys() - NESTED)
+@pytest.mark.parametrize("name", sorted(COLUMNS.keys() - NESTED))
 def test_filters_that_come_from_joins_and_limits_are_exact(both: Any, name: str) -> None:
     """DuckDB makes them while a query runs: from the other side of a join, from the best so far."""
     values = " UNION ALL ".join(f"SELECT {one} AS k" for one in spelled(name))
@@ -362,7 +362,7 @@ def test_the_planner_knows_the_number_of_rows(long: str) -> None:
 
 
 @needs_install
-@pytest.mark.parametrize("name", COLUMNS.keys() - NOT_PUSHED)
+@pytest.mark.parametrize("name", sorted(COLUMNS.keys() - NOT_PUSHED))
 def test_filters_leave_the_plan_for_the_scan(everything: str, name: str) -> None:
     """DuckDB does not test again what the scan has tested."""
     con = connect("install")

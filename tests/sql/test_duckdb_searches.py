@@ -177,6 +177,118 @@ def test_a_text_search_that_makes_no_sense_says_what_is_missing(con: Any, texts:
             con.execute(f"FROM {call}")
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a table of texts and vectors, with indices over both from its third version on."""
+    lance = pytest.importorskip("lance")
+    path = str(tmp_path_factory.mktemp("both") / "t.lance")
+    draw = np.random.default_rng(11)
+    words = ["brown", "fox", "lazy", "dog", "red", "tea", "cup", "moon"]
+    bodies = [" ".join(draw.choice(words, draw.integers(1, 7))) for _ in range(400)]
+    vectors = draw.standard_normal(400 * 8).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(vectors, 8)
+    dataset = lance.write_dataset(pa.table({"id": range(400), "body": bodies, "v": column}), path)
+    dataset.create_scalar_index("body", "INVERTED")
+    dataset.create_index("v", "IVF_FLAT", num_partitions=2)
+    lance.dataset(path).delete("id % 7 = 1")
+    return path
+
+
+Q = [0.5, -0.25, 1.0, 0.0, -1.5, 0.75, 0.1, -0.3]
+BOTH = f"'v', {Q}::FLOAT[8], 'body', 'brown fox moon'"
+
+
+def test_lance_hybrid_search_returns_the_best_rows_with_all_scores(con: Any, both: str) -> None:
+    found = con.execute(f"FROM lance_hybrid_search(?, {BOTH}, k := 7)", [both])
+    assert [column[0] for column in found.description] == [
+        *("id", "body", "v", "_distance", "_score", "_hybrid_score")
+    ]
+    rows = found.fetchall()
+    dataset = lancefs.open(both)
+    search = dataset.hybrid_search("v", Q, "brown fox moon", 7, alpha=0.5, oversample_factor=4)
+    assert [row[0] for row in rows] == search.to_table()["id"].to_pylist()
+    scores = search.to_table()["_hybrid_score"].to_pylist()
+    assert [row[5] for row in rows] == pytest.approx(scores)
+
+
+def test_lance_hybrid_search_takes_the_options_of_both_searches(con: Any, both: str) -> None:
+    dataset = lancefs.open(both)
+    search = f"lance_hybrid_search('{both}', {BOTH}, k := 9"
+
+    def found(more: str, where: str = "") -> list[int]:
+        return ids(con, f"SELECT id FROM {search}{more}) {where}")
+
+    def expected(**options: Any) -> list[int]:
+        options = {"alpha": 0.5, "oversample_factor": 4, **options}
+        table = dataset.hybrid_search("v", Q, "brown fox moon", 9, **options).to_table()
+        return [int(one) for one in table["id"].to_pylist()]
+
+    assert found(", alpha := 0.9, oversample_factor := 2") == expected(
+        alpha=0.9, oversample_factor=2
+    )
+    assert found(", filter := 'id < 200'") == expected(filter="id < 200")
+    late = expected(filter="id < 200", prefilter=False)
+    assert found(", filter := 'id < 200', prefilter := false") == late
+    after = [one for one in found("") if one < 200]
+    assert found("", "WHERE id < 200") == after
+    assert found(", use_index := false") == expected(use_index=False)
+    assert found(", nprobs := 1, refine_factor := 2") == expected(nprobes=1, refine_factor=2)
+    assert found(", metric := 'cosine'") == expected(metric="cosine")
+    old = lancefs.open(both, version=3)
+    first = old.hybrid_search("v", Q, "brown fox moon", 9, alpha=0.5, oversample_factor=4)
+    assert found(", version := 3") == first.to_table()["id"].to_pylist()
+    assert found(", version := 3") != found("")
+
+
+def test_a_hybrid_search_has_the_scores_of_the_extension_lance(both: str) -> None:
+    package = pytest.importorskip("duckdb_extension_lance")
+    (file,) = Path(package.__path__[0]).rglob("lance.duckdb_extension")
+    extension, con = duckdb.connect(), connect("wrap")
+    extension.execute(f"LOAD '{file}'")
+    for options in ("k := 5", "k := 8, alpha := 0.8", "k := 3, alpha := 0, oversample_factor := 2"):
+        query = (
+            f"SELECT _hybrid_score, _distance, _score FROM lance_hybrid_search('{both}', {BOTH}, "
+            f"{options}) ORDER BY ALL DESC"
+        )
+        scores = np.array(con.execute(query).fetchall(), float)
+        np.testing.assert_allclose(
+            scores, np.array(extension.execute(query).fetchall(), float), 1e-5
+        )
+
+
+def test_searches_explain_which_indices_they_use(con: Any, both: str) -> None:
+    def told(call: str) -> str:
+        found = con.execute(f"FROM {call}, explain := true)")
+        assert [column[0] for column in found.description] == ["explain"]
+        return "\n".join(row[0] for row in found.fetchall())
+
+    dataset = lancefs.open(both)
+    vectors = told(f"lance_vector_search('{both}', 'v', {Q}")
+    assert "index v_idx (IVF_FLAT, l2)" in vectors
+    assert vectors == dataset.vector_search("v", Q).explain()
+    words = told(f"lance_fts('{both}', 'body', 'fox'")
+    assert "index body_idx over body" in words
+    assert words == dataset.text_search("fox", ["body"]).explain()
+    hybrid = told(f"lance_hybrid_search('{both}', {BOTH}")
+    assert "index v_idx" in hybrid
+    assert "index body_idx" in hybrid
+    assert "exact search" in told(f"lance_vector_search('{both}', 'v', {Q}, use_index := false")
+
+
+def test_a_hybrid_search_that_makes_no_sense_says_what_is_missing(con: Any, both: str) -> None:
+    wrong = {
+        f"lance_hybrid_search('{both}', 'v', {Q}, 'body')": "the argument query was expected",
+        f"lance_hybrid_search('{both}', 'v', query := 'x')": "the argument vector was expected",
+        f"lance_hybrid_search('{both}', {BOTH}, alpha := 2)": "alpha is 2",
+        f"lance_hybrid_search('{both}', {BOTH}, k := 0)": "k is 0",
+        f"lance_hybrid_search('{both}', {BOTH}, prefilter := true)": "filter := ",
+        f"lance_hybrid_search('{both}', {BOTH}, nprobes := 1, nprobs := 1)": "leave one",
+    }
+    for call, message in wrong.items():
+        with pytest.raises(duckdb.Error, match=message):
+            con.execute(f"FROM {call}")
+
+
 def test_long_vectors_are_searched(tmp_path: Path) -> None:
     lance = pytest.importorskip("lance")
     path = str(tmp_path / "wide.lance")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from comparison import assert_same_table
 from support import Tune
 
 import lancefs
-from lancefs.errors import CorruptFile
+from lancefs.datafile import data_file
+from lancefs.datafile.v2_1.small_files import SmallRows
+from lancefs.errors import CorruptFile, LanceError, MissingFile
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
@@ -93,12 +96,12 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def apart(path: Path) -> pa.Table:
+def apart(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read the fragments of a table one by one."""
     dataset, first, tables = lancefs.open(path), 0, []
     for fragment in dataset.fragments:
         rows = fragment.num_rows or 0
-        tables.append(dataset.scanner(offset=first, limit=rows).to_table())
+        tables.append(dataset.scanner(columns, offset=first, limit=rows).to_table())
         first += rows
     return pa.concat_tables(tables)
 
@@ -254,3 +257,55 @@ def test_large_fragments_and_others_stay_alone(
     assert lengths() == [3, 1, 1, 1, 1, 1]
     monkeypatch.setattr(fragment_reader, "_SMALL_BYTES", 1000)
     assert lengths() == [1] * (FRAGMENTS + 1)
+
+
+def test_columns_of_small_files_are_decoded_by_one_call(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[SmallRows] = []
+    decode = data_file.decode_small
+
+    def watched(*arguments: Any) -> SmallRows:
+        found.append(decode(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(data_file, "decode_small", watched)
+    dataset = lancefs.open(table)
+    got = dataset.to_table(columns=["number", "list", "twice"])
+    names = {field.id: field.name for field in dataset.manifest.fields}
+    by_kernel = {names[number] for rows in found for number in rows.arrays}
+    assert "twice" in by_kernel
+    assert "list" not in by_kernel
+    assert_same_table(got, apart(table).select(got.column_names))
+
+
+def test_a_missing_file_of_a_run_is_named(table: Path) -> None:
+    path = lance.dataset(table).get_fragments()[3].data_files()[0].path
+    (table / "data" / path).unlink()
+    with pytest.raises(MissingFile, match=path):
+        lancefs.open(table).to_table(columns=["number"])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damage_of_a_small_file_is_seen_as_when_it_is_read_alone(table: Path, seed: int) -> None:
+    source = np.random.default_rng(seed)
+    path = table / "data" / lance.dataset(table).get_fragments()[2].data_files()[0].path
+    data = bytearray(path.read_bytes())
+    at = int(source.integers(0, 4000 if seed % 2 else len(data)))
+    data[-1 - at] ^= 1 << int(source.integers(0, 8))  # every second one in the metadata
+    path.write_bytes(data)
+    columns = ["number", "plain", "price", "renamed", "text"]
+
+    def outcome(read: Callable[[], pa.Table]) -> pa.Table | tuple[type[LanceError], bool]:
+        try:
+            return read()
+        except LanceError as error:
+            return type(error), path.name in str(error)
+
+    alone = outcome(lambda: apart(table, columns))
+    together = outcome(lambda: lancefs.open(table).to_table(columns=columns))
+    if isinstance(alone, pa.Table) and isinstance(together, pa.Table):
+        assert_same_table(together, alone)
+    else:
+        assert isinstance(alone, tuple)
+        assert together == (alone[0], True)

@@ -17,8 +17,8 @@ from support import (
     copy_table,
     corpus_case,
     corpus_cases,
-    frame,
     needs_corpus,
+    rewrite_index_section,
     rewrite_manifest,
 )
 
@@ -167,24 +167,6 @@ def test_the_state_of_a_write_ahead_log_is_shown(tmp_path: Path) -> None:
     assert "id_idx" in uncovered_rows(ours.indices(), ours.manifest)
 
 
-def rewrite(path: Path, change: Any) -> None:
-    """Change the index section of the newest manifest of a table."""
-    file = sorted((path / "_versions").glob("*.manifest"))[0]
-    data = file.read_bytes()
-    start = int.from_bytes(data[-16:-8], "little")
-    message = table_pb2.Manifest.FromString(data[start + 4 : -16])
-    at = message.index_section
-    length = int.from_bytes(data[at : at + 4], "little")
-    section = table_pb2.IndexSection.FromString(data[at + 4 : at + 4 + length])
-    change(section)
-    message.index_section = 0
-    message.ClearField("transaction_section")
-    before = section.SerializeToString()
-    before = len(before).to_bytes(4, "little") + before
-    message.index_section = 4
-    file.write_bytes(frame(message, b"\0" * 4 + before))
-
-
 def indexed(path: Path) -> Path:
     write(path).create_scalar_index("id", "BTREE")
     return path
@@ -192,7 +174,7 @@ def indexed(path: Path) -> Path:
 
 def test_an_index_that_does_not_say_what_it_covers_is_counted_as_unknown(tmp_path: Path) -> None:
     path = indexed(tmp_path / "t.lance")
-    rewrite(path, lambda section: section.indices[0].ClearField("fragment_bitmap"))
+    rewrite_index_section(path, lambda section: section.indices[0].ClearField("fragment_bitmap"))
     dataset = lancefs.open(path)
     (index,) = dataset.indices()
     assert index.fragment_ids is None
@@ -207,7 +189,7 @@ def test_a_kind_from_the_future_is_shown_by_its_name(tmp_path: Path) -> None:
         section.indices[0].index_details.value = b"\xff"
         section.indices[0].fields[:] = [99]
 
-    rewrite(path, change)
+    rewrite_index_section(path, change)
     (index,) = lancefs.open(path).indices()
     assert (index.type, index.details, index.columns) == ("Quantum", {}, ("99",))
 
@@ -220,7 +202,7 @@ def test_files_that_the_writer_did_not_record_are_listed(tmp_path: Path) -> None
         section.indices[0].ClearField("files")
         section.indices[0].ClearField("index_details")
 
-    rewrite(path, change)
+    rewrite_index_section(path, change)
     (index,) = lancefs.open(path).indices()
     assert set(index.files) == set(before.files)
     assert index.type == "BTree"
@@ -235,7 +217,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     def change(section: table_pb2.IndexSection) -> None:
         section.indices[0].fragment_bitmap = b"nothing"
 
-    rewrite(path, change)
+    rewrite_index_section(path, change)
     with pytest.raises(CorruptFile, match=r"manifest: indices: not a Roaring bitmap"):
         lancefs.open(path).indices()
 
@@ -249,7 +231,7 @@ def test_a_bitmap_of_more_fragments_than_a_table_can_have_is_damage(tmp_path: Pa
     def change(section: table_pb2.IndexSection) -> None:
         section.indices[0].fragment_bitmap = bitmap.serialize()
 
-    rewrite(path, change)
+    rewrite_index_section(path, change)
     with pytest.raises(CorruptFile, match=r"holds 16777216, expected values below \d\b"):
         lancefs.open(path).indices()
 
@@ -264,6 +246,6 @@ def test_a_bitmap_of_more_fragments_than_a_table_can_have_is_damage(tmp_path: Pa
 def test_a_time_beyond_the_calendar_is_damage(tmp_path: Path) -> None:
     rewrite_time = lambda section: setattr(section.indices[0], "created_at", 2**63)  # noqa: E731
     path = indexed(tmp_path / "t.lance")
-    rewrite(path, rewrite_time)
+    rewrite_index_section(path, rewrite_time)
     with pytest.raises(CorruptFile, match="after 1970"):
         lancefs.open(path).indices()

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 )
 @shared_options.table
 @click.option("--column", required=True, metavar="NAME", help="The column of vectors.")
-@click.option("--like", type=click.IntRange(min=0), metavar="ROWID", help="As the row of this id.")
-@click.option(
-    "--vector",
-    metavar="FILE",
-    help="As the vector in a file: numbers in JSON, or separated by blanks, or .npy; - reads them.",
-)
+@shared_options.query_vector
 @click.option(
     "--metric",
     type=shared_options.NearestChoice(("l2", "cosine", "dot", "hamming")),

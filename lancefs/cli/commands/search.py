@@ -10,6 +10,8 @@ from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
+    from lancefs.search.hybrid_search import HybridSearch
+    from lancefs.search.text_search import TextSearch
 
 
 @shared_options.command(
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     lancefs search items.lance "quick brown fox"
     lancefs search items.lance@prod '"brown fox"' --column text -n 5 -c id,text
     lancefs search items.lance "brown fox" --all -w "price < 3" --explain
+    lancefs search items.lance "brown fox" --vector-column v --like 17
     """
 )
 @shared_options.table
@@ -29,6 +32,15 @@ if TYPE_CHECKING:
     help="A column to search in; all that have a full-text index by default.",
 )
 @click.option("--all", "needs_all", is_flag=True, help="Find texts with all words, not with any.")
+@click.option(
+    "--vector-column", metavar="NAME", help="Find rows by the vectors of this column, too."
+)
+@shared_options.query_vector
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1),
+    help="Weight of the vectors' distances against the texts' scores; by default, ranks count.",
+)
 @shared_options.some_rows
 @click.option("--explain", is_flag=True, help="Show no rows, but how they are found.")
 @shared_options.output
@@ -37,6 +49,10 @@ def search(
     query: str,
     names: tuple[str, ...],
     needs_all: bool,
+    vector_column: str | None,
+    like: int | None,
+    vector: str | None,
+    alpha: float | None,
     rows: int,
     columns: list[str] | None,
     where: str | None,
@@ -45,20 +61,38 @@ def search(
     explain: bool,
     form: str,
 ) -> None:
-    """Show the rows whose texts fit best to words, or to a phrase in quotation marks."""
+    """Show the rows whose texts fit best to words, or to a phrase in quotation marks.
+
+    With --vector-column, the rows that such a search and `lancefs nearest` rank best together.
+    """
     from lancefs.cli.exits import Failure
     from lancefs.cli.scanning import checked_filter, print_explained, print_some, selected_columns
+    from lancefs.cli.vectors import query_vector
     from lancefs.search.text_query import MatchQuery
 
+    words = MatchQuery(query, operator="AND") if needs_all else query
+    shown = selected_columns(target, columns)
+    filter = checked_filter(target, where)
     try:
-        found = target.dataset.text_search(
-            MatchQuery(query, operator="AND") if needs_all else query,
-            list(names) or None,
-            rows,
-            filter=checked_filter(target, where),
-            select=selected_columns(target, columns),
-            use_index=use_index,
-        )
+        found: TextSearch | HybridSearch
+        if vector_column is not None:
+            found = target.dataset.hybrid_search(
+                vector_column,
+                query_vector(target, vector_column, like, vector),
+                words,
+                rows,
+                text_columns=list(names) or None,
+                alpha=alpha,
+                columns=shown,
+                filter=filter,
+                use_index=use_index,
+            )
+        elif like is None and vector is None and alpha is None:
+            found = target.dataset.text_search(
+                words, list(names) or None, rows, filter=filter, select=shown, use_index=use_index
+            )
+        else:
+            raise Failure("--like, --vector and --alpha are for a search with --vector-column")
         if explain:
             print_explained(found.explain())
             return

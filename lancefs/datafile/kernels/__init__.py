@@ -16,6 +16,7 @@ from lancefs.datafile.kernels.calls import TWINS
 from lancefs.datafile.kernels.chunks import find_buffers as find_buffers
 from lancefs.datafile.kernels.chunks import open_chunks as open_chunks
 from lancefs.datafile.kernels.codes import sum_codes as sum_codes
+from lancefs.datafile.kernels.footers import find_pages as find_pages
 from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
 from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import within as within
@@ -30,9 +31,11 @@ from lancefs.datafile.kernels.lookup import take as take
 from lancefs.datafile.kernels.lookup import take_strings as take_strings
 from lancefs.datafile.kernels.lz4 import decompress_lz4 as decompress_lz4
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
+from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.points import join_spans as join_spans
 from lancefs.datafile.kernels.points import take_points as take_points
 from lancefs.datafile.kernels.runs import expand as expand
+from lancefs.datafile.kernels.scores import sum_scores as sum_scores
 from lancefs.datafile.kernels.segments import gather as gather
 from lancefs.datafile.kernels.selection import keep as keep
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings

@@ -4,11 +4,10 @@ A manifest may list a hundred thousand fragments, of which most reads need a few
 is read far enough to tell where each fragment is, and how many rows it has; protobuf makes objects
 of the fragments that are looked at.
 
-Bytes are only passed over if protobuf is sure to accept them. Whatever is damaged, unusual or newer
-than this code is left to protobuf.
+Bytes are only passed over if protobuf is sure to accept them, see `wire`. Whatever is damaged,
+unusual or newer than this code is left to protobuf.
 
-Format: protobuf's wire format (https://protobuf.dev/programming-guides/encoding/); messages
-`Manifest`, `DataFragment`, `DataFile` and `DeletionFile` of `protos/table.proto`.
+Format: messages `Manifest`, `DataFragment`, `DataFile` and `DeletionFile` of `protos/table.proto`.
 """
 
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.wire import BYTES, EIGHT_BYTES, FOUR_BYTES, VARINT, Reader, Unknown
 from lancefs.storage import Bytes
 
 
@@ -54,8 +54,7 @@ class ManifestParts(NamedTuple):
     others: Ints
 
 
-_VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
-_WIDTHS = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+_WIDTHS = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 # Numbers of the fields of a manifest, a fragment, a data file and a deletion file.
 _FIELDS, _FRAGMENTS = 1, 2
 _ID, _FILES, _DELETION_FILE, _ROWS, _CLUSTERING_ID = 1, 2, 3, 4, 15
@@ -63,10 +62,6 @@ _SEQUENCES = (5, 7, 9)  # row ids and row versions within the manifest
 _PATH, _FIELD_IDS, _COLUMN_INDICES, _FILE_NUMBERS = 1, 2, 3, (4, 5, 6, 7)
 _MOST_ROWS = 1 << 32  # rows that a fragment can have
 _DELETED, _DELETION_NUMBERS = 4, (1, 2, 3, 4, 7)
-
-
-class _Unknown(Exception):
-    """The bytes are damaged, or not known to be sound."""
 
 
 def find_fragments(data: Bytes) -> ManifestParts | None:
@@ -78,7 +73,7 @@ def find_fragments(data: Bytes) -> ManifestParts | None:
     Returns:
         None if the message is damaged or unusual between the fragments.
     """
-    message = _Reader(data.tobytes())
+    message = Reader(data.tobytes())
     rows: list[tuple[int, ...]] = []
     others: list[tuple[int, int, int]] = []
     try:
@@ -87,9 +82,9 @@ def find_fragments(data: Bytes) -> ManifestParts | None:
             number, kind = message.tag()
             if kind in _WIDTHS:
                 message.skip(_WIDTHS[kind])
-            elif kind == _VARINT:
+            elif kind == VARINT:
                 message.varint()
-            elif kind != _BYTES:
+            elif kind != BYTES:
                 return None
             elif number == _FRAGMENTS:
                 part = message.bytes()
@@ -97,11 +92,11 @@ def find_fragments(data: Bytes) -> ManifestParts | None:
                 continue
             else:
                 message.bytes()
-            is_field = int(number == _FIELDS and kind == _BYTES)
+            is_field = int(number == _FIELDS and kind == BYTES)
             if others and others[-1][1:] == (start, is_field):
                 start = others.pop()[0]
             others.append((start, message.at, is_field))
-    except _Unknown:
+    except Unknown:
         return None
     table = np.array(rows, np.uint64).astype(np.int64).reshape(-1, 6).T
     return ManifestParts(FragmentColumns(*table), np.array(others, np.int64).reshape(-1, 3))
@@ -123,70 +118,19 @@ def _compiled_find_fragments(data: Bytes) -> ManifestParts | None:
     return ManifestParts(FragmentColumns(*table), others)
 
 
-class _Reader:
-    """Bytes of a message that are not read yet."""
-
-    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
-        self.data, self.at, self.end = data, at, len(data) if end is None else end
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 64, 7):
-            if self.at == self.end:
-                raise _Unknown
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value >= 1 << 64:
-                    raise _Unknown
-                return value
-        raise _Unknown
-
-    def short(self, limit: int) -> int:
-        """Read a varint in its shortest form, below a limit."""
-        start, value = self.at, self.varint()
-        if value >= limit or (self.at - start > 1 and not self.data[self.at - 1]):
-            raise _Unknown
-        return value
-
-    def tag(self) -> tuple[int, int]:
-        """Read the number of a field, and the type of its value."""
-        number, kind = divmod(self.short(1 << 14), 8)
-        if not number:
-            raise _Unknown
-        return number, kind
-
-    def skip(self, length: int) -> None:
-        if length > self.end - self.at:
-            raise _Unknown
-        self.at += length
-
-    def bytes(self) -> "_Reader":
-        """Read the length of a field, and pass over its bytes."""
-        length = self.short(1 << 31)
-        start = self.at
-        self.skip(length)
-        return _Reader(self.data, start, self.at)
-
-    def varints(self) -> None:
-        while self.at < self.end:
-            self.varint()
-
-
-def _fragment(message: _Reader) -> tuple[int, int, int, int]:
+def _fragment(message: Reader) -> tuple[int, int, int, int]:
     """Return id, rows and deleted rows of a fragment, and whether they are known."""
     numbers = {_ID: 0, _ROWS: 0, _CLUSTERING_ID: 0}
     deleted = None
     try:
         while message.at < message.end:
             number, kind = message.tag()
-            if kind == _VARINT and number in numbers:
+            if kind == VARINT and number in numbers:
                 numbers[number] = message.varint()
                 if number == _ROWS and numbers[number] > _MOST_ROWS:
-                    raise _Unknown
-            elif kind != _BYTES:
-                raise _Unknown
+                    raise Unknown
+            elif kind != BYTES:
+                raise Unknown
             elif number == _FILES:
                 _check_data_file(message.bytes())
             elif number == _DELETION_FILE and deleted is None:
@@ -194,36 +138,36 @@ def _fragment(message: _Reader) -> tuple[int, int, int, int]:
             elif number in _SEQUENCES:
                 message.bytes()
             else:
-                raise _Unknown
-    except _Unknown:
+                raise Unknown
+    except Unknown:
         return 0, 0, 0, 0
     return numbers[_ID], numbers[_ROWS], deleted or 0, 1
 
 
-def _check_data_file(file: _Reader) -> None:
+def _check_data_file(file: Reader) -> None:
     while file.at < file.end:
         number, kind = file.tag()
-        if kind == _BYTES and number == _PATH:
+        if kind == BYTES and number == _PATH:
             path = file.bytes()
             if not file.data[path.at : path.end].isascii():
-                raise _Unknown
-        elif kind == _BYTES and number in (_FIELD_IDS, _COLUMN_INDICES):
+                raise Unknown
+        elif kind == BYTES and number in (_FIELD_IDS, _COLUMN_INDICES):
             file.bytes().varints()
-        elif kind == _VARINT and number in _FILE_NUMBERS:
+        elif kind == VARINT and number in _FILE_NUMBERS:
             file.varint()
         else:
-            raise _Unknown
+            raise Unknown
 
 
-def _deleted(file: _Reader) -> int:
+def _deleted(file: Reader) -> int:
     """Return the number of deleted rows; the largest number if only the deletion file tells."""
     count = 0
     while file.at < file.end:
         number, kind = file.tag()
-        if kind != _VARINT or number not in _DELETION_NUMBERS:
-            raise _Unknown
+        if kind != VARINT or number not in _DELETION_NUMBERS:
+            raise Unknown
         value = file.varint()
         count = value if number == _DELETED else count
     if count > _MOST_ROWS:
-        raise _Unknown
+        raise Unknown
     return count or (1 << 64) - 1

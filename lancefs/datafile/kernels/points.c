@@ -276,6 +276,9 @@ static int64_t read_chunk(const uint8_t *data, int64_t size, const int64_t *page
         if (nulls < 0)
             return DAMAGED;
         at = align(at + levels.size);
+    } else if (validity != NULL) { /* another page of the leaf has levels */
+        for (int64_t i = start; i < stop; i++)
+            set_bit(validity, i);
     }
     const Buffer values = {chunk + at, (int64_t)load(chunk + header - page[ENTRY], page[ENTRY])};
     if (at + values.size > length)

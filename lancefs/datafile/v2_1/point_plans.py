@@ -34,7 +34,7 @@ MOST_ROWS = 4096
 # that the general way takes for each leaf.
 _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
-_MOST_TABLE_BYTES = 64 * 1024
+MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
@@ -117,6 +117,8 @@ class LeafPlan(NamedTuple):
         has_levels: Whether a page has definition levels.
         rows: Number of rows.
         span: Start of the first and end of the last buffer.
+        is_read_once: Whether the pages are those of many files, and what is decoded of one is not
+            kept for the next read.
     """
 
     pages: Ints
@@ -127,6 +129,7 @@ class LeafPlan(NamedTuple):
     has_levels: bool
     rows: int
     span: ByteRange
+    is_read_once: bool = False
 
 
 class _ValuePlan(NamedTuple):
@@ -138,7 +141,7 @@ class _ValuePlan(NamedTuple):
     stored_bits: int
 
 
-class _PagePlan(NamedTuple):
+class PagePlan(NamedTuple):
     """What the description of a page tells.
 
     Attributes:
@@ -163,19 +166,13 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         CorruptFile: The description of a page is damaged.
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
-    data_type = field.storage_type
-    if pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type) or not column.pages:
-        return None
-    try:
-        bits = int(data_type.bit_width)
-    except ValueError:  # a type of variable width
-        bits = 0
-    if bits > _MOST_BITS or (not bits and not has_offsets(data_type)):
+    bits = value_bits(field)
+    if bits is None or not column.pages:
         return None
     plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         description = layout_of(page.encoding)
-        plan = _plan_page(description, bits) if isinstance(description, MiniBlock) else None
+        plan = plan_page(description, bits) if isinstance(description, MiniBlock) else None
         if plan is None or not isinstance(description, MiniBlock):
             return None
         if description.items != page.rows or (form is not None and plan.form != form):
@@ -184,31 +181,53 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         description.check_buffers(page)
         table, chunks = page.buffers[:2]
         items = page.buffers[2] if description.has_dictionary else chunks
-        if table[1] - table[0] > _MOST_TABLE_BYTES:
+        if table[1] - table[0] > MOST_TABLE_BYTES:
             return None
         plans.append((first_row, page.rows, *table, *chunks, *plan.stored, *items, plan.items))
         descriptions.append(description)
     assert form is not None
-    has_parts = form[0] in (PointForm.CODES, PointForm.INDICES)
     parts = [
         PagePart(description, (plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]))
-        for description, plan in zip(descriptions if has_parts else (), plans, strict=False)
+        for description, plan in zip(
+            descriptions if has_parts(form[0]) else (), plans, strict=False
+        )
     ]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
     start = min([plan[position] for plan in plans for position in POSITIONS])
     end = max([plan[position] for plan in plans for position in POSITIONS])
     rows, pages = column.first_rows[-1], np.array(plans, np.int64)
-    return LeafPlan(pages, parts, data_type, *form, has_levels, rows, (start, end))
+    return LeafPlan(pages, parts, field.storage_type, *form, has_levels, rows, (start, end))
+
+
+def value_bits(field: Field) -> int | None:
+    """Return the bits of a value of a leaf, 0 for strings; None where a kernel reads no such leaf.
+
+    Args:
+        field: The field, which is at the top of the table and no outline.
+    """
+    data_type = field.storage_type
+    if pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type):
+        return None
+    try:
+        bits = int(data_type.bit_width)
+    except ValueError:  # a type of variable width
+        return 0 if has_offsets(data_type) else None
+    return bits if 0 < bits <= _MOST_BITS else None
+
+
+def has_parts(form: PointForm) -> bool:
+    """Whether values of a form need more of each page than its plan."""
+    return form in (PointForm.CODES, PointForm.INDICES)
 
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object
-def _plan_page(description: MiniBlock, bits: int) -> _PagePlan | None:
+def plan_page(description: MiniBlock, bits: int) -> PagePlan | None:
     """Return what a description tells; None where the kernel does not know such pages."""
     values, levels = _plan_values(description, bits), _plan_levels(description)
     if values is None or levels is None:
         return None
     stored = description.width, values.stored, values.stored_bits, *levels
-    return _PagePlan((values.form, values.bits), stored, description.dictionary_items)
+    return PagePlan((values.form, values.bits), stored, description.dictionary_items)
 
 
 def _plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:

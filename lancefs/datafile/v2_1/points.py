@@ -15,10 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import strings_of, to_arrow
-from lancefs.datafile.blocks import Ints, Mask, VariableWidth
+from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth
 from lancefs.datafile.buffers import check_size, dtype_of
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
+from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.page_ranges import join_arrays
+from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
+from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.point_plans import POSITIONS, LeafPlan, PagePart, PointForm
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -203,6 +207,8 @@ def _spelled(found: _LeafValues, codes: VariableWidth, rows: Ints) -> pa.Array:
 def _looked_up(found: _LeafValues, rows: Ints, data: Bytes, start: int) -> pa.Array:
     """Return the items that indices point at."""
     data_type, bits = found.plan.data_type, found.plan.bits
+    if found.plan.is_read_once and _are_alike(found.plan.parts):
+        return _looked_up_together(found, rows, data, start)
     indices, stored = found.array(_INDICES[bits]), found.values.view(dtype_of(bits // 8))
     arrays = []
     for part, wanted in _cut(found.plan, rows):
@@ -218,3 +224,28 @@ def _looked_up(found: _LeafValues, rows: Ints, data: Bytes, start: int) -> pa.Ar
                 f"an index is beyond the {len(items)} items of a dictionary"
             ) from error
     return join_arrays(arrays, data_type)
+
+
+def _are_alike(parts: Sequence[PagePart]) -> bool:
+    """Whether the dictionaries of pages are stored in the same way."""
+    first = parts[0].description
+    return all(
+        part.description is first or part.description.layout.dictionary == first.layout.dictionary
+        for part in parts
+    )
+
+
+def _looked_up_together(found: _LeafValues, rows: Ints, data: Bytes, start: int) -> pa.Array:
+    """Return the items that indices point at, with the dictionaries of all pages decoded as one."""
+    plan, valid = found.plan, found.valid
+    stops = np.searchsorted(rows, plan.pages[1:, PageColumn.FIRST_ROW])
+    counts = np.diff(stops, prepend=0, append=len(rows))
+    sizes = plan.pages[:, PageColumn.ITEM_COUNT]
+    bounds = plan.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] - start
+    packed = Chunked(data, *bounds.T.copy())
+    encoding = plan.parts[0].description.layout.dictionary
+    items = PageDictionaries(registry.decode_blocks(encoding, packed, sizes), sizes, counts)
+    indices = found.values.view(dtype_of(plan.bits // 8))
+    if valid is not None:
+        indices = np.where(valid, indices, 0).astype(indices.dtype)
+    return to_arrow(look_up(FixedWidth(plan.bits, indices), items), plan.data_type, valid)

@@ -8,13 +8,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.kernels import sum_scores
 from lancefs.index.text.analyzers import TextToken
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.postings import Numbers32, Postings
-from lancefs.index.text.scoring import Scores, Statistics, length_norms, weights
+from lancefs.index.text.scoring import SATURATION, Scores, Statistics, length_norms, weights
 
 # Scores of all documents are added in one array where that is no larger than so many postings.
 _DENSE = 8
+# A sum of bounds is less than a score for certain if it is below this share of it.
+_ROUNDED = 1 - 1e-4
+# Documents of a part, of which the best score is found first.
+_PART = 256
 # Bits of a place of a word; documents are above.
 _PLACE_BITS = 33
 
@@ -22,7 +27,7 @@ _NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
 def match_any(
-    documents: Documents, tokens: Sequence[str], statistics: Statistics
+    documents: Documents, tokens: Sequence[str], statistics: Statistics, most: int | None = None
 ) -> tuple[Ints, Scores]:
     """Return the documents that have any token of a query, and their scores.
 
@@ -30,30 +35,75 @@ def match_any(
         documents: The documents.
         tokens: The tokens; one that is there twice counts twice.
         statistics: What is known of all documents.
+        most: How many of the best ones are needed, with all that are as good as the last of them;
+            further ones may be left out. None for all.
     """
     counts = Counter(tokens)
-    found = documents.postings(list(counts))
-    parts = {
-        token: np.float32(counts[token]) * _scores(documents, token, one, statistics)
-        for token, one in found.items()
-    }
-    if len(found) < 2:
-        for token, one in found.items():
-            return one.documents.astype(np.int64), parts[token]
+    listed = documents.postings(list(counts))
+    found = {token: one for token, one in listed.items() if len(one.documents)}
+    if not found:
         return _NOTHING
-    size = len(documents.lengths)
-    if size <= _DENSE * sum(len(one.documents) for one in found.values()):
-        total, is_there = np.zeros(size, np.float32), np.zeros(size, np.bool_)
-        for token, one in found.items():
-            total[one.documents] += parts[token]
-            is_there[one.documents] = True
-        numbers = np.flatnonzero(is_there)
+    factors = {token: np.float32(counts[token]) * statistics.rarity(token) for token in found}
+    chosen = found if most is None else _decisive(documents, found, factors, most, statistics)
+    size = sum(len(one.documents) for one in chosen.values())
+    if len(documents.lengths) <= _DENSE * size and all(factors.values()):
+        postings = [(one.documents, one.frequencies) for one in found.values()]
+        total = sum_scores(
+            postings, list(factors.values()), documents.norms(statistics.average_length), SATURATION
+        )
+        least = np.float32(0) if most is None else _least(total, most)
+        numbers = np.flatnonzero(total >= least if least else total)
         return numbers, total[numbers]
-    numbers, places = np.unique(
-        np.concatenate([one.documents for one in found.values()]), return_inverse=True
-    )
-    scores = np.bincount(places, np.concatenate(list(parts.values())), len(numbers))
-    return numbers.astype(np.int64), scores.astype(np.float32)
+    parts = [one.documents for one in chosen.values()]
+    candidates = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+    scores = _scores_of_any(documents, candidates, found, factors, statistics)
+    return candidates.astype(np.int64), scores
+
+
+def _decisive(
+    documents: Documents,
+    found: Mapping[str, Postings],
+    factors: Mapping[str, np.float32],
+    most: int,
+    statistics: Statistics,
+) -> Mapping[str, Postings]:
+    """Return the tokens of which each of the `most` best documents has at least one.
+
+    What a token adds to a score is less than its factor times the saturation. Tokens whose bounds
+    together do not reach the score that `most` documents have for a single token alone decide
+    nothing: documents with none but these are left out.
+    """
+    order = sorted(found, key=lambda token: factors[token], reverse=True)
+    bounds = {token: float(factors[token]) * float(SATURATION) for token in order}
+    reached, left = 0.0, sum(bounds.values())
+    chosen: dict[str, Postings] = {}
+    for token in order:
+        if reached and left < reached * _ROUNDED:
+            break
+        postings = chosen[token] = found[token]
+        left -= bounds[token]
+        is_rare = _DENSE * len(postings.documents) < len(documents.lengths)
+        if is_rare and len(postings.documents) >= most and token != order[-1]:
+            one = {token: postings}
+            scores = _scores_of_any(documents, postings.documents, one, factors, statistics)
+            reached = max(reached, float(np.partition(scores, -most)[-most]))
+    return chosen
+
+
+def _least(scores: Scores, most: int) -> np.float32:
+    """Return a score, above 0, that at least `most` documents reach; 0 if fewer have any.
+
+    No better than the score of the document of rank `most`, and most often close to it: the best
+    score of each of some parts of all documents is looked at first.
+    """
+    whole = len(scores) // _PART * _PART
+    if whole // _PART < 2 * most:
+        limit = scores
+    else:
+        best = scores[:whole].reshape(-1, _PART).max(axis=1)
+        bound = np.partition(best, -most)[-most]
+        limit = scores[scores >= bound]
+    return np.float32(0) if len(limit) < most else np.float32(np.partition(limit, -most)[-most])
 
 
 def match_all(
@@ -89,11 +139,24 @@ def match_phrase(
     return numbers.astype(np.int64), _scores_of(documents, numbers, found, counts, statistics)
 
 
-def _scores(documents: Documents, token: str, postings: Postings, statistics: Statistics) -> Scores:
-    """Return what a token adds to the scores of its documents."""
-    lengths = documents.lengths[postings.documents]
-    norms = length_norms(lengths, statistics.average_length)
-    return statistics.rarity(token) * weights(postings.frequencies, norms)
+def _scores_of_any(
+    documents: Documents,
+    numbers: Numbers32,
+    found: Mapping[str, Postings],
+    factors: Mapping[str, np.float32],
+    statistics: Statistics,
+) -> Scores:
+    """Return the scores of documents, ascending, that may lack some of the tokens."""
+    norms = length_norms(documents.lengths[numbers], statistics.average_length)
+    total = np.zeros(len(numbers), np.float32)
+    for token, one in found.items():
+        if one.documents is numbers:
+            total += factors[token] * weights(one.frequencies, norms)
+            continue
+        at = np.minimum(np.searchsorted(one.documents, numbers), len(one.documents) - 1)
+        has = np.flatnonzero(one.documents[at] == numbers)
+        total[has] += factors[token] * weights(one.frequencies[at[has]], norms[has])
+    return total
 
 
 def _scores_of(
@@ -107,7 +170,7 @@ def _scores_of(
     norms = length_norms(documents.lengths[numbers], statistics.average_length)
     total = np.zeros(len(numbers), np.float32)
     for token, one in found.items():
-        frequencies = one.frequencies[np.searchsorted(one.documents, numbers)]
+        frequencies = one.frequencies[_places_in(one.documents, numbers)]
         weight = np.float32(counts[token]) * statistics.rarity(token)
         total += weight * weights(frequencies, norms)
     return total
@@ -117,9 +180,21 @@ def _common(found: Mapping[str, Postings]) -> Numbers32:
     """Return the documents that have all tokens."""
     first, *others = sorted((one.documents for one in found.values()), key=len)
     for other in others:
-        at = np.minimum(np.searchsorted(other, first), max(0, len(other) - 1))
-        first = first[other[at] == first] if len(other) else first[:0]
+        first = other[_places_in(other, first)]
     return first
+
+
+def _places_in(documents: Numbers32, numbers: Numbers32) -> Ints:
+    """Return the places of those documents that are among some numbers; both ascend."""
+    if not len(documents) or not len(numbers):
+        return np.empty(0, np.int64)
+    if _DENSE * len(numbers) < len(documents):
+        at = np.minimum(np.searchsorted(documents, numbers), len(documents) - 1)
+        found: Ints = at[documents[at] == numbers]
+        return found
+    is_wanted = np.zeros(max(int(documents[-1]), int(numbers[-1])) + 1, np.bool_)
+    is_wanted[numbers] = True
+    return np.flatnonzero(is_wanted[documents])
 
 
 def _has_phrase(
@@ -156,7 +231,7 @@ def _beginnings(
     The upper bits tell which of the documents it is.
     """
     positions = documents.positions(token.text)
-    lists = np.searchsorted(postings.documents, numbers)
+    lists = _places_in(postings.documents, numbers)
     counts = postings.frequencies[lists].astype(np.int64)
     ranks = np.repeat(np.arange(len(numbers)), counts)
     within = np.arange(len(ranks)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -18,15 +18,20 @@ from lancefs.index.files import IndexReader
 from lancefs.index.row_sets import Addresses
 from lancefs.index.text.positions import PositionsReader, WordPlaces
 from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, decode_postings
+from lancefs.index.text.scoring import Scores, length_norms
 from lancefs.index.text.token_maps import ListedTokens, TokenMap, TransducerTokens
 from lancefs.storage.budget_cache import BudgetCache
 
-# Bytes of postings that a process keeps.
+# Bytes of postings, and of places of words, that a process keeps.
 _BUDGET = 128 * 1024 * 1024
+_PLACES_BUDGET = 64 * 1024 * 1024
 # Memory of the open files of a partition, about.
 _READERS_BYTES = 32 * 1024
+# Tokens whose numbers a partition remembers.
+_MOST_KNOWN = 128
 
 _POSTINGS: BudgetCache[tuple[object, int], Postings] = BudgetCache(_BUDGET)
+_PLACES: BudgetCache[tuple[object, int], WordPlaces] = BudgetCache(_PLACES_BUDGET)
 
 
 class Documents(Protocol):
@@ -50,6 +55,10 @@ class Documents(Protocol):
     @property
     def total_tokens(self) -> int:
         """How many tokens all documents have."""
+        ...
+
+    def norms(self, average_length: np.float32) -> Scores:
+        """Return what the length of each document adds to the divisor of its score."""
         ...
 
     def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
@@ -93,6 +102,8 @@ class TextPartition:
         self.lengths: Numbers32 = _numbers(documents, lengths, np.uint32)
         self.total_tokens = int(self.lengths.sum(dtype=np.uint64))
         self._tokens = _token_map(tokens, token_format)
+        self._numbers: dict[str, int | None] = {}  # of tokens that were looked for
+        self._norms: tuple[np.float32, Scores] | None = None
 
     @property
     def count(self) -> int:
@@ -102,13 +113,23 @@ class TextPartition:
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        own = self.row_numbers.nbytes + self.lengths.nbytes
+        own = self.row_numbers.nbytes + 2 * self.lengths.nbytes  # lengths, and norms
         return own + self._tokens.cost + _READERS_BYTES
 
     @property
     def has_positions(self) -> bool:
         """Whether it tells where tokens are in documents."""
         return PositionsReader.is_in(self._reader)
+
+    def norms(self, average_length: np.float32) -> Scores:
+        """Return what the length of each document adds to the divisor of its score.
+
+        Those of the latest average are kept: it changes with the version of the table.
+        """
+        latest = self._norms
+        if latest is None or latest[0] != average_length:
+            latest = self._norms = average_length, length_norms(self.lengths, average_length)
+        return latest[1]
 
     def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
         """Return which documents have tokens; a token that none has is left out.
@@ -135,16 +156,27 @@ class TextPartition:
         number = self._number(token)
         assert number is not None
         frequencies = self.postings([token])[token].frequencies
-        with locating(self._reader.url, "positions"):
-            reader = PositionsReader(self._reader, self._format.block_size)
-            return reader.read(number, frequencies)
+
+        def read() -> WordPlaces:
+            with locating(self._reader.url, "positions"):
+                reader = PositionsReader(self._reader, self._format.block_size)
+                return reader.read(number, frequencies)
+
+        return _PLACES.get((self._key, number), read, lambda found: found.cost)
 
     def _number(self, token: str) -> int | None:
+        try:
+            return self._numbers[token]
+        except KeyError:
+            pass
         number = self._tokens.get(token)
         if number is not None and not 0 <= number < self._reader.num_rows:
             raise self._reader.damage(
                 f"the postings of {self._reader.num_rows} tokens; the token map has number {number}"
             )
+        if len(self._numbers) >= _MOST_KNOWN:
+            self._numbers.clear()
+        self._numbers[token] = number
         return number
 
     def _read(self, numbers: Sequence[int]) -> list[Postings]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.kernels import gather
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.text.postings import Numbers32, read_varints, unpack_lanes
@@ -33,6 +34,11 @@ class WordPlaces(NamedTuple):
 
     starts: Ints
     places: Ints
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return self.starts.nbytes + self.places.nbytes
 
 
 class PositionsReader:
@@ -89,9 +95,7 @@ class PositionsReader:
             raise CorruptFile(f"{len(ends) - 1} blocks of positions of {documents} documents")
         counts = np.diff(starts[np.minimum(np.arange(len(ends)) * self._block_size, documents)])
         decode = _packed if codec == _PACKED else _only_varints
-        blocks = zip(ends[:-1].tolist(), ends[1:].tolist(), counts.tolist(), strict=True)
-        parts = [decode(data[start:end], count) for start, end, count in blocks]
-        return np.concatenate([np.empty(0, np.uint32), *parts])
+        return decode(data, ends[:-1], ends[1:], counts)
 
     def _lists(self, lists: pa.Array, frequencies: Numbers32) -> Array:
         """Return the differences of places that are stored document by document."""
@@ -107,27 +111,53 @@ class PositionsReader:
         return np.concatenate([np.empty(0, np.uint32), *parts])
 
 
-def _only_varints(data: Array, count: int) -> Array:
-    numbers = read_varints(data)
-    if len(numbers) != count:
-        raise CorruptFile(f"{len(numbers)} positions in a block; {count} were expected")
-    return numbers
+def _only_varints(data: Array, starts: Ints, ends: Ints, counts: Ints) -> Array:
+    """Return the numbers of blocks that are stored one by one.
+
+    Args:
+        data: The bytes that hold the blocks.
+        starts: Where each block begins, ascending.
+        ends: Where each block ends.
+        counts: How many numbers each block has.
+    """
+    stored = gather(data, starts, ends)
+    edges = np.concatenate([[0], np.cumsum(ends - starts)])
+    listed = np.diff(np.concatenate([[0], np.cumsum(stored < 0x80)])[edges])
+    if (listed != counts).any():
+        wrong = int((listed != counts).argmax())
+        raise CorruptFile(f"{listed[wrong]} positions in a block; {counts[wrong]} were expected")
+    if (data[ends[ends > starts] - 1] >= 0x80).any():
+        raise CorruptFile("the last number of a sequence does not end")
+    return read_varints(stored)
 
 
-def _packed(data: Array, count: int) -> Array:
-    """Return numbers in packed groups, and the rest of them."""
-    parts, at = [], 0
-    for _ in range(count // _GROUP):
-        if at >= len(data):
+def _packed(data: Array, starts: Ints, ends: Ints, counts: Ints) -> Array:
+    """Return the numbers of blocks in packed groups, and the rest of each; see `_only_varints`.
+
+    The width of a group tells where the next one begins: the groups of all blocks are found
+    together, first those that are first in their blocks.
+    """
+    groups, rests = np.divmod(counts, _GROUP)
+    if (groups + rests > ends - starts).any():  # each takes a byte or more
+        raise CorruptFile("a block of positions is too short")
+    firsts = np.cumsum(groups) - groups
+    places, widths = np.empty(int(groups.sum()), np.int64), np.empty(int(groups.sum()), np.int64)
+    at = starts.copy()
+    for number in range(int(groups.max(initial=0))):
+        own = np.flatnonzero(groups > number)
+        if (at[own] >= ends[own]).any():
             raise CorruptFile("a block of positions is too short")
-        width = int(data[at])
-        if at + 1 + width * _LANES * 4 > len(data):
+        width = data[at[own]].astype(np.int64)
+        places[firsts[own] + number], widths[firsts[own] + number] = at[own] + 1, width
+        at[own] += 1 + width * _LANES * 4
+        if (at[own] > ends[own]).any():
             raise CorruptFile("a block of positions is too short")
-        place, widths = np.array([at + 1]), np.array([width])
-        parts.append(unpack_lanes(data, place, widths, _LANES)[0])
-        at += 1 + width * _LANES * 4
-    parts.append(_only_varints(data[at:], count % _GROUP))
-    return np.concatenate(parts)
+    found = np.empty(int(counts.sum()), np.uint32)
+    kinds = np.tile(np.array([False, True]), len(counts))
+    is_rest = np.repeat(kinds, np.column_stack((groups * _GROUP, rests)).reshape(-1))
+    found[is_rest] = _only_varints(data, at, ends, rests)
+    found[~is_rest] = unpack_lanes(data, places, widths, _LANES).reshape(-1)
+    return found
 
 
 def _document(blocks: list[bytes], count: int) -> Array:

@@ -16,6 +16,8 @@ Scores = npt.NDArray[np.float32]
 
 _K1 = np.float32(1.2)
 _B = np.float32(0.75)
+# What a token adds to a score is less than its rarity times this.
+SATURATION = _K1 + np.float32(1)
 
 
 @dataclass
@@ -73,5 +75,5 @@ def weights(frequencies: npt.NDArray[np.uint32], norms: Scores) -> Scores:
         norms: See `length_norms`.
     """
     counts = frequencies.astype(np.float32)
-    found: Scores = (_K1 + np.float32(1)) * counts / (counts + norms)
+    found: Scores = SATURATION * counts / (counts + norms)
     return found

@@ -75,7 +75,6 @@ class TextIndices(ColumnIndices):
         self, files: TableFiles, coverage: Coverage, indices: Sequence[ColumnIndex]
     ) -> None:
         super().__init__(files, coverage, indices, _warn)
-        self._params: dict[str, AnalyzerParams] = {}  # by the names of indices
 
     def open(self, segment: IndexSegment) -> OpenText:
         """Return a segment, open.
@@ -87,27 +86,40 @@ class TextIndices(ColumnIndices):
         if broken is not None:
             raise broken
         found = _open(segment, self._files)
-        self._params[segment.index.name] = found.params
         if segment.holds_row_ids and found.names_rows_twice:
             raise UnsupportedFeature("it has old texts of rows, and does not tell which are old")
         return found
 
     def params(self, index: ColumnIndex) -> AnalyzerParams | None:
-        """Return how an index makes tokens of texts; None where none of its segments was opened."""
-        return self._params.get(index.name)
+        """Return how an index makes tokens of texts; None where none of its segments tells."""
+        for segment in index.segments:
+            try:
+                return _params(IndexReader(_files(segment, self._files)[METADATA]))
+            except LanceError as error:
+                self.give_up(segment, error)
+        return None
 
 
-def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
+def _files(segment: IndexSegment, files: TableFiles) -> dict[str, File]:
+    """Return the files of a segment by name."""
     names = [file.path for file in segment.index.files]
     if METADATA not in names:
         raise UnsupportedFeature("a full-text index without metadata.lance, of releases up to 0.27")
-    found = {name: index_file(segment, name, files) for name in sorted(names)}
+    return {name: index_file(segment, name, files) for name in sorted(names)}
+
+
+def _params(metadata: IndexReader) -> AnalyzerParams:
+    return params_of_json(metadata.metadata.get("params", b"{}"))
+
+
+def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
+    found = _files(segment, files)
     key = tuple(part for file in found.values() for part in identity_of(file))
 
     def opened() -> tuple[OpenText, list[File]]:
         with holding_tails(list(found.values())):
             metadata = IndexReader(found[METADATA], files.max_memory)
-            params = params_of_json(metadata.metadata.get("params", b"{}"))
+            params = _params(metadata)
             partitions = [
                 _partition(segment, found, number, metadata, files, key)
                 for number in _partition_numbers(metadata)

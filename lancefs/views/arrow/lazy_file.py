@@ -24,7 +24,7 @@ from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.layout_cache import LayoutCache
-from lancefs.views.arrow.measures import Measures, OtherLayout
+from lancefs.views.arrow.measures import LEAST_TOGETHER, Measures, OtherLayout
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size
 
@@ -103,6 +103,7 @@ class LazyFile(View):
         self._last_end = 0  # end of the range that was read last
         self._is_copying = False  # whether ranges follow each other regardless of buffers
         self._messages_read = 0  # messages of batches, read since any values were
+        self._next_batch = 0  # the batch after the one that was read last
         self._run = 1  # batches that the last remote read took together, budget aside
         # By column: the batch after those that the last remote read took, and that read's `_run`.
         self._continuations: dict[int, tuple[int, int]] = {}
@@ -165,6 +166,7 @@ class LazyFile(View):
         first = max(0, int(np.searchsorted(layout.starts, start, "right")) - 1)
         last = min(len(layout.rows), int(np.searchsorted(layout.starts, end, "left")))
         for batch in range(first, last):
+            self._read_small(batch, output)
             self._write_message(batch, output)
             self._write_body(batch, output)
         output.write(int(layout.starts[-1]), layout.tail)
@@ -216,14 +218,36 @@ class LazyFile(View):
         self._messages_read += 1
         output.write(start, layout.batch_message(batch, measures.null_counts(batch)))
 
-    def _write_body(self, batch: int, output: _OutputRange) -> None:
-        """Write the part of a batch's body that lies in the output range."""
+    def _read_small(self, batch: int, output: _OutputRange) -> None:
+        """Read ahead the batches of small local fragments, for a reader of one after the other."""
+        content = self._content()
+        columns = self._columns_in(batch, output)
+        if not columns:
+            return
+        is_next, self._next_batch = batch == self._next_batch, batch + 1
+        if self._is_copying:
+            columns = list(range(len(content.layout.shapes)))
+        missing = [column for column in columns if not self._has(batch, column)]
+        if not (is_next and missing):
+            return
+        with content.lock:
+            group = content.measures.small_group(batch)
+            if len(group) >= LEAST_TOGETHER:
+                self._hold(group, missing, content.measures.read_small(group, missing))
+
+    def _columns_in(self, batch: int, output: _OutputRange) -> list[int]:
+        """Return the columns of a batch that lie in the output range, at least partly."""
         bounds = self._content().layout.column_bounds(batch)
-        columns = [
+        return [
             column
             for column, (low, high) in enumerate(pairwise(bounds))
             if max(low, output.start) < min(high, output.end)
         ]
+
+    def _write_body(self, batch: int, output: _OutputRange) -> None:
+        """Write the part of a batch's body that lies in the output range."""
+        bounds = self._content().layout.column_bounds(batch)
+        columns = self._columns_in(batch, output)
         if not columns:
             return
         self._messages_read = 0

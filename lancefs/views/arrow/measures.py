@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, islice
+from contextlib import suppress
+from itertools import groupby, islice, pairwise
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -24,30 +25,39 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.forks import Lock
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
+from lancefs.storage import SMALL_FILE
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
-from lancefs.views.arrow.shapes import Shape, measure, walk
+from lancefs.views.arrow.shapes import Shape, measure, measure_flat, walk
 from lancefs.views.view_batches import BATCH_ROWS, Batches, group_small, joins, read_together
 
-# A column of a fragment: sharer and table as in `view.Key`, identity of the fragment, column.
-ColumnKey: TypeAlias = tuple[str, str, str, Field]
+# A fragment: sharer and table as in `view.Key`, identity of the fragment.
+FragmentKey: TypeAlias = tuple[str, str, str]
+# A column of a fragment: the same, and the column as text.
+ColumnKey: TypeAlias = tuple[str, str, str, str]
 
-# Measures of a column in all batches of a fragment, of shape (batches, num_measures); -1 if
+# Of each fragment, by column: its measures in all batches, of shape (batches, num_measures); -1 if
 # unknown. The budget is in bytes.
-_MEASURES: BudgetCache[ColumnKey, Ints] = BudgetCache(64 * 1024 * 1024)
+_MEASURES: BudgetCache[FragmentKey, dict[str, Ints]] = BudgetCache(64 * 1024 * 1024)
 # Values of a column in one batch, which were read for their measures and may be read next: by
 # column and number of the batch in its fragment. The budget is in bytes.
 _ARRAYS: BudgetCache[tuple[ColumnKey, int], pa.Array] = BudgetCache(128 * 1024 * 1024)
-_ENTRY_BYTES = 500  # estimated memory of a cache entry without its array
+# Estimated memory of a cached fragment, and of each of its columns, without their measures.
+_FRAGMENT_BYTES = 600
+_COLUMN_BYTES = 200
 
 # Number of columns that are read in one round of requests for their measures.
 _COLUMNS_TOGETHER = 8
+# Number of batches of small fragments that are read ahead, at most.
+_MOST_TOGETHER = 64
+# And at least: values of fewer batches are cached, so that all readers share them.
+LEAST_TOGETHER = 8
 # Number of threads for a remote store, which mostly wait.
 REQUESTS = 8
 
@@ -98,9 +108,11 @@ class Measures:
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = Lock()
         self.is_loaded = False
-        self.columns = [
-            np.full((len(batches), shape.num_measures), -1, np.int64) for shape in shapes
-        ]
+        ends = np.cumsum([0, *(shape.num_measures for shape in shapes)])
+        # The measures of all columns; those of each column are a part of it.
+        self._table = np.full((len(batches), int(ends[-1])), -1, np.int64)
+        self.columns: list[Ints] = [self._table[:, a:b] for a, b in pairwise(ends.tolist())]
+        self._names = [repr(field) for field in fields]  # of the columns among cached measures
         # Whether measures of the batch were looked up in the cache that all views share.
         self._is_looked_up = np.zeros(len(batches), np.bool_)
 
@@ -148,6 +160,8 @@ class Measures:
 
     def is_known(self, batch: int) -> bool:
         """Return whether all measures of a batch are known."""
+        if (self._table[batch] >= 0).all():
+            return True
         return not len(self._unknown([batch], [0] * len(self.shapes)))
 
     def read_and_measure(
@@ -190,6 +204,32 @@ class Measures:
                 if cache:
                     _ARRAYS.put(self._array_key(column, batch), array, array.nbytes)
         return [[arrays[batch, column] for column in columns] for batch in batches]
+
+    def read_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[list[pa.Array]]:
+        """Read columns of small fragments together, and record their measures; nothing is cached.
+
+        Args:
+            batches: Positions of the batches; see `small_group`.
+            columns: Positions of the columns.
+
+        Returns:
+            For each batch its columns.
+
+        Raises:
+            LanceError: As `read_and_measure` does.
+        """
+        read = self._read(batches, [self.fields[column] for column in columns])
+        for column, arrays in zip(columns, zip(*read, strict=True), strict=True):
+            self._measure_all(batches, column, arrays)
+        return read
+
+    def small_group(self, batch: int) -> list[int]:
+        """Return a batch and those after it that are small fragments which can be read as one."""
+        if self._is_remote:
+            return [batch]
+        following = range(batch, min(batch + _MOST_TOGETHER, len(self.batches)))
+        group = next(group_small([self.batches[number] for number in following]))
+        return list(following[: len(group)])
 
     def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[list[pa.Array]]:
         """Read columns or outlines of batches that `read_together` takes."""
@@ -255,16 +295,16 @@ class Measures:
         self.is_loaded = True
         np.copyto(self.columns[column], measures, where=self.columns[column] < 0)
 
-    def _column_key(self, column: int, batch: int) -> ColumnKey:
-        """Return the key of a column in the fragment of a batch."""
+    def _fragment_key(self, batch: int) -> FragmentKey:
+        """Return the key of the fragment of a batch."""
         position = int(self.batches.fragments[batch])
         identity = self._identities.get(position)
         if identity is None:
             identity = self._identities[position] = _identity(self.batches[batch].fragment)
-        return *self._sharer, identity, self.fields[column]
+        return *self._sharer, identity
 
     def _array_key(self, column: int, batch: int) -> tuple[ColumnKey, int]:
-        return self._column_key(column, batch), self.batches[batch].number
+        return (*self._fragment_key(batch), self._names[column]), self.batches[batch].number
 
     @property
     def _first_extents(self) -> list[int]:
@@ -279,11 +319,17 @@ class Measures:
             first: For each column the first of its measures that is needed.
         """
 
+        needed = np.concatenate(
+            [np.empty(0, np.bool_)]
+            + [
+                np.arange(shape.num_measures) >= low
+                for shape, low in zip(self.shapes, first, strict=True)
+            ]
+        )
+
         def lacking(among: Ints) -> Ints:
-            is_unknown = np.zeros(len(among), np.bool_)
-            for column, low in zip(self.columns, first, strict=True):
-                is_unknown |= (column[among, low:] < 0).any(axis=1)
-            return among[is_unknown]
+            unknown: Ints = among[(self._table[np.ix_(among, needed)] < 0).any(axis=1)]
+            return unknown
 
         unknown = lacking(np.array(batches, np.int64))
         self._look_up(unknown)
@@ -293,22 +339,35 @@ class Measures:
         """Take the measures of batches that all views share from the cache, once."""
         new = batches[~self._is_looked_up[batches]]
         for group in self.group_by_fragment(new.tolist()):
+            of_fragment = _MEASURES.peek(self._fragment_key(group[0]))
+            if not of_fragment:
+                continue
             numbers = self.batches.numbers[group]
-            for column, known in enumerate(self.columns):
-                cached = _MEASURES.peek(self._column_key(column, group[0]))
+            for name, known in zip(self._names, self.columns, strict=True):
+                cached = of_fragment.get(name)
                 if cached is not None:
                     known[group] = np.where(known[group] < 0, cached[numbers], known[group])
         self._is_looked_up[new] = True
 
     def _shared(self, column: int, batch: int) -> Ints:
         """Return the measures, shared by all views, of a column in the fragment of a batch."""
-        steps = -(-self.batches[batch].fragment.physical_rows // BATCH_ROWS)
-        shape = steps, self.shapes[column].num_measures
-        return _MEASURES.get(
-            self._column_key(column, batch),
-            lambda: np.full(shape, -1, np.int64),
-            lambda table: table.nbytes + _ENTRY_BYTES,
-        )
+        of_fragment, name = self._of_fragment(batch), self._names[column]
+        known = of_fragment.get(name)
+        if known is None:
+            steps = -(-self.batches[batch].fragment.physical_rows // BATCH_ROWS)
+            shape = steps, self.shapes[column].num_measures
+            known = of_fragment.setdefault(name, np.full(shape, -1, np.int64))
+        return known
+
+    def _of_fragment(self, batch: int) -> dict[str, Ints]:
+        """Return the measures, shared by all views, of columns in the fragment of a batch."""
+
+        def cost(_: dict[str, Ints]) -> int:
+            steps = -(-self.batches[batch].fragment.physical_rows // BATCH_ROWS)
+            columns = len(self.shapes) * _COLUMN_BYTES
+            return _FRAGMENT_BYTES + columns + 8 * steps * self._table.shape[1]
+
+        return _MEASURES.get(self._fragment_key(batch), dict, cost)
 
     def _require(self, batches: Iterable[int], first: Sequence[int]) -> None:
         """Compute the missing measures of some batches.
@@ -347,22 +406,67 @@ class Measures:
         return [list(islice(left, len(group))) for group in small]
 
     def _compute(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        """Compute the measures of columns in batches read together, from outlines if possible."""
+        """Compute the measures of columns in batches read together, from outlines if possible.
+
+        Values of small files are read quicker than their outlines.
+        """
+        if len(batches) >= LEAST_TOGETHER and self._are_small(batches):
+            with suppress(MemoryLimitExceeded):  # outlines take less memory
+                self.read_small(batches, columns)
+                return
         candidates = ((column, self._outline(batches[0], column)) for column in columns)
         outlines = {column: outline for column, outline in candidates if outline is not None}
         if outlines:
             read = self._read(batches, list(outlines.values()))
-            for batch, arrays in zip(batches, read, strict=True):
-                for column, array in zip(outlines, arrays, strict=True):
-                    self._measure(batch, column, array)
+            for column, arrays in zip(outlines, zip(*read, strict=True), strict=True):
+                self._measure_all(batches, column, arrays)
         others = [column for column in columns if column not in outlines]
         if others:
             for group in self.group_by_fragment(batches):
                 self.read_and_measure(group, others)
 
+    def _are_small(self, batches: Sequence[int]) -> bool:
+        """Whether batches are those of several local fragments of small files."""
+        first, last = self.batches[batches[0]], self.batches[batches[-1]]
+        if first.position == last.position or first.is_remote:
+            return False
+        files = [file for batch in batches for file in self.batches[batch].fragment.fragment.files]
+        return all(file.size is not None and file.size <= SMALL_FILE for file in files)
+
     def _measure(self, batch: int, column: int, array: pa.Array) -> None:
         """Record the measures of a column in a batch, given its values or its outline."""
         self.record(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
+
+    def _measure_all(self, batches: Sequence[int], column: int, arrays: Sequence[pa.Array]) -> None:
+        """Record the measures of a column in several batches, given its values or its outline."""
+        if len(batches) == 1:
+            self._measure(batches[0], column, arrays[0])
+            return
+        shape = self.shapes[column]
+        if len(shape.nodes) == 1:
+            self._record_all(batches, column, measure_flat(arrays, shape))
+            return
+        measures = [measure(list(walk(array, hidden=True)), shape) for array in arrays]
+        self._record_all(batches, column, np.stack(measures))
+
+    def _record_all(self, batches: Sequence[int], column: int, measures: Ints) -> None:
+        """Record measures of a column in several batches; see `record`.
+
+        Args:
+            batches: Positions of the batches.
+            column: Position of the column.
+            measures: The measures, all known, of shape (batches, num_measures).
+        """
+        known, name = self.columns[column][list(batches)], self._names[column]
+        is_new = (known == measures).all(axis=1) | (known < 0).all(axis=1)
+        for at, batch in enumerate(batches):
+            of_fragment = self._of_fragment(batch)
+            has_one_batch = self.batches[batch].fragment.physical_rows <= BATCH_ROWS
+            if has_one_batch and is_new[at] and name not in of_fragment:
+                of_fragment[name] = measures[at : at + 1]
+            else:
+                self.record(batch, column, measures[at])
+        self.columns[column][list(batches)] = measures
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item in threads; use more threads for a remote store."""

@@ -228,6 +228,30 @@ def measure(arrays: Sequence[pa.Array], shape: Shape) -> Ints:
     return measures
 
 
+def measure_flat(arrays: Sequence[pa.Array], shape: Shape) -> Ints:
+    """Return the measures of arrays of a type without parts, of shape (arrays, num_measures).
+
+    Args:
+        arrays: The arrays, or their outlines, which fit into one array.
+        shape: The shape of their type, which has one node.
+    """
+    nulls = np.array([array.null_count for array in arrays], np.int64)
+    if not shape.num_extents:
+        return nulls[:, None]
+    joined = pa.concat_arrays(arrays)
+    while isinstance(joined, pa.ExtensionArray):
+        joined = joined.storage
+    if joined.type == LENGTHS:  # an outline
+        lengths = joined.fill_null(0).to_numpy()
+    else:
+        lengths = np.diff(offsets_of(joined)).astype(np.int64)
+        if joined.null_count:  # bytes under nulls are not written
+            lengths[mask_of(joined.is_null())] = 0
+    ends = np.cumsum([len(array) for array in arrays])
+    extents = np.diff(np.append(0, np.cumsum(lengths))[np.append(0, ends)])
+    return np.stack((nulls, extents), axis=1)
+
+
 def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
     """Yield an array and all arrays below it, parents first, each cut to the slots in use.
 

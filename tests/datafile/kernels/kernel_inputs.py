@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import wire_messages
+from footer_inputs import small_files
 from hypothesis import strategies as st
 from point_inputs import few_rows_of_pages, spans_of_bytes
 
@@ -21,6 +22,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    footers,
     fsst,
     intervals,
     items,
@@ -29,8 +31,10 @@ from lancefs.datafile.kernels import (
     lookup,
     lz4,
     manifests,
+    parts,
     points,
     runs,
+    scores,
     segments,
     selection,
     streams,
@@ -380,6 +384,17 @@ def texts(draw: st.DrawFn) -> Arguments:
     return offsets, data
 
 
+@st.composite
+def texts_and_parts(draw: st.DrawFn) -> Arguments:
+    letters = st.text("ab", max_size=9) | st.integers(60, 200).map(lambda size: "a" * size)
+    held = [text.encode() for text in draw(st.lists(letters, min_size=1, max_size=9))]
+    offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
+    if draw(st.booleans()):
+        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
+    part = draw(st.text("ab", max_size=4) | st.sampled_from(["a" * 70, "b" + "a" * 62]))
+    return offsets, odd_place(draw, np.frombuffer(b"".join(held), np.uint8)), part.encode()
+
+
 def manifest_messages() -> st.SearchStrategy[Arguments]:
     messages = wire_messages.manifests()
     return messages.map(lambda message: (np.frombuffer(message, np.uint8),))
@@ -465,6 +480,23 @@ def tables_and_codes(draw: st.DrawFn) -> Arguments:
 
 
 # The name of each kernel -> its NumPy version, and what to try both versions on.
+@st.composite
+def postings_and_norms(draw: st.DrawFn) -> Arguments:
+    """Draw documents with tokens; in some cases one that is not there."""
+    source = draw(generators())
+    size = draw(st.integers(0, 300))
+    norms = source.uniform(0.1, 30, size).astype(np.float32)
+    postings = []
+    for _ in range(draw(st.integers(0, 4))):
+        documents = np.flatnonzero(source.random(size) < draw(st.floats(0, 1))).astype(np.uint32)
+        frequencies = source.geometric(0.5, len(documents)).astype(np.uint32)
+        if len(documents) and draw(st.integers(0, 9)) == 0:
+            documents[-1] = draw(st.integers(size, (1 << 32) - 1))
+        postings.append((documents, frequencies))
+    factors = source.uniform(0, 12, len(postings)).astype(np.float32)
+    return postings, list(factors), norms, np.float32(2.2)
+
+
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),
@@ -486,12 +518,15 @@ PAIRS = {
     "take_strings": (lookup.take_strings, string_lookups()),
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
+    "holds": (parts.holds, texts_and_parts()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
+    "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "take_points": (points.take_points, few_rows_of_pages()),
     "join_spans": (points.join_spans, spans_of_bytes()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
+    "sum_scores": (scores.sum_scores, postings_and_norms()),
     "within": (intervals.within, numbers_and_bounds()),
 }

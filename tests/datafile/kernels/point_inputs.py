@@ -56,7 +56,8 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
         borders = sorted({0, *cuts, rows})
         first = len(pages)
         for start, end in pairwise(borders):
-            pages.append(_page(source, file, (start, end - start), (values, bits), levels))
+            own_levels = levels if source.random() < 0.7 else Stored.NONE
+            pages.append(_page(source, file, (start, end - start), (values, bits), own_levels))
         own = 128 if values in (Stored.STRINGS, Stored.LOOKED_UP) else bits
         end = size + (len(wanted) * own + 63) // 64 * 8
         leaves.append((first, len(pages) - first, size, -1 if levels == Stored.NONE else end))

@@ -1,0 +1,48 @@
+"""Strings that hold a text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.buffers import Array, Mask
+from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+
+def holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
+    """Tell which strings hold a text, which may be empty.
+
+    Args:
+        offsets: String i is `data[offsets[i]:offsets[i + 1]]` (int32). Offsets ascend within the
+            data.
+        data: The bytes of the strings.
+        part: The bytes of the text.
+
+    Raises:
+        CorruptFile: The offsets descend or leave the data.
+    """
+    if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
+        raise CorruptFile("the offsets of strings descend or leave their bytes")
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
+    strings = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+    found = pc.match_substring(strings, part)
+    mask: Mask = np.asarray(found.cast(pa.uint8())).view(np.bool_)
+    return mask
+
+
+_c_holds = c_function("holds", "offsets number bytes number bytes number out")
+
+
+@twin_of(holds)
+def _compiled_holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
+    count = len(offsets) - 1
+    found = np.zeros(count, np.bool_)
+    wanted = np.frombuffer(part, np.uint8)
+    try:
+        _c_holds(offsets, count, data, len(data), wanted, len(wanted), found)
+    except Damaged:  # NumPy says what is wrong
+        return holds(offsets, data, part)
+    return found

@@ -1,0 +1,197 @@
+"""Rows of many small data files, by few calls of kernels (data files 2.1 and later).
+
+Small appends leave thousands of files with one page in each column. One call finds the pages of all
+files of a run, and another one reads their values, as if these were pages of one file; see
+`point_plans` for the pages that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import Ints, RowRange
+from lancefs.datafile.buffers import empty, reserve
+from lancefs.datafile.container import parse_description
+from lancefs.datafile.fields import Field
+from lancefs.datafile.kernels import find_pages
+from lancefs.datafile.kernels.footers import FileColumn
+from lancefs.datafile.kernels.points import PageColumn
+from lancefs.datafile.row_ranges import rows_of
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
+from lancefs.datafile.v2_1.point_plans import (
+    MOST_TABLE_BYTES,
+    LeafPlan,
+    PagePart,
+    has_parts,
+    plan_page,
+    value_bits,
+)
+from lancefs.datafile.v2_1.points import read_points
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
+from lancefs.storage import Bytes, count_pages
+
+_KNOWN_VERSIONS = ((2, 1), (2, 3))  # the first and the last
+# Columns of the table of files that are columns of the table of pages.
+_BUFFERS = slice(FileColumn.FIRST, FileColumn.SECOND_END + 1)
+_ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
+_CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
+
+
+class SmallFile(NamedTuple):
+    """A small file, with the rows to read of it.
+
+    Attributes:
+        data: The bytes of the file.
+        rows: The rows that it has.
+        ranges: Rows to read, ascending and disjoint.
+    """
+
+    data: Bytes
+    rows: int
+    ranges: Sequence[RowRange]
+
+
+class SmallRows(NamedTuple):
+    """What was read of small files.
+
+    Attributes:
+        arrays: The rows of the fields that a kernel could read, by field id.
+        refusal: The error of a kernel that refused pages; the general way says what is damaged.
+        size: Number of bytes that were looked at.
+    """
+
+    arrays: dict[int, pa.Array]
+    refusal: CorruptFile | None = None
+    size: int = 0
+
+
+def decode_small(
+    files: Sequence[SmallFile], columns: Mapping[int, int], fields: Sequence[Field]
+) -> SmallRows:
+    """Decode the rows of those fields whose pages kernels know.
+
+    Args:
+        files: The files.
+        columns: Index of the column of each field, by field id; the same in all files.
+        fields: The fields.
+    """
+    known = [
+        (field, columns[field.id], bits)
+        for field in fields
+        if field.is_leaf and not field.is_outline and not field.is_blob
+        if field.id in columns and (bits := value_bits(field)) is not None
+    ]
+    known.sort(key=lambda one: one[1])
+    if not known:
+        return SmallRows({})
+    data, bounds = _joined([one.data for one in files])
+    found = find_pages(data, bounds, np.array([column for _, column, _ in known], np.int64))
+    if found is None or not _are_known(found.versions):
+        return SmallRows({})
+    rows = np.array([one.rows for one in files], np.int64)
+    plans: dict[int, LeafPlan] = {}
+    for (field, _, bits), pages in zip(known, found.pages, strict=True):
+        with suppress(CorruptFile, UnsupportedFeature):  # the general way says what is wrong
+            plan = _plan(field, bits, pages, rows, data)
+            if plan is not None:
+                plans[field.id] = plan
+    if not plans:
+        return SmallRows({})
+    wanted = _wanted(files, rows)
+    try:
+        reserve(len(wanted) * sum(plan.bits for plan in plans.values()) // 8, len(data))
+        points = read_points([*plans.values()], wanted, data, 0)
+    except CorruptFile as error:
+        return SmallRows({}, error)
+    except (MemoryLimitExceeded, UnsupportedFeature):
+        return SmallRows({})
+    count_pages(len(plans) * sum(1 for one in files if len(one.ranges)))
+    return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
+
+
+def _joined(parts: Sequence[Bytes]) -> tuple[Bytes, Ints]:
+    """Return the bytes of files, one after the other, and where each begins and ends."""
+    ends = np.cumsum([len(part) for part in parts])
+    bounds = np.stack((ends - [len(part) for part in parts], ends), axis=1)
+    return np.concatenate(parts, out=empty(int(ends[-1]), np.uint8)), bounds
+
+
+def _are_known(versions: Ints) -> bool:
+    """Return whether all files have a format that lists pages as the kernel reads them."""
+    (major, first), (_, last) = _KNOWN_VERSIONS
+    minor = versions[:, 1]
+    return bool(((versions[:, 0] == major) & (minor >= first) & (minor <= last)).all())
+
+
+def _wanted(files: Sequence[SmallFile], rows: Ints) -> Ints:
+    """Return the wanted rows, among those of all files."""
+    firsts = (np.cumsum(rows) - rows).tolist()
+    if all(len(one.ranges) == 1 and one.ranges[0] == (0, one.rows) for one in files):
+        return np.arange(int(rows.sum()))
+    return np.concatenate(
+        [rows_of(one.ranges) + first for one, first in zip(files, firsts, strict=True)]
+    )
+
+
+def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> LeafPlan | None:
+    """Plan how a leaf is read, as `plan_leaf` does for one file.
+
+    Args:
+        field: The leaf.
+        bits: Bits of its values.
+        pages: Its page in each file; see `FileColumn`.
+        rows: The number of rows of each file.
+        data: The bytes of the files.
+
+    Raises:
+        CorruptFile: The description of a page is damaged.
+        UnsupportedFeature: The layout of a page is not known.
+    """
+    likes = pages[:, FileColumn.LIKE]
+    distinct = np.flatnonzero(likes == np.arange(len(pages)))
+    descriptions, stored, form = [], [], None
+    for page in pages[distinct]:
+        text = data[page[FileColumn.DESCRIPTION] : page[FileColumn.DESCRIPTION_END]].tobytes()
+        description = layout_of(parse_description(text))
+        plan = plan_page(description, bits) if isinstance(description, MiniBlock) else None
+        if plan is None or not isinstance(description, MiniBlock):
+            return None
+        if form is not None and plan.form != form:
+            return None
+        form = plan.form
+        descriptions.append(description)
+        has_items = description.has_dictionary
+        stored.append((*plan.stored, plan.items, description.items, 2 + has_items, has_items))
+    assert form is not None
+    index = np.searchsorted(distinct, likes)
+    known = np.array(stored, np.int64)[index]
+    own, items, needed, has_items = pages[:, FileColumn.ROWS], *known[:, -3:].T
+    tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
+    is_sound = (own == rows) & (own == items) & (pages[:, FileColumn.BUFFERS] >= needed)
+    if not (is_sound & (tables <= MOST_TABLE_BYTES)).all():
+        return None
+    plans = np.empty((len(pages), len(PageColumn)), np.int64)
+    plans[:, PageColumn.FIRST_ROW] = np.cumsum(rows) - rows
+    plans[:, PageColumn.ROWS] = rows
+    plans[:, PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = pages[:, _BUFFERS]
+    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = known[:, :-4]
+    plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] = np.where(
+        has_items[:, None] > 0, pages[:, _ITEMS], pages[:, _CHUNKS]
+    )
+    plans[:, PageColumn.ITEM_COUNT] = known[:, -4]
+    parts = list(_parts(plans, [descriptions[at] for at in index])) if has_parts(form[0]) else []
+    has_levels = bool(plans[:, PageColumn.LEVELS].any())
+    total, span = int(rows.sum()), (0, len(data))
+    return LeafPlan(plans, parts, field.storage_type, *form, has_levels, total, span, True)
+
+
+def _parts(plans: Ints, descriptions: Sequence[MiniBlock]) -> Iterator[PagePart]:
+    bounds = plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
+    for description, (start, end) in zip(descriptions, bounds, strict=True):
+        yield PagePart(description, (start, end))

@@ -1,0 +1,99 @@
+"""`HybridSearch`: the rows that answer best by their vectors and by their texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.forks import cached_property
+from lancefs.printable import plural
+from lancefs.search.found_rows import FoundRows, WantedRows
+from lancefs.search.fusion import FusedRows, by_ranks, by_values
+from lancefs.search.text_search import SCORE, TextSearch
+from lancefs.search.vector_search import DISTANCE, VectorSearch
+from lancefs.table.open_version import OpenVersion
+
+# The names that LanceDB and DuckDB's extension `lance` give to these.
+RELEVANCE = pa.field("_relevance_score", pa.float32())
+HYBRID_SCORE = pa.field("_hybrid_score", pa.float32())
+
+
+class HybridSearch:
+    """A search by vectors and texts; made by `LanceDataset.hybrid_search`.
+
+    Args:
+        version: The version of the table.
+        vectors: The search by vectors.
+        texts: The search by texts.
+        k: How many rows.
+        alpha: The weight of the search by vectors, from 0 to 1; None to fuse by ranks.
+        rows: Which rows may be found, and what is returned of them.
+
+    Raises:
+        ColumnNotFound: A column is not in the table, or the table has no row ids.
+        InvalidFilter: The text of the filter cannot be parsed.
+        TypeError: An argument has another type than described.
+        ValueError: An argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        version: OpenVersion,
+        vectors: VectorSearch,
+        texts: TextSearch,
+        k: int,
+        alpha: float | None,
+        rows: WantedRows,
+    ) -> None:
+        given: object = alpha
+        if given is not None and not (isinstance(given, int | float) and 0 <= given <= 1):
+            raise ValueError(f"alpha is {alpha!r}; a number from 0 to 1 was expected, or None")
+        if vectors.is_batch:
+            raise ValueError("q has several vectors; a hybrid search is for one")
+        self._vectors = vectors
+        self._texts = texts
+        self._k = k
+        self._alpha = alpha
+        self._fused_score = RELEVANCE if alpha is None else HYBRID_SCORE
+        self._found = FoundRows(version, rows, [DISTANCE, SCORE, self._fused_score])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        return self._found.schema
+
+    def to_table(self) -> pa.Table:
+        """Search, and read the rows that were found.
+
+        Returns:
+            The best rows, the best one first; of rows with the same score those that the search by
+            vectors found, the nearest one first.
+
+        Raises:
+            MissingFile: A file of the table is gone.
+            CorruptFile: A file of the table is damaged.
+            UnsupportedFeature: A file uses something that this release does not read.
+            ImportError: The index holds stems of words, and snowballstemmer is not installed.
+        """
+        fused = self._fused
+        columns = {
+            DISTANCE.name: pa.array(fused.distances, mask=np.isnan(fused.distances)),
+            SCORE.name: pa.array(fused.scores, mask=np.isnan(fused.scores)),
+            self._fused_score.name: pa.array(fused.fused),
+        }
+        return self._found.table(fused.row_ids, columns)
+
+    def explain(self) -> str:
+        """Tell how the rows are found; the search is done for it, and kept for `to_table`."""
+        how = "ranks" if self._alpha is None else f"distances and scores, alpha {self._alpha:g}"
+        count = plural(len(self._fused.row_ids), "row")
+        notes = [self._vectors.explain(), self._texts.explain(), f"fused by {how}: {count}"]
+        return "\n".join(notes)
+
+    @cached_property
+    def _fused(self) -> FusedRows:
+        """The best rows by both searches."""
+        (nearest,), texts = self._vectors.found, self._texts.found
+        if self._alpha is None:
+            return by_ranks(nearest, texts, self._k)
+        return by_values(nearest, texts, self._k, self._alpha)

@@ -1,0 +1,97 @@
+"""A search for the best documents passes over others: what is left out is never among the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from text_tables import write
+
+import lancefs
+from lancefs.index.text import matching
+from lancefs.index.text.matching import match_any
+from lancefs.index.text.positions import WordPlaces
+from lancefs.index.text.postings import Postings
+from lancefs.index.text.scoring import Scores, Statistics, length_norms
+from lancefs.search.best_texts import not_worse
+
+
+class DrawnDocuments:
+    """Documents in memory, each token in a share of them."""
+
+    def __init__(self, source: np.random.Generator, count: int, shares: Sequence[float]) -> None:
+        self.count = count
+        self.lengths = source.integers(1, 40, count).astype(np.uint32)
+        self.row_numbers = np.arange(count, dtype=np.uint64)
+        self.total_tokens = int(self.lengths.sum())
+        self._postings = {}
+        for number, share in enumerate(shares):
+            documents = np.flatnonzero(source.random(count) < share).astype(np.uint32)
+            counts = source.geometric(0.6, len(documents)).astype(np.uint32)
+            self._postings[f"t{number}"] = Postings(documents, counts)
+
+    def norms(self, average_length: np.float32) -> Scores:
+        return length_norms(self.lengths, average_length)
+
+    def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
+        return {token: self._postings[token] for token in tokens if token in self._postings}
+
+    def positions(self, token: str) -> WordPlaces:
+        raise NotImplementedError(token)
+
+    @property
+    def statistics(self) -> Statistics:
+        counts = {token: len(one.documents) for token, one in self._postings.items()}
+        return Statistics(self.count, self.total_tokens, counts)
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 1 << 32),
+    count=st.integers(1, 4000),
+    shares=st.lists(st.sampled_from([0, 0.001, 0.01, 0.1, 0.5, 0.99, 1]), min_size=1, max_size=4),
+    most=st.integers(1, 40),
+    twice=st.booleans(),
+)
+def test_the_best_documents_are_those_of_a_search_for_all(
+    seed: int, count: int, shares: Sequence[float], most: int, twice: bool
+) -> None:
+    documents = DrawnDocuments(np.random.default_rng(seed), count, shares)
+    tokens = [f"t{number}" for number in range(len(shares))] + ["t0"] * twice + ["unknown"]
+    numbers, scores = match_any(documents, tokens, documents.statistics)
+    wanted = not_worse(numbers.astype(np.uint64), scores, most)
+
+    found, own = match_any(documents, tokens, documents.statistics, most)
+    best = not_worse(found.astype(np.uint64), own, most)
+
+    assert dict(zip(found[best].tolist(), own[best].tolist(), strict=True)) == dict(
+        zip(numbers[wanted].tolist(), scores[wanted].tolist(), strict=True)
+    )
+
+
+def test_frequent_tokens_are_looked_up_in_the_documents_with_rare_ones_only() -> None:
+    documents = DrawnDocuments(np.random.default_rng(1), 4000, [0.01, 0.9])
+    factors = {"t0": np.float32(4.6), "t1": np.float32(0.1)}
+    found = documents.postings(["t0", "t1"])
+
+    chosen = matching._decisive(documents, found, factors, 10, documents.statistics)
+
+    assert list(chosen) == ["t0"]
+
+
+def test_further_rows_are_found_where_the_best_ones_were_deleted(tmp_path: Path) -> None:
+    texts = ["rare " * (1 + row % 50 // 40) + "common " * (row % 7) for row in range(2000)]
+    table = pa.table({"id": np.arange(2000), "t": texts})
+    path = write(tmp_path / "t", table)
+    lance.dataset(path).delete("id % 50 >= 40")  # the best ones
+
+    found = lancefs.open(path).search("rare", k=10, select=["id"])
+
+    whole = lancefs.open(path).search("rare", k=None, select=["id"]).slice(0, 10)
+    assert found.equals(whole)
+    assert found.num_rows == 10

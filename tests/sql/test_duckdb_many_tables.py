@@ -1,0 +1,288 @@
+"""Several tables as one: patterns and lists, with the rules that DuckDB has for Parquet."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fsspec
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from roads import ROADS, connect
+
+import lancefs
+from duckdb_adapter.arrow_source import Rows
+from duckdb_adapter.table_unions import TableUnion
+from lancefs.table.dictionary_columns import ENCODED
+
+FIRST = pa.table({"id": pa.array([1, 2], pa.int32()), "city": ["Gent", "Lyon"]})
+SECOND = pa.table({"city": ["Oslo", None], "id": pa.array([3, 4], pa.int64()), "price": [1.5, 2.5]})
+
+
+def write(where: Path, **tables: pa.Table) -> Path:
+    """Write tables, each as Lance and as Parquet."""
+    for name, table in tables.items():
+        lance.write_dataset(table, str(where / f"{name}.lance"))
+        pq.write_table(table, where / f"{name}.parquet")
+    return where
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Two tables that a test may change."""
+    return write(tmp_path, a=FIRST, b=SECOND)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same tables, for all tests that only read."""
+    return write(tmp_path_factory.mktemp("lake"), a=FIRST, b=SECOND)
+
+
+def both(con: Any, query: str, lake: Path) -> list[Any]:
+    """Run a query over Lance; check that over Parquet it says the same."""
+    found = []
+    for suffix, scan in (("lance", "lance_scan"), ("parquet", "read_parquet")):
+        text = query.replace("SCAN", scan).replace("SUFFIX", suffix)
+        relation = con.sql(text.replace("{lake}", str(lake)))
+        rows = [[str(v).replace(f".{suffix}", "") for v in row] for row in relation.fetchall()]
+        found.append((relation.columns, list(map(str, relation.types)), rows))
+    assert found[0] == found[1]
+    return found[0][2]
+
+
+def test_a_pattern_is_its_tables(con: Any, unchanged: Path) -> None:
+    rows = con.sql(f"FROM '{unchanged}/*.lance'").fetchall()
+    assert rows == [(1, "Gent"), (2, "Lyon"), (3, "Oslo"), (4, None)]
+
+
+def test_a_list_tells_where_rows_come_from(con: Any, lake: Path) -> None:
+    lance.write_dataset(SECOND, str(lake / "b.lance"), mode="append")
+    query = f"""
+        SELECT filename, count(*), sum(id), max(price) FROM lance_scan(
+            ['{lake}/a.lance', '{lake}/b.lance@v1'], filename := true, union_by_name := true)
+        GROUP BY ALL ORDER BY ALL"""
+    expected = [(f"{lake}/a.lance", 2, 3, None), (f"{lake}/b.lance@v1", 2, 7, 2.5)]
+    assert con.sql(query).fetchall() == expected
+
+
+QUERIES = [
+    "FROM '{lake}/*.SUFFIX' ORDER BY id",
+    "SELECT * FROM '{lake}/[ab].SUFFIX' WHERE id > 1 AND city IS NOT NULL ORDER BY id",
+    "SELECT count(*), count(city) FROM '{lake}/?.SUFFIX'",
+    "FROM SCAN(['{lake}/a.SUFFIX', '{lake}/b.SUFFIX'], filename := true) ORDER BY id",
+    "FROM SCAN(['{lake}/b.SUFFIX', '{lake}/a.SUFFIX'], union_by_name := true, filename := true) "
+    "ORDER BY id",
+    "SELECT price, id FROM SCAN('{lake}/*.SUFFIX', union_by_name := true) "
+    "WHERE price IS NULL OR price > 2 ORDER BY id",
+    "SELECT id, price FROM SCAN('{lake}/*.SUFFIX', union_by_name := true) WHERE price < 2",
+    "SELECT city FROM SCAN('{lake}/*.SUFFIX', filename := true) "
+    "WHERE filename LIKE '%/b.%' AND id = 3",
+    "SELECT max(id) FROM SCAN('{lake}/*.SUFFIX', filename := true) WHERE filename = 'none'",
+    "SELECT count(DISTINCT filename) FROM SCAN(['{lake}/a.SUFFIX', '{lake}/a.SUFFIX'], "
+    "filename := true)",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_rules_are_those_of_parquet(con: Any, unchanged: Path, query: str) -> None:
+    assert both(con, query, unchanged)
+
+
+def test_structs_get_the_members_of_all_tables(con: Any, tmp_path: Path) -> None:
+    first, second = pa.table({"s": [{"a": 1}]}), pa.table({"s": [{"b": "x", "a": 2}]})
+    lake = write(tmp_path, a=first, b=second)
+    query = "SELECT s.a, s.b FROM SCAN('{lake}/*.SUFFIX', union_by_name := true) ORDER BY 1"
+    assert both(con, query, lake) == [["1", "None"], ["2", "x"]]
+
+
+def test_letters_are_those_of_the_first_table(con: Any, tmp_path: Path) -> None:
+    lake = write(tmp_path, a=pa.table({"Id": [1]}), b=pa.table({"ID": [2]}))
+    for option in ("false", "true"):
+        query = f"FROM SCAN('{{lake}}/*.SUFFIX', union_by_name := {option}) WHERE id > 1"
+        assert both(con, query, lake) == [["2"]]
+
+
+def test_names_that_differ_in_letters_are_two_columns(con: Any, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "ID": [2]})
+    lake = write(tmp_path, a=rows, b=rows, c=pa.table({"ID": [3]}))
+    found = con.sql(f"FROM lance_scan('{lake}/*.lance', union_by_name := true)").fetchall()
+    assert found == [(1, 2), (1, 2), (None, 3)]
+
+
+def test_schemas_that_do_not_agree_are_an_error(con: Any, unchanged: Path) -> None:
+    expected = r"a\.lance: there is no column 'price'.*union_by_name := true"
+    with pytest.raises(duckdb.InvalidInputException, match=expected):
+        con.sql(f"FROM lance_scan(['{unchanged}/b.lance', '{unchanged}/a.lance'])").fetchall()
+
+
+def test_types_that_do_not_agree_are_an_error(con: Any, tmp_path: Path) -> None:
+    lake = write(tmp_path, a=pa.table({"x": [1]}), b=pa.table({"x": [[1]]}))
+    for option in ("false", "true"):
+        expected = r"b\.lance: column 'x' is of type list.*of type int64 in the tables before"
+        with pytest.raises(duckdb.InvalidInputException, match=expected):
+            con.sql(f"FROM lance_scan('{lake}/*.lance', union_by_name := {option})").fetchall()
+
+
+def test_a_value_that_does_not_fit_is_an_error(con: Any, tmp_path: Path) -> None:
+    narrow = pa.table({"x": pa.array([1], pa.int8())})
+    lake = write(tmp_path, a=narrow, b=pa.table({"x": [1, 1000]}))
+    with pytest.raises(duckdb.Error, match=r"b\.lance: column 'x'.*1000.*union_by_name := true"):
+        con.sql(f"FROM '{lake}/*.lance'").fetchall()
+    assert con.sql(
+        f"SELECT sum(x) FROM lance_scan('{lake}/*.lance', union_by_name := true)"
+    ).fetchall() == [(1002,)]
+
+
+@pytest.mark.parametrize("where", ["", "memory://"])
+def test_a_pattern_without_tables_is_an_error(con: Any, tmp_path: Path, where: str) -> None:
+    pattern = f"{where}{tmp_path}/none-*.lance"
+    with pytest.raises(duckdb.Error, match=r"no Lance table matches the pattern .*none-\*\.lance"):
+        con.sql(f"FROM '{pattern}'")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("lance_scan([])", "the path of a table was expected"),
+        ("lance_scan(['{a}', NULL])", "the path of a table was expected"),
+        ("lance_scan(['{a}'], filename := 'CITY')", "adds the column 'CITY'"),
+        ("lance_scan(['{a}'], row_ids := [0])", "row_ids are those of one table"),
+        ("lance_fields(['{a}'])", "the path of one table was expected"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused(
+    con: Any, unchanged: Path, call: str, expected: str
+) -> None:
+    with pytest.raises(duckdb.Error, match=expected):
+        con.sql(f"FROM {call.format(a=unchanged / 'a.lance')}").fetchall()
+
+
+def test_one_table_can_tell_its_name_too(con: Any, unchanged: Path) -> None:
+    query = f"SELECT DISTINCT path FROM lance_scan('{unchanged}/a.lance', filename := 'path')"
+    assert con.sql(query).fetchall() == [(f"{unchanged}/a.lance",)]
+
+
+def test_each_table_has_its_row_metadata(con: Any, unchanged: Path) -> None:
+    query = (
+        f"SELECT _rowid, id FROM lance_scan('{unchanged}/*.lance', with_row_id := true) ORDER BY id"
+    )
+    assert con.sql(query).fetchall() == [(0, 1), (1, 2), (0, 3), (1, 4)]
+
+
+def test_a_ref_after_a_pattern_is_that_of_each_table(con: Any, lake: Path) -> None:
+    for name in ("a", "b"):
+        lance.dataset(str(lake / f"{name}.lance")).delete("id > 0")
+    assert con.sql(f"SELECT count(*) FROM '{lake}/*.lance'").fetchall() == [(0,)]
+    assert con.sql(f"SELECT count(*) FROM '{lake}/*.lance@v1'").fetchall() == [(4,)]
+
+
+def test_a_view_sees_tables_that_are_added(con: Any, lake: Path) -> None:
+    con.execute(f"CREATE TEMP VIEW all_tables AS FROM '{lake}/*.lance'")
+    con.execute(f"PREPARE total AS SELECT sum(id) FROM '{lake}/*.lance'")
+    write(lake, c=FIRST)
+    assert con.execute("SELECT count(*) FROM all_tables").fetchall() == [(6,)]
+    assert con.execute("EXECUTE total").fetchall() == [(13,)]
+
+
+def test_a_transaction_keeps_the_version_of_each_table(con: Any, lake: Path) -> None:
+    con.execute("BEGIN")
+    count = f"SELECT count(*) FROM '{lake}/*.lance'"
+    assert con.execute(count).fetchall() == [(4,)]
+    lance.write_dataset(SECOND, str(lake / "b.lance"), mode="append")
+    assert con.execute(count).fetchall() == [(4,)]
+    con.execute("COMMIT")
+    assert con.execute(count).fetchall() == [(6,)]
+
+
+def test_a_table_whose_name_has_signs_is_itself(con: Any, tmp_path: Path) -> None:
+    write(tmp_path, **{"t[1]": FIRST, "t1": SECOND})
+    assert con.sql(f"SELECT max(id) FROM '{tmp_path}/t[1].lance'").fetchall() == [(2,)]
+
+
+def test_a_pattern_matches_tables_only(con: Any, lake: Path) -> None:
+    (lake / "notes").mkdir()
+    (lake / "x.lance").write_bytes(b"no table")
+    lance.dataset(str(lake / "a.lance")).create_branch("exp")
+    query = f"SELECT DISTINCT filename FROM lance_scan('{lake}/**', filename := true) ORDER BY 1"
+    found = con.sql(query).fetchall()
+    assert found == [(f"{lake}/a.lance",), (f"{lake}/b.lance",)]
+
+
+@pytest.fixture
+def remote(lake: Path) -> Iterator[str]:
+    """The tables in a store that is no disk."""
+    fs, where = fsspec.filesystem("memory"), f"/{uuid.uuid4()}"
+    fs.put(str(lake), where, recursive=True)
+    yield f"memory:/{where}"
+    fs.rm(where, recursive=True)
+
+
+def test_patterns_work_on_remote_stores(con: Any, remote: str) -> None:
+    tables = f"lance_scan('{remote}/*.lance', filename := true)"
+    found = con.sql(f"SELECT filename, max(id) FROM {tables} GROUP BY ALL ORDER BY ALL")
+    assert found.fetchall() == [(f"{remote}/a.lance", 2), (f"{remote}/b.lance", 4)]
+    assert con.sql(f"SELECT sum(id) FROM '{remote}/**/*.lance'").fetchall() == [(10,)]
+    with pytest.raises(duckdb.Error, match="no Lance table matches"):
+        con.sql(f"FROM '{remote}/data*/*.lance'")
+
+
+def test_without_a_connection(unchanged: Path) -> None:
+    assert lancefs.sql(f"SELECT sum(id) FROM '{unchanged}/*.lance'").fetchall() == [(10,)]
+
+
+def test_strings_of_few_values_stay_encoded(con: Any, tmp_path: Path) -> None:
+    rows = pa.table({"mode": ["by air", "free on board"] * 20_000})
+    lake = write(tmp_path, a=rows, b=rows, c=rows.append_column("x", [list(range(40_000))]))
+    tables = [(name, lancefs.open(f"{lake}/{name}.lance")) for name in "abc"]
+    assert Rows(tables[0][1]).schema.field("mode").type == ENCODED
+    union = TableUnion(tables, True, None).rows()
+    assert union.schema.field("mode").type == ENCODED
+    query = (
+        "SELECT mode, count(*), sum(x) FROM SCAN('{lake}/*.SUFFIX', union_by_name := true) "
+        "WHERE mode > 'by' AND (x IS NULL OR x > 9) GROUP BY ALL ORDER BY ALL"
+    )
+    assert both(con, query, lake)[0][:2] == ["by air", "59995"]
+
+
+COLUMNS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.sampled_from([pa.int8(), pa.int64(), pa.float64()]),
+    min_size=1,
+)
+
+
+@settings(max_examples=8)
+@given(
+    schemas=st.lists(COLUMNS, min_size=1, max_size=3),
+    limit=st.integers(0, 5),
+    column=st.sampled_from("abc"),
+)
+def test_any_union_by_name_is_that_of_parquet(
+    tmp_path_factory: pytest.TempPathFactory,
+    schemas: list[dict[str, pa.DataType]],
+    limit: int,
+    column: str,
+) -> None:
+    tables = {
+        f"t{number}": pa.table(
+            {n: pa.array(range(number, number + 4), kind) for n, kind in one.items()}
+        )
+        for number, one in enumerate(schemas)
+    }
+    lake = write(tmp_path_factory.mktemp("lake"), **tables)
+    if not any(column in one for one in schemas):
+        column = next(iter(schemas[0]))
+    query = (
+        "FROM SCAN('{lake}/*.SUFFIX', union_by_name := true, filename := true) "
+        f"WHERE {column} > {limit} OR {column} IS NULL ORDER BY ALL"
+    )
+    with connect(ROADS[0]) as con:
+        both(con, query, lake)
