@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,8 @@ settings.register_profile(
     "lancefs", settings.default, deadline=None, derandomize="CI" in os.environ
 )
 settings.load_profile("lancefs")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 # Joined decoding that refuses sound pages is an error here, where users get a warning.
 assembly.FAILS_WHERE_DECODERS_DISAGREE = True
@@ -78,3 +81,18 @@ def _noted(monkeypatch: pytest.MonkeyPatch, outlines: bool) -> list[str]:
 
     monkeypatch.setattr(FragmentReader, "read", noted)
     return seen
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; in CI one that must be there."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        if os.environ.get("LANCEFS_BROWSER") == "required":
+            pytest.fail("LANCEFS_BROWSER=required, and there is no Chromium: make chromium")
+        pytest.skip("there is no Chromium: `make chromium` installs one")
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with driver.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield started
+        started.close()

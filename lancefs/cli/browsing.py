@@ -2,16 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.target import Target
+from lancefs.errors import LanceError
 from lancefs.storage import Store
-from lancefs.table.refs import Ref
-from lancefs.table.versions import VERSIONS
+from lancefs.table.base_paths import confine
+from lancefs.table.manifest import read_manifest
+from lancefs.table.refs import Ref, resolve
+from lancefs.table.versions import VERSIONS, list_versions
+from lancefs.threads import in_threads
 
 # Parents of a path that are searched for a table: versions/7/columns/price.arrow has four.
 _MAX_PARENTS = 8
+_READERS = 8
+
+
+def list_folder(
+    store: Store, read_row: Callable[[Store, str], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Look at the directories in a folder.
+
+    Args:
+        store: The folder.
+        read_row: Returns what is known of a directory, given it and its name: `identify`, or more.
+
+    Raises:
+        Failure: It is a file.
+    """
+    entries = store.entries()
+    names = sorted(name for name, info in entries if info.get("type") == "directory")
+    if not names and len(entries) == 1:
+        raise Failure(f"{store.url()}: a file; the folder of a table was expected")
+    return in_threads(
+        lambda name: read_row(Store(store.fs, store.full(name)), name),
+        names,
+        _READERS,
+        "lancefs-ls",
+    )
+
+
+def identify(store: Store, name: str) -> dict[str, Any]:
+    """Tell a table from a folder; what may not be listed counts as a folder, with a note."""
+    try:
+        return {"name": name, "type": "table" if VERSIONS in store.names() else "folder"}
+    except LanceError as error:
+        return {"name": name, "type": "folder", "note": str(error)}
+
+
+def describe_table(store: Store, name: str) -> dict[str, Any]:
+    """Return the facts about the newest version of a table; an error becomes a note."""
+    row = identify(store, name)
+    if row["type"] == "folder":
+        return row
+    try:
+        store = confine(store, None)
+        resolved = resolve(store)
+        row |= {"version": resolved.file.version, "versions": len(list_versions(store))}
+        manifest = read_manifest(resolved.manifest)
+        sizes = [file.size for fragment in manifest.fragments for file in fragment.files]
+        known = [size for size in sizes if size is not None]
+        row |= {
+            "committed": manifest.timestamp,
+            "rows": manifest.num_rows,
+            "columns": len(manifest.fields),
+            "fragments": len(manifest.fragments),
+            "bytes": sum(known) if len(known) == len(sizes) else None,
+        }
+    except LanceError as error:
+        row["note"] = str(error)
+    return row
 
 
 def split_at_table(target: Target) -> tuple[Target, str]:

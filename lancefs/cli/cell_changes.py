@@ -1,4 +1,4 @@
-"""The cells that updates changed, of changes that were compared by a key."""
+"""Changes counted, and the cells that updates changed if they were compared by a key."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ class CellChange(NamedTuple):
     before: Any
     after: Any
     version: int
+
+
+def counts_of_rows(changes: pa.Table) -> dict[str, int]:
+    """Return how many rows were inserted, deleted and updated.
+
+    Args:
+        changes: Of `LanceDataset.changes`.
+    """
+    kinds = changes["_change_type"].value_counts().to_pylist()
+    counts = {str(kind["values"]): int(kind["counts"]) for kind in kinds}
+    return {
+        "inserted": counts.get("insert", 0),
+        "deleted": counts.get("delete", 0),
+        "updated": counts.get(AFTER, 0),
+    }
 
 
 def counts_by_column(changes: pa.Table) -> dict[str, int]:

@@ -38,6 +38,7 @@ COMMANDS = {
     "du": "Show where the bytes are, by column.",
     "report": "Write a page about a table, as one HTML file.",
     "mount": "Mount a table as a directory.",
+    "serve": "Serve tables over HTTP.",
     "completion": "Print the shell's completion script.",
 }
 

@@ -133,7 +133,8 @@ class FileNode:
         Args:
             path: Path of the file object, for its users.
         """
-        return ForwardFile(encode_stream(*self.handle.version.rows(self.selection)), path)
+        chunks = encode_stream(*self.handle.version.rows(self.selection))
+        return ForwardFile(chunks, path, self.digest)
 
     def _key(self) -> Key:
         table = self.handle.table
@@ -157,7 +158,8 @@ class MaterializedFile(FileNode, ABC):
         Args:
             path: Path of the file object, for its users.
         """
-        return ForwardFile(encode_stream(*self._batches()), path)
+        ukey = self.digest  # of a history, which may grow, no newer one than its rows
+        return ForwardFile(encode_stream(*self._batches()), path, ukey)
 
     def _batches(self) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         rows = self.rows()

@@ -45,6 +45,11 @@ class ViewFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no typ
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self.fs, self._fixed_path, self.tell())
 
+    @property
+    def ukey(self) -> str:
+        """Identity of the bytes, as `LanceFileSystem.ukey` gives it."""
+        return self._view.key[2]
+
     def read_buffer(self, size: int | None = -1) -> pa.Buffer:
         """Return the next bytes as `read` does, without a copy. pyarrow calls this method.
 
@@ -82,14 +87,16 @@ class ForwardFile(io.RawIOBase):
     Args:
         chunks: The bytes.
         path: The path that it was opened with.
+        ukey: Identity of the bytes, as `LanceFileSystem.ukey` gives it.
     """
 
     size = None
     mode = "rb"
 
-    def __init__(self, chunks: Generator[memoryview, None, None], path: str) -> None:
+    def __init__(self, chunks: Generator[memoryview, None, None], path: str, ukey: str) -> None:
         super().__init__()
         self.path = path
+        self.ukey = ukey
         self._chunks = chunks
         self._left = memoryview(b"")  # unread bytes of the current chunk
         self._position = 0

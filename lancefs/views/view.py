@@ -24,7 +24,14 @@ _SIZES: BudgetCache[Key, int] = BudgetCache(100_000)
 
 
 class View(ABC):
-    """The bytes of one file. They never change, and any number of readers may share them."""
+    """The bytes of one file. They never change, and any number of readers may share them.
+
+    Args:
+        key: Identity of the bytes.
+    """
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
 
     @property
     @abstractmethod
@@ -57,13 +64,13 @@ class WholeView(View):
     """
 
     def __init__(self, key: Key, make: Callable[[], pa.Buffer]) -> None:
-        self._key = key
+        super().__init__(key)
         self._make = make
         self._data: pa.Buffer | None = None
 
     @property
     def size(self) -> int:
-        size = known_size(self._key)
+        size = known_size(self.key)
         return self._bytes().size if size is None else size
 
     def read(self, start: int, end: int) -> pa.Buffer:
@@ -73,8 +80,8 @@ class WholeView(View):
 
     def _bytes(self) -> pa.Buffer:
         if self._data is None:
-            data = self._data = _BYTES.get(self._key, self._make, lambda buffer: buffer.size)
-            note_size(self._key, data.size)
+            data = self._data = _BYTES.get(self.key, self._make, lambda buffer: buffer.size)
+            note_size(self.key, data.size)
         return self._data
 
 

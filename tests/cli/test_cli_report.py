@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,6 @@ import pyarrow as pa
 import pytest
 from running import Here
 from support import ORDERS
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -156,21 +151,6 @@ def test_a_page_that_cannot_be_written_is_said(tmp_path: Path, here: Here) -> No
     done = here("report", ORDERS, "-o", str(tmp_path / "none" / "r.html"))
     assert done.code == 2
     assert "No such file or directory" in done.err
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium; in CI one that must be there."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        if os.environ.get("LANCEFS_BROWSER") == "required":
-            pytest.fail("LANCEFS_BROWSER=required, and there is no Chromium: make chromium")
-        pytest.skip("there is no Chromium: `make chromium` installs one")
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with driver.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

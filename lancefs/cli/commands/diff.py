@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 
 from lancefs.cli import shared_options
-from lancefs.cli.cell_changes import CellChange, changed_cells, counts_by_column
+from lancefs.cli.cell_changes import CellChange, changed_cells, counts_by_column, counts_of_rows
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, Styled, heading, print_document, print_line
 from lancefs.cli.render.text import plural, to_json
@@ -87,7 +87,7 @@ def diff(
         print_rows(rows.schema, rows.to_batches(), form)
         return
     schema = schema_differences(old.manifest.fields, new.manifest.fields)
-    counts = _counts(rows)
+    counts = counts_of_rows(rows)
     cells = None if key is None else counts_by_column(rows)
     if form == "json":
         summary: dict[str, Any] = {"old": old.name, "new": new.name, "schema": schema}
@@ -167,16 +167,6 @@ def _changes(old: Target, new: Target, key: list[str] | None) -> pa.Table:
             return new.dataset.changes(old.pinned, key=key)
     except ValueError as error:
         raise Failure(str(error)) from error
-
-
-def _counts(rows: pa.Table) -> dict[str, int]:
-    kinds = rows.column("_change_type").value_counts().to_pylist()
-    counts = {str(kind["values"]): int(kind["counts"]) for kind in kinds}
-    return {
-        "inserted": counts.get("insert", 0),
-        "deleted": counts.get("delete", 0),
-        "updated": counts.get("update_postimage", 0),
-    }
 
 
 def _print_summary(

@@ -8,19 +8,13 @@ import click
 import pyarrow as pa
 
 from lancefs.cli import shared_options
-from lancefs.cli.browsing import listing, split_at_table
-from lancefs.cli.exits import Failure
+from lancefs.cli.browsing import describe_table, identify, list_folder, listing, split_at_table
 from lancefs.cli.render.grid import GridColumn, Styled, print_line, tell
 from lancefs.cli.render.rows import print_records
 from lancefs.cli.render.text import count, moment, size
 from lancefs.cli.target import Target, parse_target
-from lancefs.errors import LanceError
 from lancefs.storage import Store
-from lancefs.table.base_paths import confine
-from lancefs.table.manifest import read_manifest
-from lancefs.table.refs import resolve
-from lancefs.table.versions import VERSIONS, list_versions
-from lancefs.threads import in_threads
+from lancefs.table.versions import VERSIONS
 
 # Top of the tree of a table, as the filesystem lists it (a test compares them). A constant, so that
 # listing imports none of the libraries that reading needs.
@@ -28,7 +22,6 @@ TREE = (
     *("latest.arrow", "latest.arrows", "latest"),
     *("versions", "history.arrow", "changes", "tags", "branches"),
 )
-_READERS = 8
 
 _TABLES = pa.schema(
     [
@@ -85,17 +78,7 @@ def ls(path: str, is_long: bool, options: dict[str, Any], form: str) -> None:
 
 
 def _list_folder(store: Store, is_long: bool, form: str) -> None:
-    entries = store.entries()
-    folders = sorted(name for name, info in entries if info.get("type") == "directory")
-    if not folders and len(entries) == 1:
-        raise Failure(f"{store.url()}: a file; the folder of a table was expected")
-    read_row = _describe if is_long or form != "table" else _identify
-    rows = in_threads(
-        lambda name: read_row(Store(store.fs, store.full(name)), name),
-        folders,
-        _READERS,
-        "lancefs-ls",
-    )
+    rows = list_folder(store, describe_table if is_long or form != "table" else identify)
     if form == "table" and not is_long:
         for row in rows:
             name = row["name"] if row["type"] == "table" else f"{row['name']}/"
@@ -116,38 +99,6 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
     if any(row.get("note") for row in rows):
         columns.append(GridColumn("note", "note", lambda value: value or ""))
     print_records(_TABLES, rows, form, columns)
-
-
-def _identify(store: Store, name: str) -> dict[str, Any]:
-    """Tell a table from a folder; what may not be listed counts as a folder, with a note."""
-    try:
-        return {"name": name, "type": "table" if VERSIONS in store.names() else "folder"}
-    except LanceError as error:
-        return {"name": name, "type": "folder", "note": str(error)}
-
-
-def _describe(store: Store, name: str) -> dict[str, Any]:
-    """Return the facts about the newest version of a table; an error becomes a note."""
-    row = _identify(store, name)
-    if row["type"] == "folder":
-        return row
-    try:
-        store = confine(store, None)
-        resolved = resolve(store)
-        row |= {"version": resolved.file.version, "versions": len(list_versions(store))}
-        manifest = read_manifest(resolved.manifest)
-        sizes = [file.size for fragment in manifest.fragments for file in fragment.files]
-        known = [size for size in sizes if size is not None]
-        row |= {
-            "committed": manifest.timestamp,
-            "rows": manifest.num_rows,
-            "columns": len(manifest.fields),
-            "fragments": len(manifest.fragments),
-            "bytes": sum(known) if len(known) == len(sizes) else None,
-        }
-    except LanceError as error:
-        row["note"] = str(error)
-    return row
 
 
 def _list_tree(target: Target, below: str | None, is_long: bool, form: str) -> None:

@@ -1,10 +1,34 @@
-"""Parts of a page: tables, folded parts, bars."""
+"""Parts of a page: its frame, tables, folded parts, bars."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
 
 from lancefs.printable import as_html
+from lancefs.version import __version__
+
+
+def document(title: str, body: str) -> str:
+    """Return a whole page, which loads nothing else.
+
+    Args:
+        title: Its title, as text.
+        body: What it shows, as HTML.
+    """
+    style = (files("lancefs.cli.report") / "page.css").read_text("utf-8")
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return (
+        "<!doctype html>\n"
+        '<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        '<link rel="icon" href="data:,">'
+        f"<title>{as_html(title)}</title><style>{style}</style></head><body><main>{body}"
+        f"<footer>Made by lancefs {as_html(__version__)}, {made}</footer>"
+        "</main></body></html>\n"
+    )
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any
 
-from lancefs import __version__
 from lancefs.cli.render.text import count, moment, plural, share, size, words
 from lancefs.cli.report import charts
 from lancefs.cli.report.facts import MOST_VERSIONS, Facts
 from lancefs.cli.report.findings import Finding, find
-from lancefs.cli.report.markup import folded, meter, table
+from lancefs.cli.report.markup import document, folded, meter, table
 from lancefs.cli.report.values import describe_values
 from lancefs.printable import as_html
 
@@ -22,8 +19,11 @@ _MAX_FRAGMENTS = 30
 
 def make_page(facts: Facts) -> str:
     """Return the page about a version of a table."""
-    style = (files("lancefs.cli.report") / "page.css").read_text("utf-8")
-    title = as_html(f"Lance table {facts.name}")
+    return document(f"Lance table {facts.name}", report_body(facts))
+
+
+def report_body(facts: Facts) -> str:
+    """Return what a report says, as the parts of a page."""
     parts = (
         _top(facts),
         _findings(find(facts)),
@@ -34,18 +34,7 @@ def make_page(facts: Facts) -> str:
         _section("values", "Values", describe_values(facts.profile)) if facts.profile else "",
         _section("indices", "Indices", _indices(facts)) if facts.indices else "",
     )
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return (
-        "<!doctype html>\n"
-        '<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        '<link rel="icon" href="data:,">'
-        f"<title>{title}</title><style>{style}</style></head><body><main>"
-        f"{''.join(parts)}"
-        f"<footer>Made by lancefs {as_html(__version__)}, {made}</footer>"
-        "</main></body></html>\n"
-    )
+    return "".join(parts)
 
 
 def _top(facts: Facts) -> str:
@@ -69,9 +58,10 @@ def _top(facts: Facts) -> str:
     about = f"committed {moment(manifest.timestamp)} UTC{writer}"
     if manifest.data_version:
         about += f", data format {manifest.data_version}"
+    path_line = f'<p class="path">{as_html(folder)}/</p>' if folder else ""
     branches = f"<p>Branches: {as_html(words(facts.branches))}</p>" if facts.branches else ""
     return (
-        f'<header><p class="path">{as_html(folder)}/</p>'
+        f"<header>{path_line}"
         f'<h1>{as_html(name)} <span class="version">version {as_html(version)}</span>{marks}</h1>'
         f"<p>{as_html(about)}</p>{branches}<dl>{shown}</dl></header>"
     )

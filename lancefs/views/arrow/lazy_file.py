@@ -94,7 +94,7 @@ class LazyFile(View):
         measures: Callable[[], Measures],
         cache: LayoutCache | None = None,
     ) -> None:
-        self._key = key
+        super().__init__(key)
         self._schema = schema
         self._measures = measures
         self._cache = cache
@@ -114,10 +114,10 @@ class LazyFile(View):
 
     @property
     def size(self) -> int:
-        size = known_size(self._key)
+        size = known_size(self.key)
         if size is None:
             size = self._content().layout.size
-            note_size(self._key, size)
+            note_size(self.key, size)
         return size
 
     def read(self, start: int, end: int) -> pa.Buffer:
@@ -140,12 +140,12 @@ class LazyFile(View):
         """
         told = self._content().layout.size
         if self._cache is not None:
-            self._cache.discard(self._key[2])
-        _CONTENTS.discard(lambda key: key == self._key)
+            self._cache.discard(self.key[2])
+        _CONTENTS.discard(lambda key: key == self.key)
         self._known_content = None
         self._arrays, self._bodies = {}, {}
         size = self._content().layout.size
-        note_size(self._key, size)
+        note_size(self.key, size)
         if self._has_given_bytes or size != told:
             raise ReadFailed(
                 f"{error}; the layout cache told a layout of other values, which is removed: open "
@@ -176,23 +176,23 @@ class LazyFile(View):
     def _content(self) -> Content:
         if self._known_content is None:
             self._known_content = _CONTENTS.get(
-                self._key, self._lay_out, lambda content: content.cost
+                self.key, self._lay_out, lambda content: content.cost
             )
         return self._known_content
 
     def _lay_out(self) -> Content:
         measures = self._measures()
-        cached = None if self._cache is None else self._cache.load(self._key[2], measures)
+        cached = None if self._cache is None else self._cache.load(self.key[2], measures)
         was_cached = cached is not None and measures.has_extents
         dictionaries = unified_dictionaries.unify(measures) if cached is None else cached
         try:
             measures.require_extents()
         except OtherLayout:
             assert self._cache is not None
-            self._cache.discard(self._key[2])
+            self._cache.discard(self.key[2])
             return self._lay_out()
         if self._cache is not None and not was_cached:
-            self._cache.save(self._key[2], measures, dictionaries)
+            self._cache.save(self.key[2], measures, dictionaries)
         layout = lay_out(
             self._schema, measures.shapes, measures.rows, measures.columns, dictionaries.messages()
         )
@@ -214,7 +214,7 @@ class LazyFile(View):
                 count = max(count, self._run)
             measures.require_all(range(batch, min(batch + count, len(layout.rows))))
             if self._cache is not None and measures.is_complete:
-                self._cache.save(self._key[2], measures, self._content().dictionaries)
+                self._cache.save(self.key[2], measures, self._content().dictionaries)
         self._messages_read += 1
         output.write(start, layout.batch_message(batch, measures.null_counts(batch)))
 

@@ -1,0 +1,68 @@
+"""All pages of `lancefs serve`, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from lancefs.cli.exits import Failure
+from lancefs.cli.pages import columns, differences, overview, rows, values, versions
+from lancefs.cli.pages.listing import directory_page, tables_page
+from lancefs.cli.pages.page_request import PageRequest, link
+from lancefs.cli.pages.parts import TITLES, anchor, framed, head
+from lancefs.cli.target import Target
+from lancefs.errors import NoSuchPath
+from lancefs.printable import as_html
+from lancefs.serve.listings import Entry
+
+_PAGES: dict[str, Callable[[PageRequest], str]] = {
+    "log": versions.make,
+    "schema": columns.make,
+    "rows": rows.make,
+    "describe": values.make,
+    "report": overview.make,
+    "diff": differences.make,
+}
+
+
+class TablePages:
+    """The pages about some tables; see `lancefs.serve.app.Pages`.
+
+    Args:
+        tables: The tables by their names.
+    """
+
+    names = frozenset(_PAGES)
+
+    def __init__(self, tables: Mapping[str, Target]) -> None:
+        self._tables = tables
+
+    def tables(self, entries: Sequence[Entry]) -> str:
+        """Return the page that lists the tables."""
+        return tables_page(entries, self._tables)
+
+    def directory(self, table: str, path: str, entries: Sequence[Entry]) -> str:
+        """Return the page that lists a directory of the tree of a table."""
+        return directory_page(table, path, entries)
+
+    def page(self, table: str, name: str, query: Mapping[str, str]) -> str:
+        """Return a page about a table.
+
+        Raises:
+            BadRequest: The query makes no sense.
+            FileNotFoundError: There is no such version.
+            LanceError: The table cannot be read.
+        """
+        asked = PageRequest(table, self._tables[table], query)
+        try:
+            body = _PAGES[name](asked)
+            return framed(asked.title, self._head(asked, name), body)
+        except Failure as error:  # the table is gone
+            raise NoSuchPath(str(error)) from error
+
+    def _head(self, asked: PageRequest, name: str) -> str:
+        """Return the head of a page, with links to the other pages of the same version."""
+        links = [anchor("../", "Tables"), anchor("./", "Files")]
+        ref = str(asked.ref)
+        links += [anchor(link(page, ref=ref), title) for page, title in TITLES.items()]
+        title = f'{as_html(asked.table)} <span class="version">version {as_html(ref)}</span>'
+        return head("" if name == "report" else title, [], links)

@@ -1,0 +1,207 @@
+"""The ASGI application of `lancefs serve`: from a request to its answer.
+
+/                        the tables
+/orders.lance/           the tree of a table, as the filesystem `lance` shows it
+/orders.lance/rows?…     a page about a table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import anyio
+import anyio.to_thread
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lancefs.errors import NoSuchPath
+from lancefs.filesystem import LanceFileSystem
+from lancefs.masking import mask_secrets
+from lancefs.serve.files import answer_file
+from lancefs.serve.guard import METHODS, Guard
+from lancefs.serve.listings import Entry, list_directory
+from lancefs.serve.refusals import is_expected, message_of, refusal, status_of
+
+# Requests under way, and threads that work for them; the other requests wait for a thread.
+MOST_REQUESTS = 256
+THREADS = 8
+
+# Headers that scripts of other origins may see, besides the usual ones.
+_EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Retry-After")
+_PAGE_HEADERS = {
+    # Pages have no scripts, load nothing, and stay out of frames.
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+    "Vary": "Accept",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTable:
+    """A table that is served.
+
+    Attributes:
+        fs: Its tree: a filesystem that begins in the table.
+        place: Where it is, as messages name it.
+    """
+
+    fs: LanceFileSystem
+    place: str
+
+
+class Pages(Protocol):
+    """Makes HTML pages for people."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The pages of each table. None of them is a name in the tree."""
+
+    def tables(self, entries: Sequence[Entry]) -> str:
+        """Return the page that lists the tables."""
+
+    def directory(self, table: str, path: str, entries: Sequence[Entry]) -> str:
+        """Return the page that lists a directory of the tree of a table."""
+
+    def page(self, table: str, name: str, query: Mapping[str, str]) -> str:
+        """Return a page about a table.
+
+        Raises:
+            BadRequest: The query makes no sense.
+            FileNotFoundError: There is no such version.
+            LanceError: The table cannot be read.
+        """
+
+
+def make_app(
+    tables: Mapping[str, ServedTable],
+    pages: Pages,
+    token: str | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    most_requests: int = MOST_REQUESTS,
+) -> ASGIApp:
+    """Return the application that serves some tables.
+
+    Args:
+        tables: The tables by their names.
+        pages: Makes pages for people.
+        token: What clients must show; None for no token.
+        tell: Is called with a line for whoever runs the server, about errors of the server.
+        most_requests: Requests that may be under way.
+    """
+    # Scripts of any origin may read, as DuckDB's browser build must. They cannot send what a
+    # browser has stored (`Access-Control-Allow-Credentials` is not given): a token keeps them out.
+    return CORSMiddleware(
+        Guard(Site(tables, pages, tell), token, most_requests),
+        allow_origins=["*"],
+        allow_methods=list(METHODS),
+        allow_headers=["*"],
+        expose_headers=list(_EXPOSED),
+        max_age=86_400,
+    )
+
+
+class Site:
+    """The ASGI application behind the guard.
+
+    Args:
+        tables: The tables by their names.
+        pages: Makes pages for people.
+        tell: Is called with a line about errors of the server.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, ServedTable], pages: Pages, tell: Callable[[str], None]
+    ) -> None:
+        self._tables = tables
+        self._pages = pages
+        self._tell = tell
+        self._threads = anyio.CapacityLimiter(THREADS)
+        places = [(table.place, name) for name, table in tables.items() if table.place.strip("/")]
+        # The longest first: a place may begin with another one.
+        self._places = dict(sorted(places, key=lambda one: -len(one[0])))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; an error becomes an answer, too."""
+        request = Request(scope)
+        work = partial(self._answer, request)
+        try:
+            answer = await anyio.to_thread.run_sync(work, limiter=self._threads)
+        except Exception as error:  # one answer, not the server, as in `main` one command
+            self._note(error)
+            answer = refusal(status_of(error), message_of(error, self._places))
+        await answer(scope, receive, send)
+
+    def _answer(self, request: Request) -> ASGIApp:
+        """Find what a path means, and return the answer. Reads tables: not for the event loop."""
+        parts, has_slash = _split(request.scope["raw_path"])
+        if not parts:
+            entries = [Entry(name, True) for name in self._tables]
+            return _listing(request, "", entries, lambda: self._pages.tables(entries))
+        name, below = parts[0], parts[1:]
+        if name not in self._tables:
+            raise NoSuchPath(f"there is no table {name!r} here; / lists the tables")
+        if len(below) == 1 and below[0] in self._pages.names and not has_slash:
+            html = self._pages.page(name, below[0], dict(request.query_params))
+            return HTMLResponse(html, headers=_PAGE_HEADERS)
+        return self._answer_tree(request, name, "/".join(below), has_slash)
+
+    def _answer_tree(self, request: Request, name: str, path: str, has_slash: bool) -> ASGIApp:
+        """Return the answer for a path in the tree of a table."""
+        fs = self._tables[name].fs
+        if not path or fs.isdir(path):
+            if not has_slash:  # links of a listing begin in its directory
+                last = request.scope["raw_path"].rpartition(b"/")[2].decode("ascii")
+                return RedirectResponse(f"./{last}/", 307)
+            entries = list_directory(fs, path)
+            make = partial(self._pages.directory, name, path, entries)
+            return _listing(request, f"{name}/{path}".rstrip("/"), entries, make)
+        if has_slash and fs.isfile(path):
+            raise NoSuchPath(f"{name}/{path} is a file: leave out the slash behind it")
+        return answer_file(fs, path, request.headers, self._threads, self._note)
+
+    def _note(self, error: Exception) -> None:
+        """Tell of an error that is not the client's fault."""
+        if status_of(error) == 500:
+            what = str(error) if is_expected(error) else f"{type(error).__name__}: {error}"
+            self._tell(mask_secrets(what))
+
+
+def _listing(
+    request: Request, path: str, entries: Sequence[Entry], make: Callable[[], str]
+) -> Response:
+    """Return a listing as JSON where that is asked for, else as a page."""
+    if "application/json" in request.headers.get("accept", ""):
+        facts: dict[str, Any] = {"path": f"/{path}", "entries": [one.facts() for one in entries]}
+        return JSONResponse(facts, headers={"Vary": "Accept", "Cache-Control": "no-cache"})
+    return HTMLResponse(make(), headers=_PAGE_HEADERS)
+
+
+def _split(raw_path: bytes) -> tuple[list[str], bool]:
+    """Split a path of a request into names, and say whether a slash follows them.
+
+    Names are unquoted once, each by itself: a quoted slash never leads anywhere.
+
+    Raises:
+        NoSuchPath: A part of the path can be no name.
+    """
+    quoted = raw_path.split(b"/")[1:]
+    has_slash = not quoted or not quoted[-1]
+    try:
+        parts = [unquote(part.decode("ascii"), errors="strict") for part in quoted]
+    except UnicodeDecodeError:
+        raise NoSuchPath("the path is not in quoted UTF-8") from None
+    names = parts[:-1] if has_slash else parts
+    if any(name in ("", ".", "..") or "/" in name or "\0" in name for name in names):
+        raise NoSuchPath("a part of the path is empty, '.', '..', or has a slash in it")
+    return names, has_slash

@@ -1,0 +1,190 @@
+"""Files of the tree as answers: whole or a range, in parts that threads read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lancefs.filesystem import LanceFileSystem
+from lancefs.serve.ranges import (
+    ByteSpan,
+    RangeNotSatisfiable,
+    is_known,
+    still_holds,
+    wanted_span,
+)
+from lancefs.serve.refusals import refusal
+from lancefs.views.file_objects import ForwardFile, ViewFile
+
+_TYPES = {
+    ".arrow": "application/vnd.apache.arrow.file",
+    ".arrows": "application/vnd.apache.arrow.stream",
+    ".json": "application/json",
+}
+# Bytes that are read at once and wait to be sent: what a request holds, besides what views cache.
+PART = 1024 * 1024
+# Seconds after which a client that takes nothing is given up.
+_STALLED = 120
+
+# Tells whoever runs the server of an error that cuts an answer short.
+OnError: TypeAlias = Callable[[Exception], None]
+
+
+def answer_file(
+    fs: LanceFileSystem,
+    path: str,
+    headers: Mapping[str, str],
+    threads: anyio.CapacityLimiter,
+    on_error: OnError,
+) -> ASGIApp:
+    """Open a file, and return the answer that sends what a request wants of it.
+
+    Args:
+        fs: The tree of a table.
+        path: The file.
+        headers: Of the request.
+        threads: Limits the threads that read.
+        on_error: Is called with an error that comes when the answer has begun.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        LanceError: It cannot be read.
+    """
+    known = headers.get("if-none-match")
+    if known is not None and is_known(known, etag := f'"{fs.ukey(path)}"'):
+        return Response(status_code=304, headers=_headers(etag))
+    file: ViewFile | ForwardFile = fs.open(path, "rb")
+    try:
+        return _answer(file, path, headers, threads, on_error)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _answer(
+    file: ViewFile | ForwardFile,
+    path: str,
+    headers: Mapping[str, str],
+    threads: anyio.CapacityLimiter,
+    on_error: OnError,
+) -> ASGIApp:
+    """Return the answer that sends an open file, which the answer closes."""
+    etag = f'"{file.ukey}"'
+    about = _headers(etag) | {"Content-Type": _TYPES[os.path.splitext(path)[1]]}
+    if isinstance(file, ForwardFile):
+        return FileAnswer(file, None, 200, about | {"Accept-Ranges": "none"}, threads, on_error)
+    about["Accept-Ranges"] = "bytes"
+    size = int(file.size)
+    try:
+        wanted = headers.get("range") if still_holds(headers.get("if-range"), etag) else None
+        span = wanted_span(wanted, size)
+    except RangeNotSatisfiable:
+        file.close()
+        return refusal(
+            416,
+            f"the file has {size} bytes, none of them in this range",
+            {"Content-Range": f"bytes */{size}", "Accept-Ranges": "bytes"},
+        )
+    if span is not None:
+        about["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{size}"
+    status, span = (200, ByteSpan(0, size)) if span is None else (206, span)
+    about["Content-Length"] = str(span.end - span.start)
+    return FileAnswer(file, span, status, about, threads, on_error)
+
+
+def _headers(etag: str) -> dict[str, str]:
+    # To be asked for again each time, which costs little by the tag: `latest` moves on, and a table
+    # may be made anew with the same numbers of versions.
+    return {"ETag": etag, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+
+
+class FileAnswer:
+    """An ASGI application that sends an open file in parts, and closes it.
+
+    An error after the beginning ends the connection before the announced end, so that no client
+    takes what it has for the whole.
+
+    Args:
+        file: The file.
+        span: What is sent of it; None for a stream, to its end.
+        status: The status of HTTP.
+        headers: Of the answer.
+        threads: Limits the threads that read.
+        on_error: Is called with the error that cuts the answer short.
+    """
+
+    def __init__(
+        self,
+        file: ViewFile | ForwardFile,
+        span: ByteSpan | None,
+        status: int,
+        headers: Mapping[str, str],
+        threads: anyio.CapacityLimiter,
+        on_error: OnError,
+    ) -> None:
+        self._file = file
+        self._span = span
+        self._status = status
+        self._headers = headers
+        self._threads = threads
+        self._on_error = on_error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer until its end, an error, or the client goes away."""
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self._status,
+                    "headers": [
+                        (name.lower().encode(), value.encode())
+                        for name, value in self._headers.items()
+                    ],
+                }
+            )
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b""})
+                return
+            async with anyio.create_task_group() as group:
+                group.start_soon(_cancel_when_gone, receive, group.cancel_scope)
+                await self._send_parts(send)
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):  # streams wait for threads that read ahead
+                await self._in_thread(self._file.close)
+
+    async def _send_parts(self, send: Send) -> None:
+        """Send the bytes part by part; the next one is read when the last one was taken."""
+        try:
+            if self._span is not None:
+                self._file.seek(self._span.start)
+            left = None if self._span is None else self._span.end - self._span.start
+            while left is None or left > 0:
+                size = PART if left is None else min(PART, left)
+                part = await self._in_thread(partial(self._file.read, size))
+                if not part:
+                    break
+                left = None if left is None else left - len(part)
+                with anyio.fail_after(_STALLED):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        except Exception as error:  # the answer has begun: all that is left is to cut it short
+            self._on_error(error)
+
+    async def _in_thread(self, work: Callable[[], bytes | None]) -> bytes | None:
+        """Call a function in a thread; the call ends even if the request is given up meanwhile."""
+        return await anyio.to_thread.run_sync(work, limiter=self._threads)
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel a scope when the client goes away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

@@ -1,0 +1,116 @@
+"""Who may ask the server, for what, and how many at once."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import lance
+import pyarrow as pa
+import pytest
+from serving import Served, serving
+
+TOKEN = "a secret, of 24 letters"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("guard") / "t.lance"
+    lance.write_dataset(pa.table({"a": range(200_000)}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def locked(path: Path) -> Iterator[Served]:
+    with serving(path, token=TOKEN) as one:
+        yield one
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "X"])
+def test_nothing_can_be_changed(served: Served, method: str) -> None:
+    answer = served.ask("/", method)
+    assert answer.status == 405
+    assert answer.headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_without_a_token_nothing_is_told(locked: Served) -> None:
+    for path in ("/", "/t.lance/", "/t.lance/latest.arrow", "/none", f"/?token={quote(TOKEN)}"):
+        answer = locked.ask(path)
+        assert answer.status == 401
+        assert "Bearer" in answer.headers["www-authenticate"]
+        assert "t.lance" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        f"Bearer {TOKEN}",
+        f"bearer  {TOKEN}",
+        f"Basic {base64.b64encode(f'me:{TOKEN}'.encode()).decode()}",
+    ],
+)
+def test_the_token_opens(locked: Served, shown: str) -> None:
+    assert locked.ask("/t.lance/latest.arrow", Authorization=shown).status == 200
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Token {TOKEN}",
+        TOKEN,
+        "Basic ****",
+        f"Basic {base64.b64encode(TOKEN.encode()).decode()}",
+        "Bearer \xff",
+    ],
+)
+def test_anything_else_does_not(locked: Served, shown: str) -> None:
+    assert locked.ask("/t.lance/latest.arrow", Authorization=shown).status == 401
+
+
+def test_scripts_of_other_origins_may_read(served: Served) -> None:
+    answer = served.ask("/", Origin="https://shell.duckdb.org")
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-credentials" not in answer.headers
+    for name in ("Content-Range", "Content-Length", "Accept-Ranges", "ETag"):
+        assert name in answer.headers["access-control-expose-headers"]
+
+
+def test_a_browser_may_ask_before_it_asks(locked: Served) -> None:
+    answer = locked.ask(
+        "/t.lance/latest.arrow",
+        "OPTIONS",
+        Origin="https://shell.duckdb.org",
+        Access_Control_Request_Method="HEAD",
+        Access_Control_Request_Headers="range, authorization",
+    )
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert "HEAD" in answer.headers["access-control-allow-methods"]
+    assert "authorization" in answer.headers["access-control-allow-headers"]
+    refused = locked.ask(
+        "/", "OPTIONS", Origin="https://x.org", Access_Control_Request_Method="DELETE"
+    )
+    assert refused.status == 400
+
+
+def test_beyond_the_limit_requests_are_told_to_come_again(path: Path) -> None:
+    with serving(path, most_requests=1) as server, socket.create_connection(server.address) as slow:
+        slow.sendall(b"GET /t.lance/latest.arrow HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert slow.recv(12) == b"HTTP/1.1 200"  # and takes nothing of the rest
+        answer = server.ask("/")
+        assert answer.status == 503
+        assert answer.headers["retry-after"] == "1"
+        slow.close()
+        for _ in range(1000):
+            if server.ask("/").status == 200:
+                break
+        else:
+            pytest.fail("a client that went away still counts")

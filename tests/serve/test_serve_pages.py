@@ -1,0 +1,158 @@
+"""The pages of the server: what they say, that nothing becomes markup, where links lead."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import lance
+import pyarrow as pa
+import pytest
+from serving import Answer, Served, serving
+
+from lancefs.cli.pages.site import TablePages
+from lancefs.views.tree import Root
+
+TABLE = "/teas%20%3Cb%3E%26.lance"
+PAGES = ["log", "schema", "rows", "describe", "diff?old=1"]  # and `report`, which takes longer
+
+
+def links(answer: Answer, path: str) -> list[str]:
+    """Return where the links of a page lead, as paths of the server."""
+    found = [unescape(one) for one in re.findall(r'<a href ?="([^"]*)"', answer.text)]
+    return [urljoin(path, one) for one in found]
+
+
+@pytest.mark.parametrize("path", ["/", f"{TABLE}/", *(f"{TABLE}/{page}" for page in PAGES)])
+def test_a_page_has_no_scripts_and_no_markup_of_the_table(served: Served, path: str) -> None:
+    answer = served.ask(path)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "script-src" not in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "<script" not in answer.text
+    assert "teas <b>" not in answer.text
+    assert "<i>" not in answer.text.replace("<i></i>", "")
+    assert "teas &lt;b&gt;&amp;.lance" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", f"{TABLE}/", *(f"{TABLE}/{page}" for page in PAGES)])
+def test_all_links_of_a_page_lead_somewhere(served: Served, path: str) -> None:
+    found = links(served.ask(path), path)
+    assert found
+    for one in sorted(set(found)):
+        method = "GET" if one.endswith("/") else "HEAD"
+        assert urlsplit(one).netloc == ""
+        if not one.partition("?")[0].endswith("/report"):
+            assert served.ask(one, method).status == 200, one
+
+
+def test_no_page_hides_a_name_of_the_tree() -> None:
+    assert not TablePages.names & set(Root.NAMES)
+
+
+def test_the_tables(served: Served, tmp_path: Path) -> None:
+    text = served.ask("/").text
+    assert "1 table, read-only" in text
+    assert "<td class=n>2</td><td class=n>290</td>" in text
+    path = tmp_path / "gone.lance"
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    with serving(path) as server:
+        (manifest,) = (path / "_versions").glob("*.manifest")
+        manifest.write_bytes(b"nothing of a manifest")
+        assert "cannot be read" in server.ask("/").text
+        shutil.rmtree(path)
+        assert server.ask("/").status == 200
+        assert server.ask("/gone.lance/rows").status == 404
+
+
+def test_the_versions(served: Served) -> None:
+    text = served.ask(f"{TABLE}/log").text
+    assert "2 versions" in text
+    assert '<span class="bad">−10</span>' in text
+    assert '<span class="tag">clean</span>' in text
+    assert ">exp</a>" in text
+    branch = served.ask(f"{TABLE}/log?ref=exp:latest").text
+    assert "version exp:" in branch
+
+
+def test_the_rows_page_by_page(served: Served) -> None:
+    first = served.ask(f"{TABLE}/rows?ref=1")
+    assert "rows 0 to 49 of 300" in first.text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in first.text
+    assert "<td>0.75</td>" in first.text
+    last = served.ask(f"{TABLE}/rows?ref=1&start=250")
+    assert "rows 250 to 299 of 300" in last.text
+    assert "<td class=n>299</td><td>299</td>" in last.text
+    assert ">after</a>" not in last.text
+    assert "300 rows, none of them from 900 on" in served.ask(f"{TABLE}/rows?ref=1&start=900").text
+
+
+def test_a_version_stays_the_same_from_page_to_page(served: Served) -> None:
+    path = f"{TABLE}/rows?ref=clean"
+    found = [one for one in links(served.ask(path), path) if "/rows?" in one]
+    assert found
+    assert all("ref=2" in one for one in found)
+
+
+def test_the_columns(served: Served) -> None:
+    text = served.ask(f"{TABLE}/schema").text
+    assert "<td>a/b, &lt;i&gt;</td><td>double</td>" in text
+
+
+def test_the_values_of_a_column(served: Served) -> None:
+    text = served.ask(f"{TABLE}/describe?ref=1&column=id").text
+    assert "300 rows were read" in text
+    assert "Assam" not in text
+    answer = served.ask(f"{TABLE}/describe?column=idd")
+    assert answer.status == 404
+    assert "id" in answer.text
+
+
+def test_the_difference_of_two_versions(served: Served) -> None:
+    text = served.ask(f"{TABLE}/diff?old=1&new=2").text
+    assert "<li>10 rows deleted</li>" in text
+    assert "<li>the same schema</li>" in text
+    assert text.count('<span class="bad">−</span>') == 10
+    assert served.ask(f"{TABLE}/diff?old=2&new=1").status == 400
+
+
+def test_the_report_does_not_say_where_the_table_is(served: Served, teas: Path) -> None:
+    text = served.ask(f"{TABLE}/report").text
+    assert "<h2>Fragments</h2>" in text
+    assert "teas &lt;b&gt;&amp;.lance" in text
+    assert "<script" not in text
+    assert str(teas.parent) not in text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("rows?ref=9", 404),
+        ("rows?ref=none", 404),
+        ("rows?ref=%3Cscript%3E", 400),
+        ("rows?start=-1", 400),
+        ("rows?start=x", 400),
+        ("rows?start=99999999999999999999", 400),
+        ("log?newest=a", 400),
+        ("diff?old=%00", 400),
+    ],
+)
+def test_a_query_that_makes_no_sense(served: Served, query: str, status: int) -> None:
+    answer = served.ask(f"{TABLE}/{query}")
+    assert answer.status == status
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_table_without_rows_has_all_pages(tmp_path: Path) -> None:
+    empty = pa.table({"a": pa.array([], pa.int32())})
+    lance.write_dataset(empty, tmp_path / "t.lance")
+    lance.write_dataset(empty, tmp_path / "t.lance", mode="append")
+    with serving(tmp_path / "t.lance") as server:
+        for page in PAGES:
+            assert server.ask(f"/t.lance/{page}").status == 200, page
