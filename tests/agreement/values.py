@@ -131,8 +131,13 @@ def _validity(count: int, profile: Profile, rng: np.random.Generator) -> Mask | 
     if profile.nulls == 1:
         return np.zeros(count, np.bool_)
     if profile.shape == "runs":
-        return (rng.random(count + 1) >= profile.nulls)[_runs(count, rng)]
-    return rng.random(count) >= profile.nulls
+        valid = (rng.random(count + 1) >= profile.nulls)[_runs(count, rng)]
+    else:
+        valid = rng.random(count) >= profile.nulls
+    if rng.random() < 0.25:  # pages with nulls come before pages without, or behind them
+        half = slice(count // 2) if rng.random() < 0.5 else slice(count // 2, None)
+        valid[half] = True
+    return valid
 
 
 def _bitmap(valid: Mask | None) -> pa.Buffer | None:
