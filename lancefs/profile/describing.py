@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import batch_bytes
 from lancefs.profile.column_pass import ColumnPass
 from lancefs.profile.distinct import Hasher
 from lancefs.profile.kinds import parts_of, plain_type
@@ -148,7 +149,7 @@ def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     rows = size = 0
     for batch in batches:
         waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        rows, size = rows + batch.num_rows, size + batch_bytes(batch)
         if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
             yield _joined(waiting)
             waiting, rows, size = [], 0, 0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import spare_memory
 from lancefs.datafile.fields import Blobs, Field
@@ -148,7 +149,7 @@ class Scan:
         for batch in batches:
             self.stats.add_batch(batch.num_rows)
             if is_kept and most is not None:
-                kept += batch.nbytes
+                kept += batch_bytes(batch)
                 if kept > most:
                     raise MemoryLimitExceeded(
                         f"the rows take more than max_memory, {most:,} bytes; read batch by batch "

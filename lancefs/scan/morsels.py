@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import array_bytes, batch_bytes
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, rows_of
@@ -121,12 +122,12 @@ class DecodedMorsel(NamedTuple):
     @property
     def held_bytes(self) -> int:
         """Bytes that are held as long as the morsel is."""
-        return int(self.batch.nbytes) + (0 if self.mask is None else len(self.mask))
+        return batch_bytes(self.batch) + (0 if self.mask is None else len(self.mask))
 
 
 def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:
     """Return the bytes of arrays, and of the levels that lists among them were made of."""
-    return sum(array.nbytes + _level_bytes(array) for array in arrays.values())
+    return sum(array_bytes(array) + _level_bytes(array) for array in arrays.values())
 
 
 def _level_bytes(array: pa.Array, is_item: bool = False) -> int:

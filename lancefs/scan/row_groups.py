@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lancefs.datafile.arrays import batch_bytes
+
 # A row group ends after the first batch that reaches one of these.
 GROUP_ROWS = 256 * 1024
 _GROUP_BYTES = 64 * 1024 * 1024
@@ -25,7 +27,7 @@ def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
     rows = size = 0
     for batch in batches:
         group.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        rows, size = rows + batch.num_rows, size + batch_bytes(batch)
         if rows >= GROUP_ROWS or size >= _GROUP_BYTES:
             yield pa.Table.from_batches(group, schema)
             group, rows, size = [], 0, 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from lancefs.datafile.arrays import without_columns
+from lancefs.datafile.arrays import batch_bytes, without_columns
 from lancefs.datafile.fields import Field
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
@@ -52,7 +52,7 @@ def read_batches(
 
     try:
         for first, decoded in prefetch(_groups(batches, len(fields)), start, is_full):
-            most = 1 + min(THREADS, AHEAD // max(1, sum(batch.nbytes for batch in decoded)))
+            most = 1 + min(THREADS, AHEAD // max(1, sum(map(batch_bytes, decoded))))
             yield from decoded
             del decoded
             mapped.watch(first.fragment)
