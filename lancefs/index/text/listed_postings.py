@@ -67,8 +67,9 @@ def listed_partition(
     rows, lengths = rows[order], lengths[order]
     if (rows[1:] == rows[:-1]).any():
         raise documents.damage("it names a row twice")
-    listed = ListedPostings(postings, rows, lengths)
-    return TextPartition(rows, lengths, read_tokens(tokens, "arrow"), listed, key)
+    token_map = read_tokens(tokens, "arrow")
+    listed = ListedPostings(postings, tokens.num_rows, rows, lengths)
+    return TextPartition(rows, lengths, token_map, listed, key)
 
 
 class ListedPostings:
@@ -76,6 +77,7 @@ class ListedPostings:
 
     Args:
         reader: The file.
+        num_tokens: How many tokens there are.
         rows: The row of each document, ascending.
         lengths: How many tokens each document has.
 
@@ -83,11 +85,13 @@ class ListedPostings:
         CorruptFile: The file does not tell where the postings of each token begin.
     """
 
-    def __init__(self, reader: IndexReader, rows: Addresses, lengths: Numbers32) -> None:
+    def __init__(
+        self, reader: IndexReader, num_tokens: int, rows: Addresses, lengths: Numbers32
+    ) -> None:
         self._reader = reader
         self._rows = rows
         self._lengths = lengths
-        self._starts = _starts(reader)
+        self._starts = _starts(reader, num_tokens)
 
     @property
     def url(self) -> str:
@@ -174,18 +178,20 @@ class ListedPostings:
         return found.astype(np.uint32)
 
 
-def _starts(reader: IndexReader) -> Ints:
+def _starts(reader: IndexReader, num_tokens: int) -> Ints:
     """Return where the postings of each token begin, and where those of the last one end."""
+    text = reader.metadata.get("offsets", b"")
+    if text.count(b",") != max(0, num_tokens - 1):  # before it takes many times its memory
+        raise reader.damage(f"its offsets are not those of {num_tokens} tokens")
     try:
-        found = json.loads(reader.metadata.get("offsets", b""))
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise reader.damage(f"its offsets are no JSON: {error}") from error
-    rows = reader.num_rows
-    if not isinstance(found, list) or not all(
-        type(one) is int and 0 <= one <= rows for one in found
-    ):
-        raise reader.damage(f"its offsets are no list of numbers up to {rows}")
-    starts = np.array([*found, rows], np.int64)
+    most = reader.num_rows
+    is_list = isinstance(found, list) and len(found) == num_tokens
+    if not is_list or not all(type(one) is int and 0 <= one <= most for one in found):
+        raise reader.damage(f"its offsets are no list of {num_tokens} numbers up to {most}")
+    starts = np.array([*found, most], np.int64)
     if starts[0] or (starts[1:] < starts[:-1]).any():
         raise reader.damage("its offsets do not ascend from 0")
     return starts
