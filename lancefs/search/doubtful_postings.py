@@ -51,7 +51,8 @@ def check_postings(
         analyzer: Makes tokens of texts.
 
     Raises:
-        CorruptFile: A text has a token more or less often than its postings tell.
+        CorruptFile: A text has a token more or less often than its postings tell, or no text is
+            left to be compared.
     """
     samples = list(_samples(documents, wanted, locate))
     row_ids = np.concatenate([np.empty(0, np.uint64), *(one.row_ids for one in samples)])
@@ -74,6 +75,9 @@ def _samples(
     locate: Callable[[Addresses], tuple[Ints, RowIds]],
 ) -> Iterator[_Sample]:
     for token, postings in documents.postings(sorted(wanted)).items():
+        if not len(postings.documents):
+            # A compaction left out its last rows, or those of the token that these postings are of.
+            raise CorruptFile(f"a compaction left no row with {token!r}, as the index tells")
         some = _spread(len(postings.documents), _LOOKED_FOR)
         which, row_ids = locate(documents.row_numbers[postings.documents[some]])
         chosen = _spread(len(which), _READ)

@@ -111,6 +111,24 @@ def test_postings_of_other_tokens_are_not_believed(
     assert "build the index anew" in caplog.text
 
 
+def test_postings_without_rows_are_not_believed(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They may be those of a token whose rows were deleted, in the place of others."""
+    made = write_listed(path, rows(200))
+    number = made.tokens["_token"].to_pylist().index("the")
+    token = made.tokens["_token_id"].to_pylist()[number]
+    start, end = [*made.offsets, made.postings.num_rows][token : token + 2]
+    kept = [made.postings.slice(0, start), made.postings.slice(end)]
+    made.postings = pa.concat_tables(kept).combine_chunks()
+    made.offsets = [at if at <= start else at - (end - start) for at in made.offsets]
+    made.write(folder_of(path))
+    found = ours(str(path), "the", None)
+    assert set(found["id"].to_pylist()) == expected_of(path, "the")
+    assert found.num_rows
+    assert "left no row with 'the'" in caplog.text
+
+
 def test_rows_that_keep_their_ids_are_read(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Old texts of updated rows may be in the index, which does not tell them from new ones."""
     write_listed(path, rows(100), to_dataset={"enable_stable_row_ids": True})
