@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
-from lancefs.errors import LanceError
+from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.matching import match_all, match_any, match_phrase
@@ -24,7 +26,8 @@ from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_texts import Scored, best_places, joined, not_worse
 from lancefs.search.broken_segment import BrokenSegment
-from lancefs.search.found_rows import FoundRows
+from lancefs.search.doubtful_postings import check_postings
+from lancefs.search.found_rows import FoundRows, RowIds
 from lancefs.search.row_bits import RowBits
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 from lancefs.search.texts import TextDocuments
@@ -92,6 +95,7 @@ class TextColumn:
         self._wanted = {token.text for found in self._tokens.values() for token in found}
         if not use_index:
             self._opened = []
+        self._check_doubtful()
         self._sources = list(self._make_sources())
         of_index = self._known(is_indexed=True)
         is_all = all(source.is_indexed for source in self._sources)
@@ -133,6 +137,31 @@ class TextColumn:
         if failed is not None:
             raise failed
         return None, [], PLAIN
+
+    def _check_doubtful(self) -> None:
+        """Look at texts where postings may be those of other tokens.
+
+        Raises:
+            BrokenSegment: They are, or their documents are not whole rows.
+        """
+        for segment, opened in self._opened:
+            if opened.is_doubtful:
+                try:
+                    self._compare_with_texts(segment, opened)
+                except LanceError as error:
+                    raise BrokenSegment(segment, error) from error
+
+    def _compare_with_texts(self, segment: IndexSegment, opened: OpenText) -> None:
+        if pa.types.is_nested(self._field.storage_type):
+            raise UnsupportedFeature("releases up to 0.27 took each item of a list for a document")
+        assert self._indices is not None
+        locate = partial(self._indices.coverage.locate, segment)
+        for documents in opened.partitions:
+            check_postings(documents, self._wanted, locate, self._texts_of, self._analyzer)
+
+    def _texts_of(self, row_ids: RowIds) -> pa.Array:
+        scanner = self._rows.scanner([self._field.name], ())
+        return scanner.take_ids(row_ids).column(0).combine_chunks()
 
     def _make_sources(self) -> list[_Source]:
         """Return all documents: of segments, and of rows that must be read."""

@@ -48,7 +48,7 @@ class TextDocuments:
             for start in range(0, len(batch), _ROWS):
                 part = batch.slice(start, _ROWS)
                 ids = part.column(1).to_pylist()
-                for row_id, text in zip(ids, _texts(part.column(0)), strict=True):
+                for row_id, text in zip(ids, texts_of(part.column(0)), strict=True):
                     if text is not None:
                         self._add(row_id, text)
         self.row_numbers = np.array(self._rows, np.uint64)
@@ -97,7 +97,7 @@ class TextDocuments:
                     self._places[str(word)].append(place)
 
 
-def _texts(column: pa.Array) -> list[Any]:
+def texts_of(column: pa.Array) -> list[Any]:
     """Return the texts of rows, or their lists of texts, or None."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage

@@ -13,7 +13,12 @@ from text_tables import rows, write
 
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
-from lancefs.index.text.partitions import TextPartition
+from lancefs.index.text.partitions import (
+    BlockPostings,
+    TextPartition,
+    read_documents,
+    read_tokens,
+)
 from lancefs.index.text.postings import PostingFormat
 from lancefs.index.text.token_maps import ListedTokens
 
@@ -24,8 +29,9 @@ def partition(folder: Path, tokens: str, format: str) -> TextPartition:
     store = local_store(folder)
     names = ["part_0_docs.lance", tokens, "part_0_invert.lance"]
     documents, map, postings = (IndexReader(store.file(name)) for name in names)
-    posting_format = PostingFormat(128, "varint_delta_v1")
-    return TextPartition(documents, map, postings, posting_format, format, str(folder) + format)
+    numbers, lengths = read_documents(documents)
+    blocks = BlockPostings(postings, PostingFormat(128, "varint_delta_v1"), len(numbers))
+    return TextPartition(numbers, lengths, read_tokens(map, format), blocks, str(folder) + format)
 
 
 def test_tokens_are_found_as_in_a_transducer(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from listed_indices import write_listed
 from text_tables import ours, rows, write
 
 from lancefs import MatchQuery, PhraseQuery
@@ -23,6 +24,14 @@ QUERIES = [
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "t.lance"
     write(path, rows(400), with_position=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with an index of Lance 0.20 to 0.27."""
+    path = tmp_path_factory.mktemp("listed") / "t.lance"
+    write_listed(path, rows(400))
     return path
 
 
@@ -56,10 +65,23 @@ def test_damage_is_an_error_or_read_around(whole: Path, tmp_path: Path) -> None:
     check_mutants(whole, tmp_path, range(120))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_damage_of_listed_postings_is_an_error_or_read_around(listed: Path, tmp_path: Path) -> None:
+    check_mutants(listed, tmp_path, range(60))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_no_damage_of_many_gives_another_error(whole: Path, tmp_path: Path) -> None:
     check_mutants(whole, tmp_path, range(1000, 3000))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_no_damage_of_many_listed_postings_gives_another_error(
+    listed: Path, tmp_path: Path
+) -> None:
+    check_mutants(listed, tmp_path, range(1000, 3000))
 
 
 @pytest.mark.parametrize("part", ["docs", "invert", "tokens"])
@@ -71,6 +93,16 @@ def test_the_texts_of_a_segment_that_lacks_a_file_are_read(
     assert found["id"].to_pylist() == expected["id"].to_pylist()
     np.testing.assert_allclose(found["_score"], expected["_score"], rtol=1e-5)
     assert f"part_0_{part}" in caplog.text
+
+
+@pytest.mark.parametrize("part", ["docs", "invert"])
+def test_the_texts_of_a_listed_segment_that_lacks_a_file_are_read(
+    listed: Path, tmp_path: Path, part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = without(listed, tmp_path, f"{part}.lance")
+    expected, found = ours(str(listed), "house", None), ours(path, "house", None)
+    assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist())
+    assert f"{part}.lance" in caplog.text
 
 
 def test_how_a_missing_segment_makes_tokens_is_not_guessed(whole: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints
-from lancefs.errors import locating
+from lancefs.errors import CorruptFile, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.row_sets import Addresses
 from lancefs.index.text.positions import PositionsReader, WordPlaces
@@ -70,38 +70,63 @@ class Documents(Protocol):
         ...
 
 
+class PostingsFile(Protocol):
+    """The file with the postings of a partition."""
+
+    @property
+    def url(self) -> str:
+        """URL of the file, for errors."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it has postings of; their numbers are below."""
+        ...
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it tells where tokens are in documents."""
+        ...
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        ...
+
+    def read(self, numbers: Sequence[int]) -> list[Postings]:
+        """Read the postings of tokens in the same rounds of requests."""
+        ...
+
+    def read_positions(self, number: int, postings: Postings) -> WordPlaces:
+        """Read where a token is in each of its documents."""
+        ...
+
+
 class TextPartition:
     """One partition of a segment, open.
 
     Args:
-        documents: The file of documents.
-        tokens: The file of tokens.
-        postings: The file of postings.
-        format: How postings are stored.
-        token_format: How tokens are stored: `fst` or `arrow`.
+        row_numbers: The row of each document.
+        lengths: How many tokens each document has.
+        tokens: The numbers of tokens.
+        postings: The postings of each number.
         key: Tells the partition from any other one.
-
-    Raises:
-        CorruptFile: A file is damaged.
     """
 
     def __init__(
         self,
-        documents: IndexReader,
-        tokens: IndexReader,
-        postings: IndexReader,
-        format: PostingFormat,
-        token_format: str,
+        row_numbers: Addresses,
+        lengths: Numbers32,
+        tokens: TokenMap,
+        postings: PostingsFile,
         key: object,
     ) -> None:
-        self._reader = postings
-        self._format = format
+        self.row_numbers = row_numbers
+        self.lengths = lengths
+        self.total_tokens = int(lengths.sum(dtype=np.uint64))
+        self._tokens = tokens
+        self._postings = postings
         self._key = key
-        row_ids, lengths = documents.read(["_rowid", "_num_tokens"])
-        self.row_numbers: Addresses = _numbers(documents, row_ids, np.uint64)
-        self.lengths: Numbers32 = _numbers(documents, lengths, np.uint32)
-        self.total_tokens = int(self.lengths.sum(dtype=np.uint64))
-        self._tokens = _token_map(tokens, token_format)
         self._numbers: dict[str, int | None] = {}  # of tokens that were looked for
         self._norms: tuple[np.float32, Scores] | None = None
 
@@ -114,12 +139,12 @@ class TextPartition:
     def cost(self) -> int:
         """Memory in bytes, about."""
         own = self.row_numbers.nbytes + 2 * self.lengths.nbytes  # lengths, and norms
-        return own + self._tokens.cost + _READERS_BYTES
+        return own + self._tokens.cost + self._postings.cost + _READERS_BYTES
 
     @property
     def has_positions(self) -> bool:
         """Whether it tells where tokens are in documents."""
-        return PositionsReader.is_in(self._reader)
+        return self._postings.has_positions
 
     def norms(self, average_length: np.float32) -> Scores:
         """Return what the length of each document adds to the divisor of its score.
@@ -141,7 +166,8 @@ class TextPartition:
         known = {token: number for token, number in numbers.items() if number is not None}
         kept = {number: _POSTINGS.peek((self._key, number)) for number in known.values()}
         missing = sorted(number for number, found in kept.items() if found is None)
-        found = dict(zip(missing, self._read(missing), strict=True))
+        with locating(self._postings.url, "postings"):
+            found = dict(zip(missing, self._postings.read(missing), strict=True))
         for number, read in found.items():
             _POSTINGS.put((self._key, number), read, read.cost)
         every = {**kept, **found}
@@ -155,12 +181,11 @@ class TextPartition:
         """
         number = self._number(token)
         assert number is not None
-        frequencies = self.postings([token])[token].frequencies
+        postings = self.postings([token])[token]
 
         def read() -> WordPlaces:
-            with locating(self._reader.url, "positions"):
-                reader = PositionsReader(self._reader, self._format.block_size)
-                return reader.read(number, frequencies)
+            with locating(self._postings.url, "positions"):
+                return self._postings.read_positions(number, postings)
 
         return _PLACES.get((self._key, number), read, lambda found: found.cost)
 
@@ -170,32 +195,72 @@ class TextPartition:
         except KeyError:
             pass
         number = self._tokens.get(token)
-        if number is not None and not 0 <= number < self._reader.num_rows:
-            raise self._reader.damage(
-                f"the postings of {self._reader.num_rows} tokens; the token map has number {number}"
+        known = self._postings.num_tokens
+        if number is not None and not 0 <= number < known:
+            error = CorruptFile(
+                f"the postings of {known} tokens; the token map has number {number}"
             )
+            error.path = self._postings.url
+            raise error
         if len(self._numbers) >= _MOST_KNOWN:
             self._numbers.clear()
         self._numbers[token] = number
         return number
 
-    def _read(self, numbers: Sequence[int]) -> list[Postings]:
+
+class BlockPostings:
+    """Postings in blocks, a row for each token.
+
+    Args:
+        reader: The file.
+        format: How the blocks are stored.
+        num_documents: How many documents there are.
+    """
+
+    def __init__(self, reader: IndexReader, format: PostingFormat, num_documents: int) -> None:
+        self._reader = reader
+        self._format = format
+        self._num_documents = num_documents
+
+    @property
+    def url(self) -> str:
+        """URL of the file, for errors."""
+        return self._reader.url
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens it has postings of; their numbers are below."""
+        return self._reader.num_rows
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether it tells where tokens are in documents."""
+        return PositionsReader.is_in(self._reader)
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about: what is kept is that of the reader."""
+        return 0
+
+    def read(self, numbers: Sequence[int]) -> list[Postings]:
         """Read the postings of tokens in the same rounds of requests."""
         if not numbers:
             return []
         parts = [[(number, number + 1)] for number in numbers]
-        with locating(self._reader.url, "postings"):
-            return [
-                self._decode(*columns)
-                for columns in self._reader.read_parts(["_posting", "_length"], parts)
-            ]
+        read = self._reader.read_parts(["_posting", "_length"], parts)
+        return [self._decode(*columns) for columns in read]
+
+    def read_positions(self, number: int, postings: Postings) -> WordPlaces:
+        """Read where a token is in each of its documents."""
+        reader = PositionsReader(self._reader, self._format.block_size)
+        return reader.read(number, postings.frequencies)
 
     def _decode(self, blocks: pa.Array, lengths: pa.Array) -> Postings:
         if lengths.null_count or not pa.types.is_integer(lengths.type):
             raise self._reader.damage("the numbers of documents are missing")
         data, offsets = blocks_of(self._reader, blocks)
-        documents, length = len(self.row_numbers), int(lengths[0].as_py())
-        return decode_postings(data, offsets, length, documents, self._format)
+        length = int(lengths[0].as_py())
+        return decode_postings(data, offsets, length, self._num_documents, self._format)
 
 
 def blocks_of(reader: IndexReader, lists: pa.Array) -> tuple[Array, Ints]:
@@ -215,13 +280,33 @@ def blocks_of(reader: IndexReader, lists: pa.Array) -> tuple[Array, Ints]:
     return np.frombuffer(data or b"", np.uint8), found
 
 
+def read_documents(reader: IndexReader) -> tuple[Addresses, Numbers32]:
+    """Return the row of each document, and how many tokens it has.
+
+    Raises:
+        CorruptFile: The file is damaged.
+    """
+    row_ids, lengths = reader.read(["_rowid", "_num_tokens"])
+    return _numbers(reader, row_ids, np.uint64), _numbers(reader, lengths, np.uint32)
+
+
 def _numbers(reader: IndexReader, values: pa.Array, dtype: Any) -> npt.NDArray[Any]:
     if values.null_count or values.type != pa.from_numpy_dtype(dtype):
         raise reader.damage(f"numbers are {values.type}; {np.dtype(dtype)} was expected")
     return np.asarray(values)
 
 
-def _token_map(reader: IndexReader, format: str) -> TokenMap:
+def read_tokens(reader: IndexReader, format: str) -> TokenMap:
+    """Return the numbers of tokens.
+
+    Args:
+        reader: The file.
+        format: How they are stored: `fst` or `arrow`.
+
+    Raises:
+        CorruptFile: The file is damaged.
+        UnsupportedFeature: They are stored in another way.
+    """
     with locating(reader.url, "tokens"):
         if format == "arrow":
             return ListedTokens(*reader.read(["_token", "_token_id"]))

@@ -19,7 +19,20 @@ from lancefs.index.opened import identity_of, index_file, kept_bytes
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
-from lancefs.index.text.partitions import TextPartition
+from lancefs.index.text.listed_postings import (
+    DOCUMENTS,
+    LISTED_FILES,
+    POSTINGS,
+    TOKENS,
+    listed_params,
+    listed_partition,
+)
+from lancefs.index.text.partitions import (
+    BlockPostings,
+    TextPartition,
+    read_documents,
+    read_tokens,
+)
 from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
 from lancefs.printable import get_logger
 from lancefs.storage import File, holding_tails
@@ -45,13 +58,16 @@ class OpenText:
     Attributes:
         params: How texts become tokens.
         partitions: Its partitions.
-        names_rows_twice: Whether rows have several documents: old texts of rows that were updated
-            stay in an index whose segments were merged, where rows keep their ids.
+        may_name_old_texts: Whether rows may have several documents: old texts of rows that were
+            updated stay in an index whose segments were merged, where rows keep their ids.
+        is_doubtful: Whether its postings must be compared with texts: releases up to 0.22 mixed up
+            those of different tokens where a compaction moved rows, and no file tells the release.
     """
 
     params: AnalyzerParams
     partitions: Sequence[TextPartition]
-    names_rows_twice: bool
+    may_name_old_texts: bool
+    is_doubtful: bool
 
     @property
     def has_positions(self) -> bool:
@@ -86,15 +102,18 @@ class TextIndices(ColumnIndices):
         if broken is not None:
             raise broken
         found = _open(segment, self._files)
-        if segment.holds_row_ids and found.names_rows_twice:
-            raise UnsupportedFeature("it has old texts of rows, and does not tell which are old")
+        if segment.holds_row_ids and found.may_name_old_texts:
+            raise UnsupportedFeature("it may have old texts of rows, and does not tell which ones")
         return found
 
     def params(self, index: ColumnIndex) -> AnalyzerParams | None:
         """Return how an index makes tokens of texts; None where none of its segments tells."""
         for segment in index.segments:
             try:
-                return _params(IndexReader(_files(segment, self._files)[METADATA]))
+                found = _files(segment, self._files)
+                if METADATA in found:
+                    return _params(IndexReader(found[METADATA]))
+                return listed_params(IndexReader(found[TOKENS]))
             except LanceError as error:
                 self.give_up(segment, error)
         return None
@@ -103,8 +122,8 @@ class TextIndices(ColumnIndices):
 def _files(segment: IndexSegment, files: TableFiles) -> dict[str, File]:
     """Return the files of a segment by name."""
     names = [file.path for file in segment.index.files]
-    if METADATA not in names:
-        raise UnsupportedFeature("a full-text index without metadata.lance, of releases up to 0.27")
+    if METADATA not in names and TOKENS not in names:
+        raise UnsupportedFeature(f"a full-text index without {METADATA} or {TOKENS}")
     return {name: index_file(segment, name, files) for name in sorted(names)}
 
 
@@ -118,18 +137,36 @@ def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
 
     def opened() -> tuple[OpenText, list[File]]:
         with holding_tails(list(found.values())):
-            metadata = IndexReader(found[METADATA], files.max_memory)
-            params = _params(metadata)
-            partitions = [
-                _partition(segment, found, number, metadata, files, key)
-                for number in _partition_numbers(metadata)
-            ]
-            numbers = np.concatenate([np.empty(0, np.uint64), *(p.row_numbers for p in partitions)])
-            numbers.sort()
-            is_twice = bool((numbers[1:] == numbers[:-1]).any())
-            return OpenText(params, partitions, is_twice), list(found.values())
+            open_text = _open_blocks if METADATA in found else _open_listed
+            return open_text(segment, found, files, key), list(found.values())
 
     return _OPENED.get(key, opened, _cost)[0]
+
+
+def _open_blocks(
+    segment: IndexSegment, found: dict[str, File], files: TableFiles, key: object
+) -> OpenText:
+    metadata = IndexReader(found[METADATA], files.max_memory)
+    params = _params(metadata)
+    partitions = [
+        _partition(segment, found, number, metadata, files, key)
+        for number in _partition_numbers(metadata)
+    ]
+    numbers = np.concatenate([np.empty(0, np.uint64), *(p.row_numbers for p in partitions)])
+    numbers.sort()
+    is_twice = bool((numbers[1:] == numbers[:-1]).any())
+    return OpenText(params, partitions, is_twice, False)
+
+
+def _open_listed(
+    segment: IndexSegment, found: dict[str, File], files: TableFiles, key: object
+) -> OpenText:
+    """Open a segment of a release up to 0.27."""
+    own = {name: found.get(name) or index_file(segment, name, files) for name in LISTED_FILES}
+    readers = {name: IndexReader(file, files.max_memory) for name, file in own.items()}
+    params = listed_params(readers[TOKENS])
+    partition = listed_partition(readers[DOCUMENTS], readers[TOKENS], readers[POSTINGS], key)
+    return OpenText(params, [partition], True, True)
 
 
 def _partition(
@@ -143,9 +180,11 @@ def _partition(
     names = [f"part_{number}_{part}.lance" for part in ("docs", "tokens", "invert")]
     own = [known.get(name) or index_file(segment, name, files) for name in names]
     documents, tokens, postings = (IndexReader(file, files.max_memory) for file in own)
+    rows, lengths = read_documents(documents)
     token_format = metadata.metadata.get("token_set_format", b"arrow").decode("utf-8", "replace")
-    format = _posting_format(metadata)
-    return TextPartition(documents, tokens, postings, format, token_format, (key, number))
+    blocks = BlockPostings(postings, _posting_format(metadata), len(rows))
+    token_map = read_tokens(tokens, token_format)
+    return TextPartition(rows, lengths, token_map, blocks, (key, number))
 
 
 def _partition_numbers(metadata: IndexReader) -> list[int]:
