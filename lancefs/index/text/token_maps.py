@@ -34,6 +34,9 @@ _COMMON = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHGWUV"[
 # Nodes with more transitions have a table of 256 bytes, from inputs to transitions.
 _MOST_WITHOUT_TABLE = 32
 
+# Bytes of a path that cost as much as a transition, where a walk goes far.
+_PATH = 64
+
 # Tokens of a column that become Python objects at a time.
 _LISTED = 4096
 
@@ -171,7 +174,7 @@ class TransducerTokens:
             if is_end and self._final_output(address) is not None:
                 yield word.prefix + path.decode("utf-8")
             steps = self._transitions(address)
-            word.spend(1 + len(steps))
+            word.spend(1 + len(steps) * (1 + len(path) // _PATH))
             for byte, target in reversed(steps):
                 longer = path + bytes([byte])
                 size = _character_size(longer[whole])
