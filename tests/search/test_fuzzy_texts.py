@@ -138,6 +138,15 @@ def test_several_segments_share_the_expansions(tmp_path: Path) -> None:
         assert_same(ours(path, query), theirs(path, query))
 
 
+def test_several_partitions_share_the_expansions(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.lance", table(TEXTS[1::2]), **WORDS)
+    lance.write_dataset(table(TEXTS[::2], 100), path, mode="append")
+    lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=1)
+    assert "in 2 partitions, 1 of 1 segment" in lancefs.open(path).text_search("apple").explain()
+    for query in QUERIES:
+        assert_same(ours(path, query), theirs(path, query))
+
+
 def test_rows_without_an_index_are_searched_too(tmp_path: Path) -> None:
     """Lance finds only the words as they are there; the rows of the index are its own."""
     path = write(tmp_path / "t.lance", table(TEXTS), **WORDS)
