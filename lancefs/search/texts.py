@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,13 @@ class TextDocuments:
         """Return the tokens that are like a word, at most so many: the first ones in order."""
         return heapq.nsmallest(most, filter(word.matches, self._documents))
 
-    def _is_wanted(self, token: str) -> bool:
+    def _wanted_of(self, tokens: Sequence[str]) -> Collection[str]:
+        """Return those tokens of a document that are wanted."""
         if not self._fuzzy:
-            return token in self._wanted
+            return self._wanted.intersection(tokens)
+        return set(filter(self._is_wanted, tokens))
+
+    def _is_wanted(self, token: str) -> bool:
         found = self._known.get(token)
         if found is None:
             found = token in self._wanted or any(word.matches(token) for word in self._fuzzy)
@@ -107,7 +111,7 @@ class TextDocuments:
             return
         self.count += 1
         self.total_tokens += len(tokens)
-        wanted = set(filter(self._is_wanted, tokens))
+        wanted = self._wanted_of(tokens)
         if not wanted:
             return
         number = len(self._rows)
