@@ -18,7 +18,8 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
-from lancefs.index.text.matching import match_all, match_any, match_phrase
+from lancefs.index.text.fuzzy import FuzzyWord, automatic_distance
+from lancefs.index.text.matching import match_all, match_any, match_each, match_phrase
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.scoring import Statistics
 from lancefs.index.text.text_indices import OpenText, TextIndices
@@ -91,12 +92,24 @@ class TextColumn:
         self._has_phrase = any(isinstance(query, PhraseQuery) for query in queries)
         self._index, self._opened, params = self._choose()
         self._analyzer = Analyzer(params)
-        self._tokens = {query: self._analyzer.tokens(query.query) for query in queries}
+        fuzzy = [one for one in queries if isinstance(one, MatchQuery) and one.is_fuzzy]
+        self._fuzzy = {query: self._fuzzy_words(query) for query in fuzzy}
+        exact = [query for query in queries if query not in self._fuzzy]
+        self._tokens = {query: self._analyzer.tokens(query.query) for query in exact}
         self._wanted = {token.text for found in self._tokens.values() for token in found}
         if not use_index:
             self._opened = []
-        self._check_doubtful()
         self._sources = list(self._make_sources())
+        self._similar = {
+            (query, is_indexed): self._expand(query, words, is_indexed)
+            for query, words in self._fuzzy.items()
+            for is_indexed in {source.is_indexed for source in self._sources}
+        }
+        self._wanted.update(
+            token for groups in self._similar.values() for group in groups for token in group
+        )
+        self._check_doubtful()  # also the tokens that fuzzy words stand for
+        self.notes.append(f"tokens: {' '.join(sorted(self._wanted)) or 'none'}")
         of_index = self._known(is_indexed=True)
         is_all = all(source.is_indexed for source in self._sources)
         self._statistics = of_index, of_index if is_all else self._known(is_indexed=None)
@@ -183,7 +196,42 @@ class TextColumn:
 
     def _documents(self, scanner: LanceScanner) -> TextDocuments:
         batches = scanner.to_batches()
-        return TextDocuments(batches, self._analyzer, self._wanted, self._has_phrase)
+        fuzzy = [word for words in self._fuzzy.values() for word in words]
+        return TextDocuments(batches, self._analyzer, self._wanted, self._has_phrase, fuzzy)
+
+    def _fuzzy_words(self, query: MatchQuery) -> list[FuzzyWord]:
+        """Return the words of a fuzzy query.
+
+        With a fixed distance Lance takes words as they are typed: not in lower case, no stems.
+        """
+        analyzer = self._analyzer if query.fuzziness is None else Analyzer(PLAIN)
+        return [
+            FuzzyWord(
+                token.text,
+                automatic_distance(token.text) if query.fuzziness is None else query.fuzziness,
+                query.prefix_length,
+            )
+            for token in analyzer.tokens(query.query)
+        ]
+
+    def _expand(
+        self, query: MatchQuery, words: Sequence[FuzzyWord], is_indexed: bool
+    ) -> list[list[str]]:
+        """Return the tokens that each word of a fuzzy query stands for.
+
+        These are the first ones in order of all documents, as in Lance, for the documents of the
+        index those that the index has. Words that come late in the query get what is left over.
+        """
+        left = query.max_expansions
+        groups = []
+        for word in words:
+            found: set[str] = set()
+            for source in self._sources if left else ():
+                if source.is_indexed or not is_indexed:
+                    found.update(_similar_in(source, word, left))
+            groups.append(sorted(found)[:left])
+            left -= len(groups[-1])
+        return groups
 
     def _known(self, is_indexed: bool | None) -> Statistics:
         """Return what is known of the documents of the index, or of all for None."""
@@ -257,6 +305,8 @@ class TextColumn:
     ) -> Scored:
         """Return the documents that a query finds, by their row numbers."""
         statistics = self._statistics[0 if source.is_indexed else 1]
+        if query in self._fuzzy:
+            return self._match_fuzzy(source, documents, query, most)
         tokens = self._tokens[query]
         if isinstance(query, PhraseQuery):
             numbers, scores = match_phrase(documents, tokens, query.slop, statistics)
@@ -265,6 +315,24 @@ class TextColumn:
         else:
             words = [token.text for token in tokens]
             numbers, scores = match_any(documents, words, statistics, most)
+        return Scored(documents.row_numbers[numbers], scores)
+
+    def _match_fuzzy(
+        self, source: _Source, documents: Documents, query: LeafQuery, most: int | None
+    ) -> Scored:
+        """Return the documents that a fuzzy query finds, by their row numbers.
+
+        Any of the tokens that a word stands for is as good as the word itself. A token that several
+        words stand for counts for each of them.
+        """
+        assert isinstance(query, MatchQuery)
+        statistics = self._statistics[0 if source.is_indexed else 1]
+        groups = self._similar[query, source.is_indexed]
+        if query.needs_all:
+            numbers, scores = match_each(documents, groups, statistics)
+        else:
+            tokens = [token for group in groups for token in group]
+            numbers, scores = match_any(documents, tokens, statistics, most)
         return Scored(documents.row_numbers[numbers], scores)
 
     def _live(self, source: _Source, found: Scored, k: int | None) -> Scored:
@@ -306,8 +374,15 @@ class TextColumn:
         for number, what in ((lost, "whose index is not used"), (rest, "that no index covers")):
             if number:
                 self.notes.append(f"texts of {plural(number, 'fragment')} {what} were read")
-        self.notes.append(f"tokens: {' '.join(sorted(self._wanted)) or 'none'}")
 
 
 def _broken(source: _Source, error: LanceError) -> Exception:
     return error if source.segment is None else BrokenSegment(source.segment, error)
+
+
+def _similar_in(source: _Source, word: FuzzyWord, most: int) -> set[str]:
+    """Return tokens of a source that are like a word: at least its first ones, so many."""
+    try:
+        return {token for one in source.documents for token in one.similar(word, most)}
+    except LanceError as error:
+        raise _broken(source, error) from error

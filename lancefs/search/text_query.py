@@ -20,15 +20,28 @@ class MatchQuery:
         column: The column; None for all columns with a full-text index.
         boost: What scores are multiplied with.
         operator: `OR` for any word, `AND` for all.
+        fuzziness: How many characters of a word may be put in, left out or changed; None for 0
+            in words of up to 2 characters, 1 in words of up to 5, and 2 in longer ones. With a
+            number from 1 on, words are taken as they are typed, not as the index changes words.
+        max_expansions: How many words of the texts all words of the query stand for, at most.
+        prefix_length: How many characters at the beginning of a word must be the same.
     """
 
     query: str
     column: str | None = None
     boost: float = 1.0
     operator: str = "OR"
+    fuzziness: int | None = 0
+    max_expansions: int = 50
+    prefix_length: int = 0
 
     def __post_init__(self) -> None:
         _check_text(self.query)
+        for name in ("fuzziness", "max_expansions", "prefix_length"):
+            value = getattr(self, name)
+            is_automatic = value is None and name == "fuzziness"
+            if not is_automatic and not (isinstance(value, int) and value >= 0):
+                raise ValueError(f"{name} is {value!r}; a whole number from 0 on was expected")
         if not (math.isfinite(self.boost) and self.boost >= 0):
             raise ValueError(f"boost is {self.boost!r}; a number from 0 on was expected")
         if str(self.operator).upper() not in ("OR", "AND"):
@@ -38,6 +51,11 @@ class MatchQuery:
     def needs_all(self) -> bool:
         """Whether all words must be in a text."""
         return self.operator.upper() == "AND"
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """Whether words that are like those of the query are found too."""
+        return self.fuzziness != 0
 
 
 @dataclass(frozen=True)
@@ -69,12 +87,18 @@ class MultiMatchQuery:
         columns: The columns.
         boosts: What the scores of each column are multiplied with; None for 1.
         operator: `OR` for any word, `AND` for all, in one column.
+        fuzziness: See `MatchQuery`.
+        max_expansions: See `MatchQuery`; in each column.
+        prefix_length: See `MatchQuery`.
     """
 
     query: str
     columns: Sequence[str]
     boosts: Sequence[float] | None = None
     operator: str = "OR"
+    fuzziness: int | None = 0
+    max_expansions: int = 50
+    prefix_length: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str) or not self.columns:
@@ -88,7 +112,15 @@ class MultiMatchQuery:
         """The query of each column."""
         boosts = self.boosts or [1.0] * len(self.columns)
         for column, boost in zip(self.columns, boosts, strict=True):
-            yield MatchQuery(self.query, column, boost, self.operator)
+            yield MatchQuery(
+                self.query,
+                column,
+                boost,
+                self.operator,
+                self.fuzziness,
+                self.max_expansions,
+                self.prefix_length,
+            )
 
 
 @dataclass(frozen=True)
@@ -142,7 +174,8 @@ def with_columns(query: TextQuery, columns: Sequence[str]) -> TextQuery:
     match query:
         case MatchQuery(column=None) if len(columns) > 1:
             many = [query.boost] * len(columns)
-            return MultiMatchQuery(query.query, columns, many, query.operator)
+            how = (query.fuzziness, query.max_expansions, query.prefix_length)
+            return MultiMatchQuery(query.query, columns, many, query.operator, *how)
         case PhraseQuery(column=None) if len(columns) > 1:
             raise ValueError(f"a phrase is looked for in one column; name it: {', '.join(columns)}")
         case MatchQuery(column=None) | PhraseQuery(column=None):

@@ -48,6 +48,15 @@ def test_all_words_a_phrase_and_a_condition(table: str, here: Here) -> None:
     assert ids(here("search", table, "brown fox", "-w", "id > 2", *options).out) == [4]
 
 
+def test_words_with_typing_errors(table: str, here: Here) -> None:
+    options = ("-c", "id", "-f", "json")
+    assert ids(here("search", table, "bron", *options).out) == []
+    assert sorted(ids(here("search", table, "bron", "--fuzzy", "1", *options).out)) == [0, 2, 4]
+    assert sorted(ids(here("search", table, "lazi", "--fuzzy", "auto", *options).out)) == [1]
+    both = ("bron fax", "--all", "--fuzzy", "1")
+    assert sorted(ids(here("search", table, *both, *options).out)) == [0, 2, 4]
+
+
 def test_a_column_without_an_index_is_searched_if_it_is_named(table: str, here: Here) -> None:
     options = ("-c", "id", "-f", "json")
     assert ids(here("search", table, "lazy", "--column", "other", *options).out) == [3]
@@ -84,6 +93,7 @@ def test_rows_are_found_by_a_vector_too(table: str, tmp_path: Path, here: Here) 
         (["fox", "--column", "id"], "column 'id' is int64; texts are"),
         (["fox", "-w", "id >"], "--where"),
         (["fox", "-n", "0"], "k is 0"),
+        (["fox", "--fuzzy", "x"], "'x' is neither a number from 0 on nor auto"),
         (["fox", "--like", "1"], "are for a search with --vector-column"),
         (["fox", "--alpha", "0.5"], "are for a search with --vector-column"),
         (["fox", "--vector-column", "v"], "either --like ROWID or --vector FILE is expected"),

@@ -63,6 +63,9 @@ def as_theirs(query: TextQuery) -> lance.query.FullTextQuery:
                 query.column,
                 boost=query.boost,
                 operator=lance.query.FullTextOperator(query.operator),
+                fuzziness=query.fuzziness,
+                max_expansions=query.max_expansions,
+                prefix_length=query.prefix_length,
             )
         case lancefs.PhraseQuery():
             return lance.query.PhraseQuery(query.query, query.column, slop=query.slop)

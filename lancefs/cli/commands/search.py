@@ -14,10 +14,20 @@ if TYPE_CHECKING:
     from lancefs.search.text_search import TextSearch
 
 
+def _fuzziness(text: str) -> int | None:
+    """Return a number of edits; None for `auto`."""
+    if text == "auto":
+        return None
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither a number from 0 on nor auto")
+    return int(text)
+
+
 @shared_options.command(
     examples="""
     lancefs search items.lance "quick brown fox"
     lancefs search items.lance@prod '"brown fox"' --column text -n 5 -c id,text
+    lancefs search items.lance "bron fax" --fuzzy 1
     lancefs search items.lance "brown fox" --all -w "price < 3" --explain
     lancefs search items.lance "brown fox" --vector-column v --like 17
     """
@@ -32,6 +42,13 @@ if TYPE_CHECKING:
     help="A column to search in; all that have a full-text index by default.",
 )
 @click.option("--all", "needs_all", is_flag=True, help="Find texts with all words, not with any.")
+@click.option(
+    "--fuzzy",
+    type=_fuzziness,
+    default="0",
+    metavar="N|auto",
+    help="Find words that have up to N characters more, less or changed; auto: 2 in long words.",
+)
 @click.option(
     "--vector-column", metavar="NAME", help="Find rows by the vectors of this column, too."
 )
@@ -49,6 +66,7 @@ def search(
     query: str,
     names: tuple[str, ...],
     needs_all: bool,
+    fuzzy: int | None,
     vector_column: str | None,
     like: int | None,
     vector: str | None,
@@ -70,7 +88,9 @@ def search(
     from lancefs.cli.vectors import query_vector
     from lancefs.search.text_query import MatchQuery
 
-    words = MatchQuery(query, operator="AND") if needs_all else query
+    words: str | MatchQuery = query
+    if needs_all or fuzzy != 0:
+        words = MatchQuery(query, operator="AND" if needs_all else "OR", fuzziness=fuzzy)
     shown = selected_columns(target, columns)
     filter = checked_filter(target, where)
     try:

@@ -118,6 +118,33 @@ def match_all(
     return numbers.astype(np.int64), _scores_of(documents, numbers, found, counts, statistics)
 
 
+def match_each(
+    documents: Documents, groups: Sequence[Sequence[str]], statistics: Statistics
+) -> tuple[Ints, Scores]:
+    """Return the documents that have a token of each group, and their scores.
+
+    All tokens that a document has count, as for `match_any`.
+
+    Args:
+        documents: The documents.
+        groups: The tokens.
+        statistics: What is known of all documents.
+    """
+    if not groups:
+        return _NOTHING
+    every = [token for group in groups for token in group]
+    numbers, scores = match_any(documents, every, statistics)
+    found = documents.postings(list(dict.fromkeys(every)))
+    has_all = np.ones(len(numbers), np.bool_)
+    for group in groups:
+        has_one = np.zeros(len(numbers), np.bool_)
+        for token in group:
+            if token in found:
+                has_one |= np.isin(numbers, found[token].documents, assume_unique=True)
+        has_all &= has_one
+    return numbers[has_all], scores[has_all]
+
+
 def match_phrase(
     documents: Documents, tokens: Sequence[TextToken], slop: int, statistics: Statistics
 ) -> tuple[Ints, Scores]:

@@ -16,6 +16,7 @@ from lancefs.datafile.buffers import Array, Ints
 from lancefs.errors import CorruptFile, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.row_sets import Addresses
+from lancefs.index.text.fuzzy import FuzzyWord
 from lancefs.index.text.positions import PositionsReader, WordPlaces
 from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, decode_postings
 from lancefs.index.text.scoring import Scores, length_norms
@@ -67,6 +68,10 @@ class Documents(Protocol):
 
     def positions(self, token: str) -> WordPlaces:
         """Return where a token is in each of its documents."""
+        ...
+
+    def similar(self, word: FuzzyWord, most: int) -> list[str]:
+        """Return the tokens that are like a word, at most so many: the first ones in order."""
         ...
 
 
@@ -188,6 +193,15 @@ class TextPartition:
                 return self._postings.read_positions(number, postings)
 
         return _PLACES.get((self._key, number), read, lambda found: found.cost)
+
+    def similar(self, word: FuzzyWord, most: int) -> list[str]:
+        """Return the tokens that are like a word, at most so many: the first ones in order.
+
+        Raises:
+            CorruptFile: The token map is damaged.
+            ValueError: The walk over the token map would be too long.
+        """
+        return self._tokens.similar(word, most)
 
     def _number(self, token: str) -> int | None:
         try:

@@ -1,20 +1,25 @@
 """Token maps: from the tokens of a partition to their numbers.
 
 A map is a finite-state transducer, as the Rust library `fst` writes it (version 3), or two columns,
-as older releases write it. A look-up in a transducer follows one path: it is never expanded.
+as older releases write it. A look-up in a transducer follows one path; words that are like a word
+are found on the paths that may still lead to one. It is never expanded.
 
 Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 """
 
 from __future__ import annotations
 
+import heapq
 import struct
+from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.errors import CorruptFile
+from lancefs.index.text.fuzzy import FuzzyWord
 
 _HEADER = struct.Struct("<QQ")
 # Number of keys, address of the root, checksum.
@@ -29,6 +34,12 @@ _COMMON = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHGWUV"[
 # Nodes with more transitions have a table of 256 bytes, from inputs to transitions.
 _MOST_WITHOUT_TABLE = 32
 
+# Bytes of a path that cost as much as a transition, where a walk goes far.
+_PATH = 64
+
+# Tokens of a column that become Python objects at a time.
+_LISTED = 4096
+
 
 class TokenMap(Protocol):
     """Numbers of tokens."""
@@ -40,6 +51,10 @@ class TokenMap(Protocol):
 
     def get(self, token: str) -> int | None:
         """Return the number of a token; None if there is no such token."""
+        ...
+
+    def similar(self, word: FuzzyWord, most: int) -> list[str]:
+        """Return the tokens that are like a word, at most so many: the first ones in order."""
         ...
 
 
@@ -70,6 +85,16 @@ class ListedTokens:
         """Return the number of a token; None if there is no such token."""
         position = pc.index(self._tokens, pa.scalar(token, self._tokens.type)).as_py()
         return None if position < 0 else int(self._numbers[position].as_py())
+
+    def similar(self, word: FuzzyWord, most: int) -> list[str]:
+        """Return the tokens that are like a word, at most so many: the first ones in order."""
+        found = (
+            token
+            for start in range(0, len(self._tokens), _LISTED)
+            for token in self._tokens.slice(start, _LISTED).to_pylist()
+            if token is not None and word.matches(token)
+        )
+        return heapq.nsmallest(most, found)
 
 
 class TransducerTokens:
@@ -105,6 +130,25 @@ class TransducerTokens:
         Raises:
             CorruptFile: The transducer is damaged.
         """
+        found = self._follow(token)
+        if found is None:
+            return None
+        address, number = found
+        final = self._final_output(address)
+        return None if final is None else number + final
+
+    def similar(self, word: FuzzyWord, most: int) -> list[str]:
+        """Return the tokens that are like a word, at most so many: the first ones in order.
+
+        Raises:
+            CorruptFile: The transducer is damaged.
+            ValueError: So many tokens begin like the word that the walk would be too long.
+        """
+        found = self._follow(word.prefix)
+        return [] if found is None else list(islice(self._walk(found[0], word), most))
+
+    def _follow(self, token: str) -> tuple[int, int] | None:
+        """Return the node behind some characters, and the sum of outputs; None if there is none."""
         if not self.num_tokens:
             return None
         address, number = self._root, 0
@@ -114,8 +158,33 @@ class TransducerTokens:
                 return None
             address, output = step
             number += output
-        final = self._final_output(address)
-        return None if final is None else number + final
+        return address, number
+
+    def _walk(self, root: int, word: FuzzyWord) -> Iterator[str]:
+        """Yield the tokens below a node that are like a word, in order.
+
+        A node is left as soon as no token below it can be like the word, so that no path is much
+        longer than the word; the word counts the transitions.
+        """
+        # Node, bytes that led to it from the root, how many of them are whole characters, state.
+        waiting = [(root, b"", 0, word.start)]
+        while waiting:
+            address, path, whole, state = waiting.pop()
+            is_end = whole == len(path) and word.is_match(state)
+            if is_end and self._final_output(address) is not None:
+                yield word.prefix + path.decode("utf-8")
+            steps = self._transitions(address)
+            word.spend(1 + len(steps) * (1 + len(path) // _PATH))
+            for byte, target in reversed(steps):
+                longer = path + bytes([byte])
+                size = _character_size(longer[whole])
+                if len(longer) - whole < size:
+                    waiting.append((target, longer, whole, state))
+                    continue
+                character = _character(longer[whole:])
+                after = None if character is None else word.step(state, character)
+                if after is not None:
+                    waiting.append((target, longer, len(longer), after))
 
     def _step(self, address: int, byte: int) -> tuple[int, int] | None:
         """Return where a byte leads to from a node, and what it adds; None if nowhere."""
@@ -124,22 +193,42 @@ class TransducerTokens:
         state = self._byte(address)
         if state < 0x80:
             return self._step_of_many(address, state, byte)
+        input, target, output = self._single(address, state)
+        return (target, output) if input == byte else None
+
+    def _single(self, address: int, state: int) -> tuple[int, int, int]:
+        """Return the byte of a node of one transition, where it leads to, and what it adds."""
         at = address
         if state & 0x3F:
-            if _COMMON[(state & 0x3F) - 1] != byte:
-                return None
+            input = _COMMON[(state & 0x3F) - 1]
         else:
             at -= 1
-            if self._byte(at) != byte:
-                return None
+            input = self._byte(at)
         if state >= 0xC0:
-            return self._target(at, 1), 0
+            return input, self._target(at, 1), 0
         at -= 1
         sizes = self._byte(at)
         widths = sizes >> 4, sizes & 0xF
         delta = self._number(at - widths[0], widths[0])
         at -= sum(widths)
-        return self._target(at, delta), self._number(at, widths[1])
+        return input, self._target(at, delta), self._number(at, widths[1])
+
+    def _transitions(self, address: int) -> list[tuple[int, int]]:
+        """Return the bytes that lead on from a node, ascending, and where they lead to."""
+        if address == _EMPTY_FINAL:
+            return []
+        state = self._byte(address)
+        if state >= 0x80:
+            return [self._single(address, state)[:2]]
+        count, at, width, output_width = self._many(address, state)
+        inputs = self._slice(at - count, count)
+        deltas = at - count - count * width
+        start = deltas - count * output_width - (output_width if state & 0x40 else 0)
+        targets = [
+            self._target(start, self._number(deltas + place * width, width))
+            for place in range(count)
+        ]
+        return list(zip(inputs[::-1], targets[::-1], strict=True))
 
     def _step_of_many(self, address: int, state: int, byte: int) -> tuple[int, int] | None:
         """Do what `_step` does at a node that is final, or has not just one transition."""
@@ -197,3 +286,17 @@ class TransducerTokens:
 
     def _number(self, start: int, width: int) -> int:
         return int.from_bytes(self._slice(start, width), "little") if width else 0
+
+
+def _character_size(first: int) -> int:
+    """Return how many bytes a character of UTF-8 has that begins with a byte."""
+    if first < 0xC0:
+        return 1
+    return 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+
+
+def _character(data: bytes) -> str | None:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,103 @@
+"""Words that are like a word: so many characters may be put in, left out or changed.
+
+A word is compared a character at a time: a state is a row of the table of edit distances, and the
+next one depends on the character alone. States are kept, so that a walk over all tokens mostly
+looks them up. Whoever wrote the tokens cannot make a walk longer than a bound.
+"""
+
+from __future__ import annotations
+
+# Transitions of a token map, and distances, that are looked at for one word.
+_MOST_WORK = 8_000_000
+
+# Words of fewer characters are found as they are, and with one edit, where none is asked for.
+_WITHOUT_EDITS = 3
+_WITH_ONE_EDIT = 6
+
+
+def automatic_distance(word: str) -> int:
+    """Return how many edits a word may have where the query does not tell."""
+    if len(word) < _WITHOUT_EDITS:
+        return 0
+    return 1 if len(word) < _WITH_ONE_EDIT else 2
+
+
+class FuzzyWord:
+    """A word, and which others are like it.
+
+    Args:
+        word: The word.
+        distance: How many characters may be put in, left out or changed.
+        prefix_length: How many characters at the beginning must be the same.
+    """
+
+    def __init__(self, word: str, distance: int, prefix_length: int) -> None:
+        self.prefix = word[:prefix_length]
+        self._word = word
+        self._rest = word[prefix_length:]
+        self._characters = frozenset(self._rest)
+        self._distance = distance
+        # Distances above the bound are all alike.
+        first = tuple(min(place, distance + 1) for place in range(len(self._rest) + 1))
+        self._rows = [first]
+        self._numbers = {first: 0}
+        self._next: dict[tuple[int, str], int | None] = {}
+        self._work = 0
+
+    @property
+    def start(self) -> int:
+        """The state behind the prefix."""
+        return 0
+
+    def step(self, state: int, character: str) -> int | None:
+        """Return the state after another character; None if no such word is like this one."""
+        known = character if character in self._characters else ""
+        try:
+            return self._next[state, known]
+        except KeyError:
+            found = self._next[state, known] = self._make(self._rows[state], known)
+            return found
+
+    def is_match(self, state: int) -> bool:
+        """Tell whether a word that ends in a state is like this one."""
+        return self._rows[state][-1] <= self._distance
+
+    def matches(self, token: str) -> bool:
+        """Tell whether a word is like this one."""
+        if not token.startswith(self.prefix):
+            return False
+        state = self.start
+        for character in token[len(self.prefix) :]:
+            after = self.step(state, character)
+            if after is None:
+                return False
+            state = after
+        return self.is_match(state)
+
+    def spend(self, work: int) -> None:
+        """Count work that was done for this word.
+
+        Raises:
+            ValueError: It is too much.
+        """
+        self._work += work
+        if self._work > _MOST_WORK:
+            raise ValueError(
+                f"too many words are close to {self._word[:40]!r}; search for it with a smaller "
+                "fuzziness, or a longer prefix_length"
+            )
+
+    def _make(self, row: tuple[int, ...], character: str) -> int | None:
+        self.spend(len(row))
+        most = self._distance + 1
+        made = [min(row[0] + 1, most)]
+        for place, own in enumerate(self._rest):
+            changed = row[place] + (own != character)
+            made.append(min(changed, row[place + 1] + 1, made[place] + 1, most))
+        if min(made) == most:
+            return None
+        found = tuple(made)
+        number = self._numbers.setdefault(found, len(self._rows))
+        if number == len(self._rows):
+            self._rows.append(found)
+        return number
