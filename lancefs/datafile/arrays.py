@@ -118,7 +118,7 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 
 def array_bytes(array: pa.Array) -> int:
-    """Return the bytes of the values of an array, as its `nbytes` does, nearly.
+    """Return the bytes of the values of an array, as its `nbytes` does.
 
     Of structs and batches, `nbytes` takes locks of the C++ library while Python's is not held. In a
     process that is forked meanwhile they stay locked for ever; here nothing is forked meanwhile.
@@ -126,9 +126,8 @@ def array_bytes(array: pa.Array) -> int:
     data_type = array.type
     if isinstance(array, pa.ExtensionArray):
         return array_bytes(array.storage)
-    if pa.types.is_struct(data_type):
-        members = (array.field(index) for index in range(data_type.num_fields))
-        return _validity_bytes(array) + sum(map(array_bytes, members))
+    if pa.types.is_struct(data_type):  # without the validity of its own, as there
+        return sum(array_bytes(array.field(index)) for index in range(data_type.num_fields))
     has_structs = pa.types.is_map(data_type) or (
         is_list(data_type) and pa.types.is_nested(data_type.value_type)
     )
@@ -136,12 +135,8 @@ def array_bytes(array: pa.Array) -> int:
         return int(array.nbytes)
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    items = array.values.slice(first, last - first)
-    return _validity_bytes(array) + int(offsets.nbytes) + array_bytes(items)
-
-
-def _validity_bytes(array: pa.Array) -> int:
-    return 0 if array.buffers()[0] is None else -(-len(array) // 8)
+    validity = 0 if array.buffers()[0] is None else -(-len(array) // 8)
+    return validity + int(offsets[1:].nbytes) + array_bytes(array.values.slice(first, last - first))
 
 
 def valid_slots(array: pa.Array) -> Mask | None:
