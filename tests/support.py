@@ -132,29 +132,30 @@ def frame(message: table_pb2.Manifest, before: bytes = b"") -> bytes:
 
 def rewrite_manifest(table: Path, change: Callable[[table_pb2.Manifest], object]) -> None:
     """Change the newest manifest of a table, in place."""
-    file = sorted((table / "_versions").iterdir())[0]
-    data = file.read_bytes()
-    position = int.from_bytes(data[-16:-8], "little")
-    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    file, before, message = _newest_manifest(table)
     change(message)
-    file.write_bytes(frame(message, data[:position]))
+    file.write_bytes(frame(message, before))
 
 
 def rewrite_index_section(table: Path, change: Callable[[table_pb2.IndexSection], object]) -> None:
     """Change the index section of the newest manifest of a table, in place."""
-    file = sorted((table / "_versions").iterdir())[0]
-    data = file.read_bytes()
-    position = int.from_bytes(data[-16:-8], "little")
-    message = table_pb2.Manifest.FromString(data[position + 4 : -16])
+    file, before, message = _newest_manifest(table)
     at = message.index_section
-    length = int.from_bytes(data[at : at + 4], "little")
-    section = table_pb2.IndexSection.FromString(data[at + 4 : at + 4 + length])
+    length = int.from_bytes(before[at : at + 4], "little")
+    section = table_pb2.IndexSection.FromString(before[at + 4 : at + 4 + length])
     change(section)
     message.index_section = 4  # 0 stands for none
     message.ClearField("transaction_section")
-    before = section.SerializeToString()
-    before = len(before).to_bytes(4, "little") + before
-    file.write_bytes(frame(message, bytes(4) + before))
+    changed = section.SerializeToString()
+    file.write_bytes(frame(message, bytes(4) + len(changed).to_bytes(4, "little") + changed))
+
+
+def _newest_manifest(table: Path) -> tuple[Path, bytes, table_pb2.Manifest]:
+    """Return the file of the newest manifest, the bytes before its message, and the message."""
+    file = sorted((table / "_versions").iterdir())[0]
+    data = file.read_bytes()
+    position = int.from_bytes(data[-16:-8], "little")
+    return file, data[:position], table_pb2.Manifest.FromString(data[position + 4 : -16])
 
 
 def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Mask
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -42,8 +42,5 @@ def _compiled_holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
     count = len(offsets) - 1
     found = np.zeros(count, np.bool_)
     wanted = np.frombuffer(part, np.uint8)
-    try:
-        _c_holds(offsets, count, data, len(data), wanted, len(wanted), found)
-    except Damaged:  # NumPy says what is wrong
-        return holds(offsets, data, part)
+    _c_holds(offsets, count, data, len(data), wanted, len(wanted), found)
     return found
