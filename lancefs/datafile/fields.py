@@ -9,7 +9,7 @@ Format page: table schema (`docs/src/format/table/schema.md`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -257,6 +257,8 @@ class Field:
                 return pa.large_list(below(self._item()))
             if self.logical_type == "map":
                 key, value = self._entry()
+                if key.nullable:  # which pyarrow refuses
+                    raise CorruptFile("the keys of a map are said to have nulls")
                 return pa.map_(below(key), below(value))
             if self.logical_type.startswith("fixed_size_list:") and self.children:
                 _, size = split_list_size(self.logical_type.partition(":")[2])
@@ -288,8 +290,8 @@ def fields_from_proto(messages: Iterable[schema_pb2.Field]) -> tuple[Field, ...]
         The columns, in the order of the list.
 
     Raises:
-        CorruptFile: An id occurs twice or is negative, a parent does not exist or lies below its
-            own child, or the fields nest beyond reason.
+        CorruptFile: An id occurs twice or is negative, two columns have one name, a parent does not
+            exist or lies below its own child, or the fields nest beyond reason.
     """
     by_id: dict[int, schema_pb2.Field] = {}
     for message in messages:
@@ -305,7 +307,17 @@ def fields_from_proto(messages: Iterable[schema_pb2.Field]) -> tuple[Field, ...]
     reached = sum(1 for column in fields for _ in column.walk())
     if reached != len(by_id):
         raise CorruptFile(f"{len(by_id) - reached} fields lie below each other in a circle")
+    _check_names(fields)
     return fields
+
+
+def _check_names(columns: Sequence[Field]) -> None:
+    """Check that each column has a name of its own, by which alone it can be selected."""
+    by_name: dict[str, int] = {}
+    for column in columns:
+        other = by_name.setdefault(column.name, column.id)
+        if other != column.id:
+            raise CorruptFile(f"fields {other} and {column.id} are both named {column.name!r}")
 
 
 def _parent(message: schema_pb2.Field, by_id: Mapping[int, schema_pb2.Field]) -> int:

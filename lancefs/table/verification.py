@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
-from lancefs.errors import LanceError
+from lancefs.errors import CorruptFile, LanceError
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.batch_rows import batch_rows_for
 from lancefs.table.deletions import read_deletions
@@ -103,7 +103,10 @@ def _decode(checked: Checked, reader: FragmentReader, column: Field, batch_rows:
     for start in range(0, checked.rows, batch_rows):
         (array,) = reader.read([column], [(start, min(start + batch_rows, checked.rows))])
         values = present(array, column)
-        values.validate(full=True)
+        try:
+            values.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptFile(f"values that {values.type} does not allow: {error}") from error
         checked.values += len(values)
 
 

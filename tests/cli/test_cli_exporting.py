@@ -225,6 +225,16 @@ def test_verify_notices_a_missing_and_a_longer_file(tmp_path: Path, here: Here) 
     assert "CorruptFile" in done.out
 
 
+def test_verify_notices_values_that_their_type_does_not_allow(tmp_path: Path, here: Here) -> None:
+    seconds = pa.array([0, 86_399, 86_400, 5], pa.int32())  # a day has one less than the third
+    times = pa.Array.from_buffers(pa.time32("s"), 4, seconds.buffers())
+    lance.write_dataset(pa.table({"at": times, "sound": range(4)}), tmp_path / "t.lance")
+    done = here("verify", str(tmp_path / "t.lance"))
+    assert done.code == 1
+    assert "fragment 0, at: CorruptFile: values that time32[s] does not allow" in done.out
+    assert done.out.splitlines()[-1] == "1 problem"
+
+
 @needs_corpus
 @pytest.mark.parametrize(
     "name",

@@ -142,6 +142,9 @@ def _of_data_file(path: str, data: bytes) -> Iterator[PlacedMessage]:
     _, columns_at, buffers_at, buffers, columns, major, minor, magic = fields
     if magic != _MAGIC or (major, minor) not in ((0, 3), (2, 0), (2, 1), (2, 2), (2, 3)):
         return
+    tables = (columns_at + 16 * columns, buffers_at + 16 * buffers)
+    if max(tables) > len(data) - _FOOTER.size:
+        return  # an earlier damage cut them off
     version = "2.0" if (major, minor) == (0, 3) else f"{major}.{minor}"
 
     def put(is_column: bool, index: int, changed: bytes) -> bytes:

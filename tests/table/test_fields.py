@@ -30,6 +30,11 @@ def message(id: int, type: str, parent: int = -1, name: str = "", **rest) -> sch
     )
 
 
+def entries(key: Field) -> Field:
+    """Return what a map has below it."""
+    return Field(1, "entries", "struct", False, {}, (key, Field(3, "value", "int8")))
+
+
 LEAVES = {
     "null": pa.null(),
     "bool": pa.bool_(),
@@ -139,14 +144,7 @@ def test_lists_maps_and_fixed_size_lists_take_their_items_from_below() -> None:
         field = Field(0, "x", logical, children=(item,))
         assert field.to_arrow().equals(pa.field("x", build(shown)), check_metadata=True)
         assert field.storage_type == build(shown)
-    entry = Field(
-        1,
-        "entries",
-        "struct",
-        False,
-        {},
-        (Field(2, "key", "string", False), Field(3, "value", "int8")),
-    )
+    entry = entries(Field(2, "key", "string", False))
     assert Field(0, "m", "map", children=(entry,)).storage_type == pa.map_(pa.string(), pa.int8())
 
 
@@ -156,8 +154,9 @@ def test_lists_maps_and_fixed_size_lists_take_their_items_from_below() -> None:
         Field(0, "x", "list"),
         Field(0, "x", "large_list", children=(Field(1, "a", "int8"), Field(2, "b", "int8"))),
         Field(0, "x", "map", children=(Field(1, "entries", "struct"),)),
+        Field(0, "x", "map", children=(entries(Field(2, "key", "int8", True)),)),
     ],
-    ids=lambda field: field.logical_type,
+    ids=["list", "large_list", "map", "keys with nulls"],
 )
 def test_a_list_without_its_item_is_damage(field: Field) -> None:
     with pytest.raises(CorruptFile, match=r"field 0 \(x\)"):
@@ -174,13 +173,17 @@ def test_a_leaf_with_fields_below_it_is_refused() -> None:
     [
         ([message(0, "int8"), message(0, "int8")], "unique"),
         ([message(-5, "int8")], "unique"),
+        (
+            [message(0, "int8", name="a"), message(3, "int8", name="a")],
+            "0 and 3 are both named 'a'",
+        ),
         ([message(0, "int8"), message(1, "int8", parent=7)], "below field 7"),
         ([message(1, "struct", parent=2), message(2, "struct", parent=1)], "circle"),
         ([message(4, "struct", parent=4)], "circle"),
         ([message(i, "struct", parent=i - 1) for i in range(MAX_DEPTH + 1)], "deep"),
         ([message(i, "struct", parent=i - 1) for i in range(5000)], "deep"),
     ],
-    ids=["twice", "negative", "orphan", "circle", "own parent", "deep", "very deep"],
+    ids=["twice", "negative", "one name", "orphan", "circle", "own parent", "deep", "very deep"],
 )
 def test_a_schema_that_is_no_tree_is_damage(messages: list[schema_pb2.Field], reason: str) -> None:
     with pytest.raises(CorruptFile, match=reason):

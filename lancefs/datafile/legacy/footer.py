@@ -124,14 +124,18 @@ def read_footer(tail: Tail) -> LegacyFooter:
             raise CorruptFile(
                 f"the page table is at {metadata.page_table_position}, beyond the file"
             )
-        if not metadata.manifest_position:
+        offsets = _batch_offsets(metadata)
+        # Where there are no pages, the schema may be what comes first.
+        if not metadata.manifest_position and len(offsets) > 1:
             raise UnsupportedFeature("a data file 0.1 that does not hold its schema")
         schema = table_pb2.Manifest()
         _parse(schema, tail, metadata.manifest_position, end)
         fields = _stored_fields(schema)
         table_end = _page_table_end(metadata, fields, position)
         page_table = int(metadata.page_table_position)
-        return LegacyFooter(_batch_offsets(metadata), page_table, table_end, fields, schema)
+        if len(offsets) == 1 and _has_pages(fields, page_table):
+            raise CorruptFile("no batches are named, but there are pages before the page table")
+        return LegacyFooter(offsets, page_table, table_end, fields, schema)
 
 
 def _parse(
@@ -156,6 +160,12 @@ def _batch_offsets(metadata: schema_pb2.Metadata) -> Ints:
     if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
         raise CorruptFile("the first rows of the batches do not ascend from 0")
     return offsets
+
+
+def _has_pages(fields: Mapping[int, StoredField], page_table: int) -> bool:
+    """Return whether there are bytes that can only be pages: before all that follows pages."""
+    dictionaries = [field.dictionary.offset for field in fields.values() if field.dictionary]
+    return min([page_table, *dictionaries]) > 0
 
 
 def _page_table_end(
