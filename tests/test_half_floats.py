@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import lance
 import numpy as np
 import pyarrow as pa
@@ -59,3 +61,18 @@ def test_a_filter_on_half_floats_keeps_the_rows_of_one_on_floats(
     assert set(found["id"].to_pylist()) == expected
     assert found["h"].type == pa.float16()
     assert dataset.count_rows(filter) == len(expected)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2", "2.3"])
+def test_members_without_nulls_may_lie_below_a_null(version: str, tmp_path: Path) -> None:
+    """Arrow refuses to cast a struct like `inner`, although only its parent is null."""
+    inner = pa.struct([pa.field("n", pa.int32(), nullable=False)])
+    kind = pa.struct([pa.field("h", pa.float16()), pa.field("inner", inner, nullable=False)])
+    values = [None if row % 3 == 0 else {"h": row, "inner": {"n": row}} for row in range(9)]
+    schema = pa.schema([("s", kind), ("id", pa.int64())])
+    rows = pa.table({"s": values, "id": range(9)}, schema)
+    lance.write_dataset(rows, tmp_path / "t.lance", data_storage_version=version)
+    dataset = lancefs.open(tmp_path / "t.lance")
+    for filter in (pc.field("s", "h") > 4, pc.field("s", "inner", "n") > 4, "s.h > 4"):
+        assert dataset.to_table(columns=["id"], filter=filter)["id"].to_pylist() == [5, 7, 8]
+    assert dataset.to_table(filter=pc.field("s").is_null())["id"].to_pylist() == [0, 3, 6]

@@ -62,20 +62,32 @@ def map_leaves(data_type: pa.DataType, change: Callable[[pa.DataType], pa.DataTy
         data_type: The type. Extension types, dictionaries and maps count as leaves.
         change: Returns what stands in place of a leaf.
     """
-    if isinstance(data_type, pa.BaseExtensionType):
+    if _is_leaf(data_type):
         return change(data_type)
+    return with_children(data_type, lambda field: field.with_type(map_leaves(field.type, change)))
+
+
+def _is_leaf(data_type: pa.DataType) -> bool:
+    is_nested = pa.types.is_struct(data_type) or pa.types.is_fixed_size_list(data_type)
+    is_nested |= pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
+    return isinstance(data_type, pa.BaseExtensionType) or not is_nested
+
+
+def with_children(data_type: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """Return a struct or a list with other fields directly below it; any other type as it is.
+
+    Args:
+        data_type: The type.
+        change: Returns what stands in place of a field.
+    """
+    if _is_leaf(data_type):
+        return data_type
     if pa.types.is_struct(data_type):
-        members = [field.with_type(map_leaves(field.type, change)) for field in data_type]
-        return pa.struct(members)
-    for is_kind, make in (
-        (pa.types.is_large_list, pa.large_list),
-        (pa.types.is_list, pa.list_),
-        (pa.types.is_fixed_size_list, lambda item: pa.list_(item, data_type.list_size)),
-    ):
-        if is_kind(data_type):
-            item = data_type.value_field
-            return make(item.with_type(map_leaves(item.type, change)))
-    return change(data_type)
+        return pa.struct([change(field) for field in data_type])
+    item = change(data_type.value_field)
+    if pa.types.is_fixed_size_list(data_type):
+        return pa.list_(item, data_type.list_size)
+    return pa.large_list(item) if pa.types.is_large_list(data_type) else pa.list_(item)
 
 
 def has_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.logical_types import map_leaves
+from lancefs.datafile.logical_types import map_leaves, with_children
 
 _VALUE_SET = "value_set"  # of the function `is_in`
 
@@ -18,8 +18,12 @@ def has_halves(schema: pa.Schema) -> bool:
 
 
 def widen_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with floats in place of half floats."""
-    fields = [field.with_type(widened(field.type)) for field in batch.schema]
+    """Return rows with floats in place of half floats.
+
+    Members of structs are nullable then: below a null, also a member without nulls of its own has
+    some, which Arrow's cast refuses.
+    """
+    fields = [_widened_column(field) for field in batch.schema]
     arrays = [
         array if array.type == field.type else array.cast(field.type)
         for array, field in zip(batch.columns, fields, strict=True)
@@ -59,6 +63,18 @@ def _widen_literal(array: pa.Array) -> pa.Array:
 def widened(data_type: pa.DataType) -> pa.DataType:
     """Return a type with floats in place of half floats."""
     return map_leaves(data_type, _widen_leaf)
+
+
+def _widened_column(column: pa.Field) -> pa.Field:
+    target = widened(column.type)
+    return column if target == column.type else column.with_type(_with_nullable_members(target))
+
+
+def _with_nullable_members(data_type: pa.DataType) -> pa.DataType:
+    return with_children(
+        data_type,
+        lambda field: field.with_type(_with_nullable_members(field.type)).with_nullable(True),
+    )
 
 
 def _widen_leaf(data_type: pa.DataType) -> pa.DataType:
