@@ -133,8 +133,8 @@ def read_footer(tail: Tail) -> LegacyFooter:
         fields = _stored_fields(schema)
         table_end = _page_table_end(metadata, fields, position)
         page_table = int(metadata.page_table_position)
-        if len(offsets) == 1 and _has_pages(fields, page_table):
-            raise CorruptFile("no batches are named, but there are pages before the page table")
+        if len(offsets) == 1 and _has_pages(metadata, fields):
+            raise CorruptFile("no batches are named, but the file begins with pages")
         return LegacyFooter(offsets, page_table, table_end, fields, schema)
 
 
@@ -162,10 +162,10 @@ def _batch_offsets(metadata: schema_pb2.Metadata) -> Ints:
     return offsets
 
 
-def _has_pages(fields: Mapping[int, StoredField], page_table: int) -> bool:
+def _has_pages(metadata: schema_pb2.Metadata, fields: Mapping[int, StoredField]) -> bool:
     """Return whether there are bytes that can only be pages: before all that follows pages."""
     dictionaries = [field.dictionary.offset for field in fields.values() if field.dictionary]
-    return min([page_table, *dictionaries]) > 0
+    return min([int(metadata.manifest_position), *dictionaries]) > 0
 
 
 def _page_table_end(
