@@ -275,6 +275,14 @@ class FragmentReader:
             known = self._row_sizes[key] = estimated(sizes, self.physical_rows, file_bytes)
         return known
 
+    @property
+    def stored_bytes(self) -> int:
+        """Size of the data files; one that the manifest does not record is asked for."""
+        recorded = self.fragment.size
+        if recorded is not None:
+            return recorded
+        return sum(self.file(data_file).size for data_file in self.fragment.files)
+
     def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of the fields whose pages all have dictionaries.
 

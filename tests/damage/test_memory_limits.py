@@ -138,6 +138,21 @@ def test_the_error_names_the_column_the_page_and_what_to_pass(tmp_path: Path) ->
         file.read()
 
 
+def test_a_view_that_could_not_be_read_is_refused_before_a_reader_allocates_for_it(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"a": range(500)}), path)
+    dataset.add_columns(pa.field("v", pa.list_(pa.int64(), 1 << 20)))  # which no data file holds
+    filesystem = lancefs.LanceFileSystem()
+    with pytest.raises(MemoryLimitExceeded, match=r"^v: .* would expand to .*pass max_memory="):
+        filesystem.info(f"{path}/latest.arrow")
+    with filesystem.open(f"{path}/versions/1.arrow") as file:
+        assert pa.ipc.open_file(file).read_all().num_rows == 500
+    allowed = lancefs.LanceFileSystem(max_memory=5000 * MB)
+    assert allowed.info(f"{path}/latest.arrow")["size"] > 500 * 8 << 20
+
+
 def test_what_a_read_may_take_is_counted_over_all_of_its_pages() -> None:
     with expanding(1000, 1):
         reserve(600)

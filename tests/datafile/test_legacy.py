@@ -430,6 +430,14 @@ def test_rows_are_never_lost_to_damaged_batch_offsets(
         _ = open_bytes(tmp_path, writer.finish(batch_offsets=offsets)).num_rows
 
 
+def test_rows_of_a_file_without_fields_are_refused(tmp_path: Path) -> None:
+    writer = integers()
+    del writer.fields[1:]
+    writer.fields[0].logical_type = "struct"
+    with pytest.raises(CorruptFile, match="7 rows, but no field has a page"):
+        _ = open_bytes(tmp_path, writer.finish()).num_rows
+
+
 @pytest.mark.parametrize("offsets", [[0, 2, 1], [-1, 0, 1], [0, 1, 9]])
 def test_list_offsets_that_make_no_sense_are_corrupt(tmp_path: Path, offsets: list[int]) -> None:
     writer = Writer([2])

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from comparison import assert_same_table
-from support import Tune
+from support import Tune, rewrite_manifest
 
 import lancefs
 from lancefs.datafile import data_file
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.errors import CorruptFile, LanceError, MissingFile
+from lancefs.proto import table_pb2
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
@@ -309,3 +310,23 @@ def test_damage_of_a_small_file_is_seen_as_when_it_is_read_alone(table: Path, se
     else:
         assert isinstance(alone, tuple)
         assert together == (alone[0], True)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_a_string_column_that_points_at_the_items_of_lists_is_corrupt(
+    tmp_path: Path, version: str
+) -> None:
+    path, rows = tmp_path / "t.lance", 9
+    for _ in range(3):
+        values = pa.table({"text": ["a"] * rows, "words": [["b", "c"]] * rows})
+        lance.write_dataset(values, path, mode="append", data_storage_version=version)
+
+    def swap(manifest: table_pb2.Manifest) -> None:
+        columns = manifest.fragments[2].files[0].column_indices
+        columns[list(columns).index(0)] = 1
+
+    rewrite_manifest(path, swap)
+    dataset = lancefs.open(path)
+    with pytest.raises(CorruptFile, match=r"text, .*the values lie in lists that no field"):
+        dataset.to_table(columns=["text"])
+    assert dataset.to_table(columns=["words"]).num_rows == 3 * rows

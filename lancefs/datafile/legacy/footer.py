@@ -269,12 +269,15 @@ class PageTable:
         """Hold the number of rows against the first and the last field.
 
         Raises:
-            CorruptFile: They have another number, or the table is damaged.
+            CorruptFile: They have another number, no field has pages, or the table is damaged.
         """
-        fields = self.footer.fields
+        fields, rows = self.footer.fields, int(self.footer.batch_offsets[-1])
         ids = [
             one for one, field in fields.items() if field.has_pages and field.surplus is not None
         ]
+        if rows and not ids:
+            with locating(self.tail.file.url):
+                raise CorruptFile(f"{rows} rows, but no field has a page")
         yield from self.load({min(ids), max(ids)} if ids else ())
 
     def _check_end(self, first_id: int) -> None:

@@ -137,7 +137,10 @@ def _assemble_files(
             arrays.append(known[field.id])
             continue
         with locating(files[0].url, field.name):
-            arrays.append(_assemble(field, by_id, rows))
+            array = _assemble(field, by_id, rows)
+            if len(array) != rows:
+                raise CorruptFile(f"{len(array)} rows, expected {rows}")
+        arrays.append(array)
     return arrays
 
 
@@ -200,7 +203,10 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
                 raise CorruptFile(
                     f"{len(outer)} layers for {len(leaf.around)} fields around the values"
                 )
-        # Early 2.2 writers gave some pages a layer more than there are fields; it has no meaning.
+            # Early 2.2 writers gave some pages a layer more than there are fields; it has no
+            # meaning, and is no list.
+            if any(layer.offsets is not None for layer in outer[len(leaf.around) :]):
+                raise CorruptFile("the values lie in lists that no field describes")
         layers.append(outer[: len(leaf.around)])
     if not values:
         return _LeafRows(pa.array([], data_type), {})

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import empty
-from lancefs.errors import ReadFailed
+from lancefs.datafile.buffers import MAX_MEMORY, empty, expanding, reserve
+from lancefs.errors import ReadFailed, locating
 from lancefs.forks import Lock
 from lancefs.storage import Bytes
 from lancefs.storage.budget_cache import BudgetCache
@@ -196,6 +196,7 @@ class LazyFile(View):
         layout = lay_out(
             self._schema, measures.shapes, measures.rows, measures.columns, dictionaries.messages()
         )
+        _check_columns(layout, measures)
         return Content(layout, measures, dictionaries, Lock())
 
     def _write_message(self, batch: int, output: _OutputRange) -> None:
@@ -437,3 +438,19 @@ def _group_columns(columns: Sequence[int], bounds: Sequence[int], most: int) -> 
         groups[-1].append(column)
         left -= size
     return groups
+
+
+def _check_columns(layout: Layout, measures: Measures) -> None:
+    """Refuse a column too large to be read, before a reader allocates memory for its bytes.
+
+    Raises:
+        MemoryLimitExceeded: A batch of a column would be too many times as large as the files.
+    """
+    sizes = np.diff(layout.buffer_offsets[:, layout.first_buffers], axis=1)
+    for batch, column in np.argwhere(sizes > MAX_MEMORY).tolist():
+        fragment = measures.batches[batch].fragment
+        with (
+            locating(place=measures.fields[column].name),
+            expanding(fragment.files.max_memory, columns=1),
+        ):
+            reserve(int(sizes[batch, column]), fragment.stored_bytes)
