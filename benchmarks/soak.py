@@ -8,10 +8,10 @@ and a view on S3; and the dashboard, which reads all of its tables every second.
 The report counts wrong reads (rows or checksum are not those of the version), stale reads (of a
 version that was no longer the newest when the read began, and since how many seconds) and errors.
 It shows descriptors, mapped data files, threads and memory over time, and how much memory grew in
-an hour, by the second half of the run: that of Python and its libraries, that of mapped files, and
-what Arrow and DuckDB say they hold. The caches of lancefs grow to their budgets at first; what they
-hold is a column of its own. At the end they are emptied, and what is left in memory then is what
-was not given back.
+an hour, by the second half of the run: that of Python and its libraries, how much of it the C
+library keeps for what will be allocated next, that of mapped files, and what Arrow and DuckDB say
+they hold. The caches of lancefs grow to their budgets at first; what they hold is a column of its
+own. At the end they are emptied, and what is left in memory then is what was not given back.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ _COLUMNS = (
     "mapped",
     "threads",
     "own MB",
+    "free MB",
     "file MB",
     "cached MB",
     "Arrow MB",
@@ -173,11 +174,33 @@ def state(connection: Any) -> list[int]:
         maps.count(".lance\n"),
         threading.active_count(),
         int(resident["RssAnon"]) >> 10,
+        free() >> 20,
         int(resident["RssFile"]) + int(resident["RssShmem"]) >> 10,
         cached() >> 20,
         pa.total_allocated_bytes() >> 20,
         connection.execute(query).fetchone()[0] >> 20,
     ]
+
+
+class _Malloc(ctypes.Structure):
+    """What glibc tells of its heap: `struct mallinfo2`."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"),
+            *("uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def free() -> int:
+    """Return the bytes that glibc keeps for what will be allocated next; 0 without glibc."""
+    tell = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if tell is None:
+        return 0
+    tell.restype = _Malloc
+    return int(tell().fordblks)
 
 
 def cached() -> int:
