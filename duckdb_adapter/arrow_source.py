@@ -38,6 +38,8 @@ _COUNTER_FIELD = pa.field(COUNTER, pa.null())
 # How many rows the first batches have. DuckDB does not say that it wants only some rows, it just
 # stops to ask; each of its threads may have asked once by then.
 _FIRST_ROWS = (2 * 1024, 8 * 1024)
+# Rows of a batch without columns: DuckDB allocates a bit for each.
+_MOST_COUNTED = 64 * 1024 * 1024
 # Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
 _MOST_COLUMNS = 256
 
@@ -169,7 +171,9 @@ class Rows(RowSource):
             yield batch.filter(matching(filter, self.plain(batch))).select(names)
 
     def _counted(self) -> Iterator[pa.RecordBatch]:
-        yield _nothing(self.dataset.count_rows())
+        rows = self.dataset.count_rows()
+        for first in range(0, rows, _MOST_COUNTED):
+            yield _nothing(min(_MOST_COUNTED, rows - first))
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read all rows, few of them at first."""

@@ -13,6 +13,7 @@ import pytest
 
 import lancefs
 from damage.bombs import BOMBS, constant_page, write_table
+from duckdb_adapter.arrow_source import COUNTER, Rows
 from lancefs.datafile.buffers import (
     TooLarge,
     check_size,
@@ -136,6 +137,15 @@ def test_the_error_names_the_column_the_page_and_what_to_pass(tmp_path: Path) ->
         lancefs.LanceFileSystem(max_memory=1000).open(f"{path}/latest.arrow") as file,
     ):
         file.read()
+
+
+def test_duckdb_counts_billions_of_rows_by_batches_of_few(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    BOMBS["a_constant_page_of_all_rows"](path)
+    dataset = lancefs.open(path)
+    sizes = [batch.num_rows for batch in Rows(dataset).batches([COUNTER], ())]
+    assert sum(sizes) == dataset.count_rows() > 1 << 31
+    assert max(sizes) <= 1 << 26
 
 
 def test_a_view_that_could_not_be_read_is_refused_before_a_reader_allocates_for_it(
