@@ -17,10 +17,11 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from support import NOT_INTERACTIVE, ORDERS
+from support import NOT_INTERACTIVE, ORDERS, rewrite_manifest
 
 import lancefs
 from lancefs.errors import LanceError, ReadFailed
+from lancefs.proto import table_pb2
 from lancefs.storage import Store, open_files
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import MAPPED_FILES, READ_FILES, SMALL_FILE
@@ -196,17 +197,45 @@ def test_a_disk_that_fails_is_no_damage(
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-def test_a_file_that_was_cut_short_is_an_error(mmap: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("rest", [0, 1000, 500_000])
+@pytest.mark.parametrize("records_size", [True, False])
+def test_a_file_that_was_cut_short_is_an_error_until_it_is_whole(
+    mmap: bool, is_open: bool, rest: int, records_size: bool, tmp_path: Path
+) -> None:
     path = numbers(tmp_path / "t.lance", files=1, rows=200_000)
+    if not records_size:
+        rewrite_manifest(tmp_path / "t.lance", forget_sizes)
+    filesystem = lancefs.LanceFileSystem(path, mmap=mmap, skip_instance_cache=True)
     dataset = lancefs.open(path, mmap=mmap)
-    expected = dataset.to_table().to_pydict()
+    expected = lancefs.open(path, mmap=mmap).to_table()
+
+    def view() -> pa.Table:
+        with filesystem.open("latest.arrow") as file:
+            return pa.ipc.open_file(file).read_all()
+
+    if is_open:
+        assert dataset.to_table().equals(expected)
+        assert view().equals(expected)
     (file,) = (tmp_path / "t.lance" / "data").iterdir()
     whole = file.read_bytes()
-    os.truncate(file, len(whole) // 2)
-    with pytest.raises(LanceError):
-        dataset.to_table()
+    assert rest < len(whole)
+    os.truncate(file, rest)
+    ways = [dataset.to_table, lambda: dataset.take([199_999]), view]
+    for read in ways[: 3 - is_open]:  # the values of a view may be held
+        with pytest.raises(LanceError):
+            read()
     file.write_bytes(whole)
-    assert dataset.to_table().to_pydict() == expected
+    assert dataset.to_table().equals(expected)
+    assert dataset.take([199_999]).equals(expected.slice(199_999))
+    assert view().equals(expected)
+
+
+def forget_sizes(manifest: table_pb2.Manifest) -> None:
+    """Leave the sizes of data files out of a manifest, as releases before 0.13 do."""
+    for fragment in manifest.fragments:
+        for file in fragment.files:
+            file.ClearField("file_size_bytes")
 
 
 def test_what_was_decoded_of_a_rewritten_file_is_not_handed_out(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ class LocalFile:
             UnsupportedFeature: The file is a symbolic link that leads out of the confines.
         """
         held = self._held
-        if held is not None and held.is_mapping and not self._is_unchanged(held):
+        if held is not None and not self._is_usable(held, ranges):
             self.let_go()
             held = None
         if held is None:
@@ -207,6 +207,16 @@ class LocalFile:
         if held is not None and held.is_mapping and not self._is_unchanged(held):
             self.let_go()
             raise _rewritten(self._path)
+
+    def _is_usable(self, held: _Held, ranges: Sequence[ByteRange]) -> bool:
+        """Return whether ranges may be taken of what is held.
+
+        A small file that is too short for them may have been read while something wrote it.
+        """
+        if held.is_mapping:
+            return self._is_unchanged(held)
+        size = len(held.data)
+        return all(end <= size for _, end in ranges)
 
     def _is_unchanged(self, held: _Held) -> bool:
         """Return whether the mapped file is as long and as old as it was when it was mapped.
@@ -256,7 +266,7 @@ class LocalFile:
         descriptor, status = open_regular(self._path, confines=self._confines)
         try:
             identity = _Identity.of(status)
-            if identity.size == 0 or (ranges is not None and identity.size <= SMALL_FILE):
+            if ranges is not None and identity.size <= SMALL_FILE:
                 data = self._read(descriptor, [(0, identity.size)], identity)
                 self._held = held = _Held(data[0], identity, False)
                 READ_FILES.hold(self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TypeAlias, TypeVar
 
+from lancefs.errors import CorruptFile
 from lancefs.storage.byte_ranges import ByteRange, Bytes
 from lancefs.storage.store import File, read_all
 
@@ -30,6 +31,20 @@ def run(steps: Sequence[tuple[File, Reads[T]]]) -> list[T]:
     Raises:
         ReadFailed: A file was rewritten meanwhile, or cannot be read.
     """
+    files = {id(file): file for file, _ in steps}.values()
+    try:
+        results = _drive(steps)
+    except CorruptFile:
+        for file in files:
+            file.let_go()  # it may have been read while something wrote it
+        raise
+    for file in files:
+        file.verify()
+    return [results[position] for position in range(len(steps))]
+
+
+def _drive(steps: Sequence[tuple[File, Reads[T]]]) -> dict[int, T]:
+    """Return the results of computations by their positions; see `run`."""
     results: dict[int, T] = {}
     waiting: dict[int, Sequence[ByteRange]] = {}
     for position, (_, step) in enumerate(steps):
@@ -39,9 +54,7 @@ def run(steps: Sequence[tuple[File, Reads[T]]]) -> list[T]:
         data = read_all([(steps[position][0], waiting.pop(position)) for position in order])
         for position, buffers in zip(order, data, strict=True):
             _advance(position, steps[position][1], buffers, waiting, results)
-    for file in {id(file): file for file, _ in steps}.values():
-        file.verify()
-    return [results[position] for position in range(len(steps))]
+    return results
 
 
 def _advance(

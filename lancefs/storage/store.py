@@ -346,9 +346,8 @@ class File:
         """
         if self._size is None:
             if self.store.is_local:
-                self._size = self.local.size
-            else:
-                self._size = self._remote_size()
+                return self.local.size  # not kept: it is wrong while something writes the file
+            self._size = self._remote_size()
         return self._size
 
     @property
@@ -485,6 +484,11 @@ class File:
         """
         if self._local is not None:
             self._local.release()
+
+    def let_go(self) -> None:
+        """Hold no bytes of a local file, so that they are read anew."""
+        if self._local is not None:
+            self._local.let_go()
 
     def verify(self) -> None:
         """Check that a local file was not rewritten while mapped bytes of it were decoded.

@@ -422,7 +422,11 @@ class FragmentReader:
                 file = self.file(data_file)
                 is_overlay = data_file not in self.fragment.files
                 rows = None if is_overlay else self.fragment.physical_rows
-                reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
+                try:
+                    reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
+                except CorruptFile:
+                    file.let_go()  # it may have been read while something wrote it
+                    raise
                 opened = self._readers[data_file] = file, reader
                 READERS.hold(self)
             return opened
