@@ -113,7 +113,8 @@ class Container:
 
     def load_columns(self, indices: Sequence[int]) -> None:
         """Read the metadata of several columns in one round of requests."""
-        run([(self.file, self.load(indices))])
+        if not all(map(self._columns.__contains__, indices)):
+            run([(self.file, self.load(indices))])
 
     def load(self, indices: Sequence[int]) -> Reads[None]:
         """Read the metadata of several columns as part of a larger read."""

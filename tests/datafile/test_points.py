@@ -207,6 +207,49 @@ def test_a_damaged_page_is_named_and_other_columns_are_read(
     assert again.take([3, 700], columns=["a"])["a"].to_pylist() == [3, 700]
 
 
+def test_a_damaged_page_in_one_of_several_files_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"a": np.arange(3 * ROWS), "b": np.arange(3 * ROWS)})
+    lance.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
+    dataset = lancefs.open(tmp_path / "t")
+    file = dataset.opened.files.data_file(dataset.fragments[1].files[0])
+    start, end = Container(file).column(1).pages[0].buffers[0]
+    path = tmp_path / "t" / "data" / Path(file.path).name
+    content = bytearray(path.read_bytes())
+    content[start:end] = bytes([255]) * (end - start)
+    path.write_bytes(content)
+    monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
+    again, rows = lancefs.open(tmp_path / "t"), [3, ROWS + 700, 2 * ROWS + 9]
+    with pytest.raises(CorruptFile, match=rf"{path.name}.*b, column 1 \(b\), page 0"):
+        again.take(rows)
+    assert again.take(rows, columns=["a"])["a"].to_pylist() == rows
+    assert again.take([rows[0], rows[2]])["b"].to_pylist() == [rows[0], rows[2]]
+
+
+def test_rows_of_files_that_store_a_column_differently_are_those_of_the_table(
+    tmp_path: Path,
+) -> None:
+    """The parts are packed, plain, short texts and large ones, some with nulls."""
+    parts = [
+        {"n": np.arange(ROWS), "text": [str(k % 7) for k in range(ROWS)]},
+        {"n": RNG.integers(-(2**62), 2**62, ROWS), "text": [f"text {k}" for k in range(ROWS)]},
+        {
+            "n": pa.array([None if k % 3 else k for k in range(ROWS)], pa.int64()),
+            "text": [None if k % 5 == 0 else f"{k}" * 200 for k in range(ROWS)],
+        },
+        {"n": pa.nulls(ROWS, pa.int64()), "text": ["" for k in range(ROWS)]},
+    ]
+    table = pa.concat_tables([pa.table(part) for part in parts])
+    for part in parts:
+        lance.write_dataset(pa.table(part), tmp_path / "t", mode="append")
+    dataset, source = lancefs.open(tmp_path / "t"), np.random.default_rng(7)
+    for count in (2, 9, 400):
+        rows = source.integers(0, len(table), count)
+        assert dataset.take(rows).equals(table.take(rows))
+    assert dataset.take([5, 2 * ROWS]).equals(table.take([5, 2 * ROWS]))
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_of_a_damaged_file_are_refused_or_of_their_type(
     written: dict[str, Path], version: str, tmp_path: Path

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from lancefs.datafile.blocks import Ints, RowRange, lengths_of
 from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
-from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
@@ -41,13 +42,6 @@ _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 _MOST_BITS = 256  # of a plain value: those of a decimal
 _LEVEL_BITS = 16
 SPAN_BITS = 128  # the start and the end of a string
-
-# The columns of a plan that are positions in the file.
-POSITIONS = [
-    *range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1),
-    PageColumn.ITEMS,
-    PageColumn.ITEMS_END,
-]
 
 
 class PointForm(Enum):
@@ -130,6 +124,37 @@ class LeafPlan(NamedTuple):
     rows: int
     span: ByteRange
     is_read_once: bool = False
+
+
+class PlanTable:
+    """The plans of several leaves of a file, as one table of pages.
+
+    Args:
+        plans: The plans, one or more.
+
+    Attributes:
+        counts: Number of pages of each leaf.
+        has_levels: For each leaf, whether a page has definition levels.
+        rows: Number of rows of the longest leaf.
+        span: Byte range of the file that has all pages.
+    """
+
+    def __init__(self, plans: Sequence[LeafPlan]) -> None:
+        self.plans = tuple(plans)
+        self.counts = np.array([len(plan.pages) for plan in plans], np.int64)
+        self.has_levels = np.array([plan.has_levels for plan in plans], np.bool_)
+        self.rows = max(plan.rows for plan in plans)
+        self.span = min(plan.span[0] for plan in plans), max(plan.span[1] for plan in plans)
+        self._pages = np.concatenate([plan.pages for plan in plans])
+        self._bounds = [0, *np.cumsum(self.counts).tolist()]
+
+    def part(self, leaves: range) -> Ints:
+        """Return the pages of some of the leaves."""
+        return self._pages[self._bounds[leaves.start] : self._bounds[leaves.stop]]
+
+    def is_of(self, plans: Sequence[LeafPlan]) -> bool:
+        """Whether these are the plans of the table."""
+        return len(plans) == len(self.plans) and all(map(is_, plans, self.plans))
 
 
 class _ValuePlan(NamedTuple):
@@ -325,8 +350,3 @@ def is_worthwhile(count: int, rows: int) -> bool:
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
     """Whether rows of so many leaves are quicker read by the kernel as they follow each other."""
     return leaves >= _LEAST_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_IN_A_ROW
-
-
-def span_of(plans: Sequence[LeafPlan]) -> ByteRange:
-    """Return the byte range of a file that has all pages of leaves."""
-    return min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])

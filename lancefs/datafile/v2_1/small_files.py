@@ -28,11 +28,12 @@ from lancefs.datafile.v2_1.point_plans import (
     MOST_TABLE_BYTES,
     LeafPlan,
     PagePart,
+    PlanTable,
     has_parts,
     plan_page,
     value_bits,
 )
-from lancefs.datafile.v2_1.points import read_points
+from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages
 
@@ -106,7 +107,7 @@ def decode_small(
     wanted = _wanted(files, rows)
     try:
         reserve(len(wanted) * sum(plan.bits for plan in plans.values()) // 8, len(data))
-        points = read_points([*plans.values()], wanted, data, 0)
+        points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
     except CorruptFile as error:
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):

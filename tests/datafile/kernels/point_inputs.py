@@ -28,7 +28,14 @@ def spans_of_bytes(draw: st.DrawFn) -> tuple[Any, ...]:
     spans = draw(st.lists(st.tuples(place, place), max_size=9))
     ordered = [(min(span), max(span)) for span in spans]
     shown = ordered if draw(st.integers(0, 5)) else spans
-    return data, np.array(shown, np.int64).reshape(-1, 2)
+    return _in_pieces(draw, data), np.array(shown, np.int64).reshape(-1, 2)
+
+
+def _in_pieces(draw: st.DrawFn, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Cut bytes somewhere, most often at no place; pages may be cut too, and are refused then."""
+    place = st.integers(0, len(data))
+    cuts = sorted(draw(st.just([]) | st.lists(place, max_size=3)))
+    return [data[start:end].copy() for start, end in pairwise([0, *cuts, len(data)])]
 
 
 class _File:
@@ -36,6 +43,7 @@ class _File:
 
     def __init__(self, shift: int) -> None:
         self.data = bytearray(shift)
+        self.borders: list[int] = []  # where pages begin
 
     def add(self, part: bytes) -> tuple[int, int]:
         start = len(self.data)
@@ -66,7 +74,16 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     _damage(draw, data, table)
     if len(wanted) and not draw(st.integers(0, 9)):
         wanted[-1] += draw(st.integers(-3, 3))
-    return data, table, np.array(leaves, np.int64), wanted, size
+    pieces = _at_pages(draw, file, data) if draw(st.booleans()) else _in_pieces(draw, data)
+    return pieces, table, np.array(leaves, np.int64), wanted, size
+
+
+def _at_pages(
+    draw: st.DrawFn, file: _File, data: np.ndarray[Any, Any]
+) -> list[np.ndarray[Any, Any]]:
+    """Cut bytes before pages."""
+    cuts = [at for at in file.borders if draw(st.booleans())]
+    return [data[start:end].copy() for start, end in pairwise([0, *cuts, len(data)])]
 
 
 def _bits_of(values: Stored) -> list[int]:
@@ -109,6 +126,7 @@ def _page(
         table += ((len(chunk) // 8 - 1) << 4 | (0 if is_last else power)).to_bytes(entry, "little")
         chunks += chunk
         left -= count
+    file.borders.append(len(file.data))
     places = *file.add(table), *file.add(chunks)
     strings = file.add(_dictionary(source, items))
     return (*rows, *places, entry, values, bits, levels, width, *strings, items)
