@@ -1,4 +1,4 @@
-/* Values at a few rows of many mini-block pages; see points.py for what is read. */
+/* Values at a few rows of many pages; see points.py for what is read. */
 #include "bitpacking.h"
 
 #define ALIGN 8
@@ -8,7 +8,7 @@ enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BIT
 enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 enum { FIRST_PAGE, PAGES, OUT, VALIDITY, LEAF_COLUMNS };
 /* How values and levels are stored. */
-enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP };
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP, ZIPPED };
 
 #define LEVEL 2 /* bytes of a level */
 
@@ -367,6 +367,52 @@ static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, 
     return start == stop ? nulls : DAMAGED;
 }
 
+/* Write the wanted rows of a full-zip page of strings, as `read_page` does. */
+static int64_t read_zipped(Piece piece, const int64_t *page, const int64_t *rows, int64_t start,
+                           int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
+    const int64_t width = page[ENTRY], prefix = page[BITS] / 8, index = page[TABLE];
+    const int64_t size = page[CHUNKS_END] - page[CHUNKS], bytes = page[TABLE_END] - index;
+    if (index < 0 || bytes < 0 || page[TABLE_END] > piece.size || page[CHUNKS] < 0 || size < 0 ||
+        page[CHUNKS_END] > piece.size || bytes % width || bytes / width != page[ROWS] + 1)
+        return DAMAGED;
+    const int has_levels = page[LEVELS] != NONE;
+    const int64_t word = !has_levels ? 0 : page[WIDTH] <= 8 ? 1 : 2;
+    const uint64_t mask = ((uint64_t)1 << page[WIDTH]) - 1;
+    const uint8_t *const items = piece.data + page[CHUNKS];
+    int64_t nulls = 0, last = -1;
+    seen[1]++;
+    for (int64_t i = start; i < stop; i++) {
+        const uint8_t *const entry = piece.data + index + (rows[i] - page[FIRST_ROW]) * width;
+        const uint64_t low = load(entry, width), high = load(entry + width, width);
+        if (low > high || high > (uint64_t)size || high - low < (uint64_t)word)
+            return DAMAGED;
+        const uint64_t level = has_levels ? load(items + low, word) & mask : 0;
+        uint64_t begin = low + (uint64_t)word, length = 0;
+        if (level > 1)
+            return DAMAGED;
+        if (level == 0) {
+            if (high - begin < (uint64_t)prefix)
+                return DAMAGED;
+            length = load(items + begin, prefix);
+            begin += (uint64_t)prefix;
+            if (length > high - begin)
+                return DAMAGED;
+            if (validity != NULL)
+                set_bit(validity, i);
+        } else if (validity == NULL) {
+            return DAMAGED;
+        }
+        const int64_t base = piece.start + page[CHUNKS] + (int64_t)begin;
+        const Span span = {base, base + (int64_t)length};
+        memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
+        nulls += (int64_t)level;
+        seen[0] += 2 * width + (int64_t)(high - low);
+        seen[1] += last != (int64_t)low; /* rows that follow each other are one place */
+        last = (int64_t)high;
+    }
+    return nulls;
+}
+
 /* Read a page whose buffers are given as positions in all pieces. */
 static int64_t read_page_of(Pieces pieces, const int64_t *page, const int64_t *rows, int64_t start,
                             int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
@@ -378,6 +424,8 @@ static int64_t read_page_of(Pieces pieces, const int64_t *page, const int64_t *r
     memcpy(own, page, sizeof own);
     for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) /* which may be anything */
         own[positions[i]] = (int64_t)((uint64_t)page[positions[i]] - (uint64_t)piece.start);
+    if (page[VALUES] == ZIPPED)
+        return read_zipped(piece, own, rows, start, stop, out, validity, seen);
     return read_page(piece, own, rows, start, stop, out, validity, seen);
 }
 

@@ -1,7 +1,8 @@
-"""Values at a few rows of many mini-block pages, in one call.
+"""Values at a few rows of many pages, in one call.
 
-The chunk table of a page is walked up to its end, and the chunks that hold the rows are opened;
-nothing else of a page is read. Every row is one value: there are no lists.
+The chunk table of a mini-block page is walked up to its end, and the chunks that hold the rows are
+opened; nothing else of a page is read. The index of a full-zip page tells where a row is. Every row
+is one value: there are no lists.
 
 The bytes of several files are given as pieces. Positions count through the pieces as if they were
 one after the other; a page, and a span of bytes, lies in one of them.
@@ -34,6 +35,9 @@ class PageColumn(IntEnum):
     and the bits of a value, an index or an offset; how definition levels are stored, and the bits
     of one that is packed apart from its width; start and end of a dictionary of strings, and its
     number of items.
+
+    Of a full-zip page, the table is the index of rows and the chunks are the rows; the bits are
+    those of the length of a string, and the width those of its level.
     """
 
     FIRST_ROW = 0
@@ -75,6 +79,7 @@ class Stored(IntEnum):
     RUNS = 4  # of levels of two bytes, and lengths of one
     STRINGS = 5  # offsets and bytes
     LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
+    ZIPPED = 7  # strings of a full-zip page, each behind its level and its length
 
 
 # The columns of the table of pages that are positions.
@@ -179,6 +184,9 @@ def _take_page(
     data, shift = _piece_at(pieces, int(page[column.TABLE]))
     page = page.copy()
     page[POSITIONS] -= shift
+    if page[column.VALUES] == Stored.ZIPPED:
+        spans, is_null, looked_at = _take_zipped(data, page, rows)
+        return (spans + shift).reshape(-1).view(np.uint8), is_null, looked_at
     begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
@@ -206,6 +214,45 @@ def _take_page(
         invalid = found != 0
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
     return values, invalid, (end - begin + int(sizes.sum()), places)
+
+
+def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
+    """Return the start and end in the data of strings of a full-zip page; see `_take_page`."""
+    column = PageColumn
+    begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
+    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
+        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1
+    if width * entries != end - begin:
+        raise CorruptFile(f"a row index of {end - begin} bytes for {entries - 1} rows")
+    at = begin + width * (rows - page[column.FIRST_ROW])
+    low, high = (_numbers(data, at + shift, width) for shift in (0, width))
+    has_levels, bits = page[column.LEVELS] != Stored.NONE, int(page[column.WIDTH])
+    word = 0 if not has_levels else 1 if bits <= 8 else 2
+    if np.any((low < 0) | (high > stop - start) | (high - low < word)):
+        raise CorruptFile("the row index of a full-zip page descends or leaves the page")
+    invalid = np.zeros(len(rows), np.bool_)
+    if has_levels:
+        levels = _numbers(data, start + low, word) & ((1 << bits) - 1)
+        if np.any(levels > 1):
+            raise CorruptFile(f"a definition level of {levels.max()}; the highest is 1")
+        invalid = levels == 1
+    prefix = np.where(invalid, 0, int(page[column.BITS]) // 8)
+    begins, lengths = low + word + prefix, np.zeros(len(rows), np.int64)
+    if np.any(begins > high):
+        raise CorruptFile("a value of a full-zip page is longer than its row")
+    prefixes = (start + low + word)[~invalid]
+    lengths[~invalid] = _numbers(data, prefixes, int(page[column.BITS]) // 8)
+    if np.any((lengths < 0) | (lengths > high - begins)):
+        raise CorruptFile("a value of a full-zip page is longer than its row")
+    spans = np.stack((begins, begins + lengths), axis=1) + start
+    places = 1 + len(rows) - int(np.count_nonzero(low[1:] == high[:-1]))
+    return spans, invalid, (2 * width * len(rows) + int((high - low).sum()), places)
+
+
+def _numbers(data: Bytes, starts: Ints, width: int) -> Ints:
+    """Return unsigned numbers at places of the data; those beyond 63 bits are negative."""
+    return gather(data, starts, starts + width).view(f"<u{width}").astype(np.int64)
 
 
 def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:

@@ -11,22 +11,26 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 from operator import is_
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import has_offsets, to_arrow
 from lancefs.datafile.blocks import Ints, RowRange, lengths_of
-from lancefs.datafile.container import ColumnPages
+from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
+from lancefs.datafile.v2_1.levels import parse_layers
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import ByteRange, Bytes
+
+if TYPE_CHECKING:
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 
 # Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
 # to its end for every read, and the share of a column's rows above which whole pages are quicker.
@@ -58,13 +62,13 @@ class PagePart:
 
     Args:
         description: The parsed description of the page.
-        items: The byte range of its dictionary, if it has one.
+        items: The byte range of its dictionary, if it has one; else any.
 
     Attributes:
         longest: Bytes of the longest string of the dictionary.
     """
 
-    def __init__(self, description: MiniBlock, items: ByteRange) -> None:
+    def __init__(self, description: MiniBlock | FullZip, items: ByteRange) -> None:
         self.description = description
         self.items = items
         self.longest = 0
@@ -84,11 +88,18 @@ class PagePart:
         """
         if self._values is None:
             begin, end = self.items
+            assert isinstance(self.description, MiniBlock)  # others have no dictionary
             dictionary = self.description.dictionary(data[begin - start : end - start])
             self._values = to_arrow(dictionary.items, data_type, None)
             if has_offsets(data_type):
                 self.longest = int(lengths_of(dictionary.items).max(initial=0))
         return self._values
+
+    @property
+    def items_encoding(self) -> CompressiveEncoding:
+        """How the dictionary of the page is stored."""
+        assert isinstance(self.description, MiniBlock)  # others have no dictionary
+        return self.description.layout.dictionary
 
     @property
     def symbols(self) -> SymbolTable:
@@ -157,6 +168,11 @@ class PlanTable:
         return len(plans) == len(self.plans) and all(map(is_, plans, self.plans))
 
 
+# The form of the values of a page and the bits of each; and the columns of its plan from
+# `PageColumn.TABLE` on.
+_PlannedPage: TypeAlias = tuple[tuple[PointForm, int], tuple[int, ...]]
+
+
 class _ValuePlan(NamedTuple):
     """How the values of a page are stored, and what the kernel gives for them."""
 
@@ -196,19 +212,14 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         return None
     plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
-        description = layout_of(page.encoding)
-        plan = plan_page(description, bits) if isinstance(description, MiniBlock) else None
-        if plan is None or not isinstance(description, MiniBlock):
+        description = _description_of(page)
+        if description is None:
             return None
-        if description.items != page.rows or (form is not None and plan.form != form):
+        plan = _plan_of(description, page, bits)
+        if plan is None or (form is not None and plan[0] != form):
             return None
-        form = plan.form
-        description.check_buffers(page)
-        table, chunks = page.buffers[:2]
-        items = page.buffers[2] if description.has_dictionary else chunks
-        if table[1] - table[0] > MOST_TABLE_BYTES:
-            return None
-        plans.append((first_row, page.rows, *table, *chunks, *plan.stored, *items, plan.items))
+        form = plan[0]
+        plans.append((first_row, page.rows, *plan[1]))
         descriptions.append(description)
     assert form is not None
     parts = [
@@ -222,6 +233,57 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
     end = max([plan[position] for plan in plans for position in POSITIONS])
     rows, pages = column.first_rows[-1], np.array(plans, np.int64)
     return LeafPlan(pages, parts, field.storage_type, *form, has_levels, rows, (start, end))
+
+
+def _description_of(page: Page) -> MiniBlock | FullZip | None:
+    """Return the description of a page; None for a layout that the kernel does not know."""
+    description = layout_of(page.encoding)
+    if isinstance(description, MiniBlock):
+        return description
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
+
+    return description if isinstance(description, FullZip) else None
+
+
+def _plan_of(description: MiniBlock | FullZip, page: Page, bits: int) -> _PlannedPage | None:
+    """Plan how the kernel reads a page; None where it does not know it."""
+    if isinstance(description, MiniBlock):
+        return _plan_chunks(description, page, bits)
+    return None if bits else _plan_zipped(description.layout, page)
+
+
+def _plan_chunks(description: MiniBlock, page: Page, bits: int) -> _PlannedPage | None:
+    plan = plan_page(description, bits)
+    if plan is None or description.items != page.rows:
+        return None
+    description.check_buffers(page)
+    table, chunks = page.buffers[:2]
+    items = page.buffers[2] if description.has_dictionary else chunks
+    if table[1] - table[0] > MOST_TABLE_BYTES:
+        return None
+    return plan.form, (*table, *chunks, *plan.stored, *items, plan.items)
+
+
+def _plan_zipped(layout: FullZipLayout, page: Page) -> _PlannedPage | None:
+    """Plan how the kernel reads a full-zip page of strings."""
+    if len(page.buffers) < 2:
+        return None
+    rows, index = page.buffers[:2]
+    layers, width = parse_layers(layout.layers), (index[1] - index[0]) // (page.rows + 1)
+    is_known = len(layers) == 1 and not layers[0].is_list and not layout.bits_rep
+    has_levels = layout.bits_def > 0
+    if not is_known or (has_levels and not layers[0].nullable) or layout.bits_def > _LEVEL_BITS:
+        return None
+    form, encoding = PointForm.STRINGS, layout.value_compression
+    if encoding.WhichOneof("compression") == "fsst":
+        form, encoding = PointForm.CODES, encoding.fsst.values
+    if _offset_bits(encoding) is None or layout.bits_per_offset not in _WIDTHS:
+        return None
+    if width not in (1, 2, 4, 8) or width * (page.rows + 1) != index[1] - index[0]:
+        return None
+    levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
+    stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
+    return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0)
 
 
 def value_bits(field: Field) -> int | None:

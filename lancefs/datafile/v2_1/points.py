@@ -304,7 +304,7 @@ def _are_alike(parts: Sequence[PagePart]) -> bool:
     """Whether the dictionaries of pages are stored in the same way."""
     first = parts[0].description
     return all(
-        part.description is first or part.description.layout.dictionary == first.layout.dictionary
+        part.description is first or part.items_encoding == parts[0].items_encoding
         for part in parts
     )
 
@@ -317,7 +317,7 @@ def _looked_up_together(found: _LeafValues, reading: _Reading) -> pa.Array:
     sizes = plan.pages[:, PageColumn.ITEM_COUNT]
     bounds = plan.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] - source.start
     packed = Chunked(source.data, *bounds.T.copy())
-    encoding = plan.parts[0].description.layout.dictionary
+    encoding = plan.parts[0].items_encoding
     items = PageDictionaries(registry.decode_blocks(encoding, packed, sizes), sizes, counts)
     indices = np.frombuffer(found.values, dtype_of(plan.bits // 8))
     if valid is not None:
