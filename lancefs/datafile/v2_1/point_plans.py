@@ -41,6 +41,7 @@ _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
+_FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 _MOST_BITS = 256  # of a plain value: those of a decimal
@@ -207,9 +208,49 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         CorruptFile: The description of a page is damaged.
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
-    bits = value_bits(field)
+    bits = value_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
+    known = _plan_pages(column, bits) if len(column.pages) <= _FEW_PAGES else _plan(column, bits)
+    if known is None:
+        return None
+    parts = [
+        PagePart(description, items)
+        for description, items in zip(known.descriptions, known.items, strict=True)
+    ]
+    form, rows = known.form, column.first_rows[-1]
+    return LeafPlan(
+        known.pages, parts, field.storage_type, *form, known.has_levels, rows, known.span
+    )
+
+
+class _LeafPages(NamedTuple):
+    """What the descriptions of the pages of a leaf tell, and nothing that was read of the pages.
+
+    Attributes:
+        pages: The plan of each page.
+        form: What the kernel gives, and the bits of each value.
+        has_levels: Whether a page has definition levels.
+        span: Start of the first and end of the last buffer.
+        descriptions: Of the pages whose values need more than their plan; see `has_parts`.
+        items: Byte ranges of the dictionaries of these pages.
+    """
+
+    pages: Ints
+    form: tuple[PointForm, int]
+    has_levels: bool
+    span: ByteRange
+    descriptions: Sequence[MiniBlock | FullZip]
+    items: Sequence[ByteRange]
+
+
+@lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
+def _plan_pages(column: ColumnPages, bits: int) -> _LeafPages | None:
+    return _plan(column, bits)
+
+
+def _plan(column: ColumnPages, bits: int) -> _LeafPages | None:
+    """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
     plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         description = _description_of(page)
@@ -222,17 +263,14 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         plans.append((first_row, page.rows, *plan[1]))
         descriptions.append(description)
     assert form is not None
-    parts = [
-        PagePart(description, (plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]))
-        for description, plan in zip(
-            descriptions if has_parts(form[0]) else (), plans, strict=False
-        )
-    ]
+    pages = np.array(plans, np.int64)
+    pages.flags.writeable = False
+    positions = pages[:, POSITIONS]
+    span = int(positions.min()), int(positions.max())
+    needed = descriptions if has_parts(form[0]) else []
+    items = [(plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]) for plan in plans[: len(needed)]]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
-    start = min([plan[position] for plan in plans for position in POSITIONS])
-    end = max([plan[position] for plan in plans for position in POSITIONS])
-    rows, pages = column.first_rows[-1], np.array(plans, np.int64)
-    return LeafPlan(pages, parts, field.storage_type, *form, has_levels, rows, (start, end))
+    return _LeafPages(pages, form, has_levels, span, needed, items)
 
 
 def _description_of(page: Page) -> MiniBlock | FullZip | None:
@@ -286,13 +324,13 @@ def _plan_zipped(layout: FullZipLayout, page: Page) -> _PlannedPage | None:
     return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0)
 
 
-def value_bits(field: Field) -> int | None:
+@lru_cache(maxsize=256)
+def value_bits(data_type: pa.DataType) -> int | None:
     """Return the bits of a value of a leaf, 0 for strings; None where a kernel reads no such leaf.
 
     Args:
-        field: The field, which is at the top of the table and no outline.
+        data_type: The type of a field that is at the top of the table and no outline.
     """
-    data_type = field.storage_type
     if pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type):
         return None
     try:

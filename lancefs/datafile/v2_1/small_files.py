@@ -86,7 +86,7 @@ def decode_small(
         (field, columns[field.id], bits)
         for field in fields
         if field.is_leaf and not field.is_outline and not field.is_blob
-        if field.id in columns and (bits := value_bits(field)) is not None
+        if field.id in columns and (bits := value_bits(field.storage_type)) is not None
     ]
     known.sort(key=lambda one: one[1])
     if not known:
