@@ -442,11 +442,22 @@ static const int64_t *find_page(const int64_t *pages, int64_t count, int64_t row
     return pages + low * PAGE_COLUMNS;
 }
 
-/* Read the values of leaves at ascending rows. `out` is zero; `nulls` gets the number of nulls of
- * each leaf, then the bytes that were looked at, and their places. */
+/* Return the bytes of the values of a leaf, which all are written but for those of single bits. */
+static int64_t written_bytes(const int64_t *pages, const int64_t *leaf, int64_t count) {
+    if (leaf[PAGES] < 1)
+        return 0;
+    const int64_t *page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
+    if (page[VALUES] >= STRINGS)
+        return count * (int64_t)sizeof(Span);
+    return page[BITS] == 1 ? 0 : count * page[BITS] / 8;
+}
+
+/* Read the values of leaves at ascending rows. Leaves ascend in `out`, of `size` bytes, and the
+ * validity of a leaf is behind its values. `nulls` gets the number of nulls of each leaf, then the
+ * bytes that were looked at, and their places. */
 KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
        const int64_t *pages, const int64_t *leaves, int64_t leaf_count, const int64_t *rows,
-       int64_t count, uint8_t *out, int64_t *nulls) {
+       int64_t count, uint8_t *out, int64_t size, int64_t *nulls) {
     const Pieces pieces = {addresses, ends, piece_count};
     int64_t *const seen = nulls + leaf_count;
     seen[0] = seen[1] = 0;
@@ -456,6 +467,9 @@ KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece
     for (int64_t i = 0; i < leaf_count; i++) {
         const int64_t *leaf = leaves + i * LEAF_COLUMNS;
         uint8_t *values = out + leaf[OUT], *validity = leaf[VALIDITY] < 0 ? NULL : out + leaf[VALIDITY];
+        const int64_t zeros = leaf[OUT] + written_bytes(pages, leaf, count);
+        memset(out + zeros, 0,
+               (size_t)((i + 1 < leaf_count ? leaf[LEAF_COLUMNS + OUT] : size) - zeros));
         nulls[i] = 0;
         for (int64_t start = 0, stop; start < count; start = stop) {
             if (leaf[PAGES] < 1)

@@ -60,7 +60,8 @@ class LeafColumn(IntEnum):
     """The columns of the table of leaves.
 
     The first page of the leaf and its number of pages, which cover its rows; where its values are
-    written; and where its validity is, -1 if no page of it has levels.
+    written, behind those of the leaf before it; and where its validity is, behind its values, -1 if
+    no page of it has levels.
     """
 
     FIRST_PAGE = 0
@@ -139,7 +140,9 @@ def take_points(
     return out, nulls
 
 
-_c_take_points = c_function("take_points", "ints ints number ints ints number ints number out out")
+_c_take_points = c_function(
+    "take_points", "ints ints number ints ints number ints number out number out"
+)
 
 
 @twin_of(take_points)
@@ -147,9 +150,8 @@ def _compiled_take_points(
     pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
-    out[:] = 0
     where = _addresses(pieces), ends_of(pieces), len(pieces)
-    _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, nulls)
+    _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
     return out, nulls
 
 
