@@ -90,10 +90,8 @@ class PagePart:
         if self._values is None:
             begin, end = self.items
             assert isinstance(self.description, MiniBlock)  # others have no dictionary
-            dictionary = self.description.dictionary(data[begin - start : end - start])
-            self._values = to_arrow(dictionary.items, data_type, None)
-            if has_offsets(data_type):
-                self.longest = int(lengths_of(dictionary.items).max(initial=0))
+            packed = data[begin - start : end - start]
+            self._values, self.longest = _decoded(self.description, packed, data_type)
         return self._values
 
     @property
@@ -109,6 +107,30 @@ class PagePart:
             encoding = self.description.layout.value_compression
             self._symbols = parse_table(encoding.fsst.symbol_table)
         return self._symbols
+
+
+# Small dictionaries by their bytes: those of categories are the same in most files of a table, and
+# take longer to decode than a few rows.
+_KNOWN: dict[tuple[MiniBlock, bytes, pa.DataType], tuple[pa.Array, int]] = {}
+_MOST_KNOWN = 256
+_SMALL_DICTIONARY = 16 * 1024  # bytes, decoded
+
+
+def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> tuple[pa.Array, int]:
+    """Return the items of a dictionary, and the bytes of the longest one if they are strings."""
+    is_small = len(packed) <= _SMALL_DICTIONARY
+    key = description, packed.tobytes() if is_small else b"", data_type
+    known = _KNOWN.get(key) if is_small else None
+    if known is not None:
+        return known
+    block = description.dictionary(packed).items
+    longest = int(lengths_of(block).max(initial=0)) if has_offsets(data_type) else 0
+    made = to_arrow(block, data_type, None), longest
+    if is_small and made[0].nbytes <= _SMALL_DICTIONARY:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = made
+    return made
 
 
 class LeafPlan(NamedTuple):
@@ -146,6 +168,7 @@ class PlanTable:
 
     Attributes:
         counts: Number of pages of each leaf.
+        bits: Bits of each value that the kernel gives for a leaf.
         has_levels: For each leaf, whether a page has definition levels.
         rows: Number of rows of the longest leaf.
         span: Byte range of the file that has all pages.
@@ -154,9 +177,10 @@ class PlanTable:
     def __init__(self, plans: Sequence[LeafPlan]) -> None:
         self.plans = tuple(plans)
         self.counts = np.array([len(plan.pages) for plan in plans], np.int64)
+        self.bits = np.array([plan.bits for plan in plans], np.int64)
         self.has_levels = np.array([plan.has_levels for plan in plans], np.bool_)
-        self.rows = max(plan.rows for plan in plans)
-        self.span = min(plan.span[0] for plan in plans), max(plan.span[1] for plan in plans)
+        self.rows = max([plan.rows for plan in plans])
+        self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
         self._pages = np.concatenate([plan.pages for plan in plans])
         self._bounds = [0, *np.cumsum(self.counts).tolist()]
 

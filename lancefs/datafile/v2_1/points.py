@@ -202,7 +202,7 @@ def _take(reading: _Reading, leaves: range) -> tuple[list[_LeafValues], int, int
     count, plans = len(reading.rows), reading.plans[leaves.start : leaves.stop]
     pages, counts = reading.pages(leaves)
     has_levels = reading.has_levels(leaves)
-    bits = np.array([plan.bits for plan in plans], np.int64)
+    bits = reading.sources[0].table.bits[leaves.start : leaves.stop]
     lengths, room = (count * bits + 7) // 8, _aligned((count + 7) // 8)  # of validity
     sizes = -(-lengths // _ALIGN) * _ALIGN
     ends = np.cumsum(sizes + room * has_levels)
@@ -285,10 +285,9 @@ def _looked_up(found: _LeafValues, reading: _Reading, leaf: int) -> pa.Array:
     indices = found.array(_INDICES[bits])
     stored = np.frombuffer(found.values, dtype_of(bits // 8))
     arrays = []
-    for part, source, wanted in _cut(found, reading, leaf):
-        items = part.values(data_type, source.data, source.start)
+    for items, longest, wanted in _dictionaries(found, reading, leaf):
         own = indices[wanted]
-        if part.longest * len(own) > _SMALL:
+        if longest * len(own) > _SMALL:
             lengths = np.diff(strings_of(items)[0])
             check_size(int(lengths[stored[wanted].clip(max=len(items) - 1)].sum(dtype=np.int64)))
         try:
@@ -298,6 +297,20 @@ def _looked_up(found: _LeafValues, reading: _Reading, leaf: int) -> pa.Array:
                 f"an index is beyond the {len(items)} items of a dictionary"
             ) from error
     return join_arrays(arrays, data_type)
+
+
+def _dictionaries(
+    found: _LeafValues, reading: _Reading, leaf: int
+) -> list[tuple[pa.Array, int, slice]]:
+    """Return dictionaries with the bytes of their longest item, and the rows that point at them."""
+    cut: list[tuple[pa.Array, int, slice]] = []
+    for part, source, wanted in _cut(found, reading, leaf):
+        items = part.values(found.plan.data_type, source.data, source.start)
+        if cut and cut[-1][0] is items:  # as the page before
+            cut[-1] = items, part.longest, slice(cut[-1][2].start, wanted.stop)
+        else:
+            cut.append((items, part.longest, wanted))
+    return cut
 
 
 def _are_alike(parts: Sequence[PagePart]) -> bool:
