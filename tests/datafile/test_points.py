@@ -50,6 +50,8 @@ def columns(rows: int) -> dict[str, pa.Array]:
         "category": pa.array(_WORDS[small % 6]),
         "text": pa.array(distinct),
         "large": pa.array(distinct, pa.large_string()),
+        "essay": pa.array([value * 20 for value in distinct]),
+        "noise": pa.array([RNG.bytes(300 + k % 9) for k in small]),
         "raw": pa.array([RNG.bytes(k % 20) for k in small]),
         "large_raw": pa.array([RNG.bytes(k % 9) for k in small], pa.large_binary()),
         "list": pa.array([[int(k)] * (k % 3) for k in small]),
@@ -163,6 +165,7 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
     forms = {plan.form for of_column in plans.values() for plan in of_column}
     assert forms >= set(PointForm) - ({PointForm.INDICES} if version == "2.1" else set())
     assert {"wide", "small", "double", "flag", "text", "text_single", "double_runs"} <= set(plans)
+    assert {"essay", "essay_single", "noise", "noise_runs"} <= set(plans)
     assert not {"list", "vector", "struct"} & set(plans)
 
 
