@@ -230,6 +230,26 @@ def test_a_damaged_page_in_one_of_several_files_is_named(
     assert again.take([rows[0], rows[2]])["b"].to_pylist() == [rows[0], rows[2]]
 
 
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_rows_of_arrow_dictionaries_are_those_of_the_table(version: str, tmp_path: Path) -> None:
+    """Each fragment has a dictionary of its own; that of the last one is compressed."""
+    words = [_WORDS[:3], _WORDS[2:], np.array([f"a long value {k}" * 3 for k in range(200)])]
+    written = []
+    for some in words:
+        drawn = RNG.integers(0, len(some), ROWS)
+        values = [None if k % 7 == 0 else str(some[k % len(some)]) for k in drawn]
+        written.append(pa.array(values).dictionary_encode())
+        table = pa.table({"word": written[-1]})
+        lance.write_dataset(table, tmp_path / "t", mode="append", data_storage_version=version)
+    dataset = lancefs.open(tmp_path / "t")
+    whole = [value for part in written for value in part.to_pylist()]
+    for rows in ([3], list(range(20)), [1, ROWS - 1, ROWS, 2 * ROWS + 5], range(0, 3 * ROWS, 700)):
+        found = dataset.take(list(rows))["word"]
+        found.validate(full=True)
+        assert found.type == written[0].type
+        assert found.to_pylist() == [whole[row] for row in rows]
+
+
 def test_rows_of_files_that_store_a_column_differently_are_those_of_the_table(
     tmp_path: Path,
 ) -> None:

@@ -41,6 +41,7 @@ _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
+CODED = -1  # in place of the bits of a value: an Arrow dictionary of strings
 _FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
@@ -350,13 +351,17 @@ def _plan_zipped(layout: FullZipLayout, page: Page) -> _PlannedPage | None:
 
 @lru_cache(maxsize=256)
 def value_bits(data_type: pa.DataType) -> int | None:
-    """Return the bits of a value of a leaf, 0 for strings; None where a kernel reads no such leaf.
+    """Return the bits of a value of a leaf; None where a kernel reads no such leaf.
+
+    They are 0 for strings, and `CODED` for an Arrow dictionary of strings.
 
     Args:
         data_type: The type of a field that is at the top of the table and no outline.
     """
-    if pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type):
+    if pa.types.is_nested(data_type):
         return None
+    if pa.types.is_dictionary(data_type):
+        return CODED if has_offsets(data_type.value_type) else None
     try:
         bits = int(data_type.bit_width)
     except ValueError:  # a type of variable width
@@ -384,9 +389,9 @@ def _plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
 
     Args:
         description: The description of the page.
-        bits: Bits of a value; 0 for strings.
+        bits: Bits of a value; see `value_bits`.
     """
-    if description.buffers != 1:
+    if description.buffers != 1 or (bits == CODED and not description.has_dictionary):
         return None
     encoding = description.layout.value_compression
     if description.has_dictionary:

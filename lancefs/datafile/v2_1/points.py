@@ -283,6 +283,8 @@ def _looked_up(found: _LeafValues, reading: _Reading, leaf: int) -> pa.Array:
     if found.plan.is_read_once and _are_alike(found.plan.parts):
         return _looked_up_together(found, reading)
     indices = found.array(_INDICES[bits])
+    if pa.types.is_dictionary(data_type):
+        return _coded(found, indices, reading, leaf)
     stored = np.frombuffer(found.values, dtype_of(bits // 8))
     arrays = []
     for items, longest, wanted in _dictionaries(found, reading, leaf):
@@ -299,13 +301,29 @@ def _looked_up(found: _LeafValues, reading: _Reading, leaf: int) -> pa.Array:
     return join_arrays(arrays, data_type)
 
 
+def _coded(found: _LeafValues, indices: pa.Array, reading: _Reading, leaf: int) -> pa.Array:
+    """Return indices with the dictionaries that they point into."""
+    data_type, arrays = found.plan.data_type, []
+    for items, _, wanted in _dictionaries(found, reading, leaf):
+        try:
+            own = indices[wanted].cast(data_type.index_type)
+            arrays.append(pa.DictionaryArray.from_arrays(own, items, ordered=data_type.ordered))
+        except (pa.ArrowIndexError, pa.ArrowInvalid) as error:
+            raise CorruptFile(
+                f"an index is beyond the {len(items)} items of a dictionary"
+            ) from error
+    return join_arrays(arrays, data_type)
+
+
 def _dictionaries(
     found: _LeafValues, reading: _Reading, leaf: int
 ) -> list[tuple[pa.Array, int, slice]]:
     """Return dictionaries with the bytes of their longest item, and the rows that point at them."""
-    cut: list[tuple[pa.Array, int, slice]] = []
+    data_type, cut = found.plan.data_type, list[tuple[pa.Array, int, slice]]()
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
     for part, source, wanted in _cut(found, reading, leaf):
-        items = part.values(found.plan.data_type, source.data, source.start)
+        items = part.values(data_type, source.data, source.start)
         if cut and cut[-1][0] is items:  # as the page before
             cut[-1] = items, part.longest, slice(cut[-1][2].start, wanted.stop)
         else:

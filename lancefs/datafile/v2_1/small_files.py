@@ -25,6 +25,7 @@ from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.point_plans import (
+    CODED,
     MOST_TABLE_BYTES,
     LeafPlan,
     PagePart,
@@ -86,7 +87,9 @@ def decode_small(
         (field, columns[field.id], bits)
         for field in fields
         if field.is_leaf and not field.is_outline and not field.is_blob
-        if field.id in columns and (bits := value_bits(field.storage_type)) is not None
+        if field.id in columns
+        and (bits := value_bits(field.storage_type)) is not None
+        and bits != CODED
     ]
     known.sort(key=lambda one: one[1])
     if not known:
