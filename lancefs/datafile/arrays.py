@@ -24,7 +24,7 @@ from lancefs.datafile.blocks import (
 )
 from lancefs.datafile.buffers import reserve
 from lancefs.datafile.kernels import is_utf8, take, take_strings
-from lancefs.datafile.kernels.strings import narrowed
+from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.errors import CorruptFile
@@ -262,9 +262,9 @@ def _variable(
         is_checked: Whether the text is known to be UTF-8.
     """
     if _has_narrow_offsets(data_type):
-        if block.offsets[-1] > np.iinfo(np.int32).max:
+        if block.offsets[-1] > LARGEST:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
-        if block.offsets[-1] > np.iinfo(np.int32).max:
+        if block.offsets[-1] > LARGEST:
             raise CorruptFile(f"more than 2 GiB of {data_type} values in one array")
         offsets = block.offsets.astype(np.int32, copy=False)
     elif has_offsets(data_type):

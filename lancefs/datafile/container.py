@@ -23,6 +23,8 @@ MAGIC = b"LANC"
 # How files of other formats end: Parquet, Arrow.
 _OTHER_FORMATS = (b"PAR1", b"ROW1")
 _FOOTER = struct.Struct("<QQQIIHH4s")
+# Longest metadata of a column, in bytes, that is kept for the next file.
+_SHARED_BYTES = 4096
 # Upper limit of the rows of a column: far more than a fragment holds, far below an overflow.
 _MOST_ROWS = 1 << 48
 
@@ -113,7 +115,8 @@ class Container:
 
     def load_columns(self, indices: Sequence[int]) -> None:
         """Read the metadata of several columns in one round of requests."""
-        run([(self.file, self.load(indices))])
+        if not all(map(self._columns.__contains__, indices)):
+            run([(self.file, self.load(indices))])
 
     def load(self, indices: Sequence[int]) -> Reads[None]:
         """Read the metadata of several columns as part of a larger read."""
@@ -131,7 +134,7 @@ class Container:
                 data = list((yield ranges))
             for index, bytes_ in zip(missing, data, strict=True):
                 with locating(place=f"column {index}"):
-                    column = _parse_column(bytes_, self.file.size)
+                    column = _column(bytes_.tobytes(), self.file.size)
                     self._page_bytes[index] = sum(column.stored_bytes)
                     self._columns[index] = column
             self._check_page_bytes()
@@ -221,9 +224,22 @@ def _range(position: int, length: int, size: int) -> ByteRange:
     return position, position + length
 
 
-def _parse_column(data: Bytes, size: int) -> ColumnPages:
+def _column(data: bytes, size: int) -> ColumnPages:
+    """Return the metadata of a column of a file of `size` bytes.
+
+    A table that is opened again and again, or whose files are alike, has the same few metadata.
+    """
+    return _known_column(data, size) if len(data) <= _SHARED_BYTES else _parse_column(data, size)
+
+
+@lru_cache(maxsize=2048)
+def _known_column(data: bytes, size: int) -> ColumnPages:
+    return _parse_column(data, size)
+
+
+def _parse_column(data: bytes, size: int) -> ColumnPages:
     try:
-        message = pb.ColumnMetadata.FromString(data.tobytes())
+        message = pb.ColumnMetadata.FromString(data)
     except DecodeError as error:
         raise CorruptFile("the metadata is not a ColumnMetadata message") from error
     pages = tuple([_parse_page(page, size) for page in message.pages])

@@ -12,10 +12,11 @@ from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.v2_1.assembly import assemble
+from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import SmallFile, SmallRows, decode_small
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import File, Reads, SparseRanges, count_bytes, read_all, run
 
 if TYPE_CHECKING:
@@ -156,6 +157,42 @@ def read_together(
         CorruptFile: A file is damaged.
         UnsupportedFeature: A file uses something that this release does not read.
     """
+    joint = _read_joint(files, fields)
+    others = [field for field in fields if field.id not in joint.arrays]
+    left = iter(_read_others(files, others, refusal or joint.refusal) if others else ())
+    return [joint.arrays[field.id] if field.id in joint.arrays else next(left) for field in fields]
+
+
+def _read_joint(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+) -> JointRows:
+    """Read those fields of several local files that a kernel reads at once."""
+    known = [(reader, rows) for _, reader, rows in files if isinstance(reader, StructuralReader)]
+    leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
+    plan = plan_joint(known, leaves) if len(known) == len(files) > 1 else None
+    if plan is None:
+        return JointRows({})
+    opened = [file for file, _, _ in files]
+    spans = [SparseRanges([table.span]) for table in plan.tables]
+    read = read_all(list(zip(opened, spans, strict=True)))
+    try:
+        points = plan.read([data for (data,) in read])
+    except CorruptFile as error:
+        return JointRows({}, error)
+    except (MemoryLimitExceeded, UnsupportedFeature):
+        return JointRows({})  # the general way says where, if it cannot read the rows either
+    for file in opened:
+        file.verify()
+        file.looked_at(points.size // len(opened), points.places // len(opened))
+    return JointRows(dict(zip(plan.fields, points.arrays, strict=True)))
+
+
+def _read_others(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
+    fields: Sequence[Field],
+    refusal: CorruptFile | None,
+) -> list[pa.Array]:
+    """Read the fields that need more than one call of a kernel; see `read_together`."""
     leaves = leaves_of(fields)
     fetches = [
         (file, fetch)

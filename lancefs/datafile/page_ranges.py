@@ -9,10 +9,13 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import Ints
 from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.row_ranges import RowRange, RowRanges, bounds_of
 from lancefs.errors import CorruptFile
 
+# Pages of a column, or fragments of a run, that are looked up by one call of NumPy.
+_FEW_PAGES = 256
 # The index of a page, and ranges of rows within it.
 PageRanges: TypeAlias = tuple[int, Sequence[RowRange]]
 
@@ -53,6 +56,8 @@ def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[P
     if len(rows) and not 0 <= rows[0, 0] <= rows[-1, 1] <= first_rows[-1]:
         raise CorruptFile(f"row {rows[-1, 1] - 1} is wanted, the column has {first_rows[-1]} rows")
     rows = rows[rows[:, 0] < rows[:, 1]]
+    if len(first_rows) <= _FEW_PAGES and (within := _within_pages(first_rows, rows)) is not None:
+        return within
     cut: list[tuple[int, RowRanges]] = []
     first = stop = 0  # the first range that is not yet cut, and the row that it is cut up to
     while first < len(rows):
@@ -64,6 +69,22 @@ def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[P
         cut.append((page, RowRanges(local)))
         first = last - (rows[last - 1, 1] > stop)  # a range may continue in the next page
     return cut
+
+
+def _within_pages(first_rows: Sequence[int], rows: Ints) -> list[tuple[int, RowRanges]] | None:
+    """Cut ranges that all lie within a page, such as single rows; None where one does not."""
+    firsts = np.array(first_rows, np.int64)
+    pages = firsts.searchsorted(rows[:, 0], "right") - 1
+    if not len(rows) or (rows[:, 1] > firsts[pages + 1]).any():
+        return None
+    local = rows - firsts[pages, None]
+    edges = (np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist()
+    bounds = zip([0, *edges], [*edges, len(rows)], strict=True)
+    numbers = pages[[0, *edges]].tolist()
+    return [
+        (number, RowRanges(local[start:end]))
+        for number, (start, end) in zip(numbers, bounds, strict=True)
+    ]
 
 
 def _range_by_page(

@@ -104,6 +104,8 @@ def rows_of(ranges: Sequence[RowRange]) -> Ints:
     """Return all rows of ranges."""
     bounds = bounds_of(ranges)
     lengths = bounds[:, 1] - bounds[:, 0]
+    if (lengths == 1).all():  # as where rows are drawn
+        return bounds[:, 0].copy()
     shifts = bounds[:, 0] - (np.cumsum(lengths) - lengths)
     rows: Ints = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
     return rows

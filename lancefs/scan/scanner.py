@@ -240,8 +240,7 @@ class LanceScanner:
         return self._to_table(self._scan)
 
     def _to_table(self, scan: Scan) -> pa.Table:
-        batches = self._batches(replace(scan, is_kept=True))
-        return pa.Table.from_batches(batches, self.projected_schema)
+        return self._joined(list(self._batches(replace(scan, is_kept=True))))
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and decode little more than these."""
@@ -320,7 +319,7 @@ class LanceScanner:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
             raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
         rows, position = np.unique(wanted, return_inverse=True)
-        return _take(self._gather(self._scan.rows_at(rows)), position)
+        return _take(self._gather(self._kept.rows_at(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their ids; filter, limit, offset and fragments have no meaning here.
@@ -342,8 +341,13 @@ class LanceScanner:
                 f"{self._version.name} has no row with the id {missing[0]}"
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
-        batches = self._scan.rows_of((rows.reader, rows.offsets) for rows in found)
+        batches = self._kept.rows_of((rows.reader, rows.offsets) for rows in found)
         return _take(self._gather(batches), order[position])
+
+    @cached_property
+    def _kept(self) -> Scan:
+        """The scan, of which all batches are kept."""
+        return replace(self._scan, is_kept=True)
 
     @property
     def _metadata(self) -> Mapping[bytes, bytes] | None:
@@ -358,8 +362,18 @@ class LanceScanner:
 
     def _gather(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Put batches of the scan together, with expressions evaluated."""
-        computed = [batch if self._computed is None else self._compute(batch) for batch in batches]
-        return pa.Table.from_batches(computed, self.projected_schema)
+        if self._computed is not None:
+            return self._joined([self._compute(batch) for batch in batches])
+        metadata = self._metadata
+        found = list(batches)
+        if metadata:
+            found = [batch.replace_schema_metadata(metadata) for batch in found]
+        return self._joined(found)
+
+    def _joined(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+        """Return batches, whose schema is that of the scan, as a table."""
+        schema = batches[0].schema if batches else self.projected_schema
+        return pa.Table.from_batches(batches, schema)
 
     def _chosen(self, fragments: Iterable[Any]) -> list[FragmentReader]:
         """Return the readers of fragments, which are named by their ids or objects.

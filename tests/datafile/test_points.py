@@ -50,6 +50,8 @@ def columns(rows: int) -> dict[str, pa.Array]:
         "category": pa.array(_WORDS[small % 6]),
         "text": pa.array(distinct),
         "large": pa.array(distinct, pa.large_string()),
+        "essay": pa.array([value * 20 for value in distinct]),
+        "noise": pa.array([RNG.bytes(300 + k % 9) for k in small]),
         "raw": pa.array([RNG.bytes(k % 20) for k in small]),
         "large_raw": pa.array([RNG.bytes(k % 9) for k in small], pa.large_binary()),
         "list": pa.array([[int(k)] * (k % 3) for k in small]),
@@ -163,6 +165,7 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
     forms = {plan.form for of_column in plans.values() for plan in of_column}
     assert forms >= set(PointForm) - ({PointForm.INDICES} if version == "2.1" else set())
     assert {"wide", "small", "double", "flag", "text", "text_single", "double_runs"} <= set(plans)
+    assert {"essay", "essay_single", "noise", "noise_runs"} <= set(plans)
     assert not {"list", "vector", "struct"} & set(plans)
 
 
@@ -205,6 +208,69 @@ def test_a_damaged_page_is_named_and_other_columns_are_read(
     with pytest.raises(CorruptFile, match=r"b, column 1 \(b\), page 0"):
         again.take([3, 700, 5000])
     assert again.take([3, 700], columns=["a"])["a"].to_pylist() == [3, 700]
+
+
+def test_a_damaged_page_in_one_of_several_files_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"a": np.arange(3 * ROWS), "b": np.arange(3 * ROWS)})
+    lance.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
+    dataset = lancefs.open(tmp_path / "t")
+    file = dataset.opened.files.data_file(dataset.fragments[1].files[0])
+    start, end = Container(file).column(1).pages[0].buffers[0]
+    path = tmp_path / "t" / "data" / Path(file.path).name
+    content = bytearray(path.read_bytes())
+    content[start:end] = bytes([255]) * (end - start)
+    path.write_bytes(content)
+    monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
+    again, rows = lancefs.open(tmp_path / "t"), [3, ROWS + 700, 2 * ROWS + 9]
+    with pytest.raises(CorruptFile, match=rf"{path.name}.*b, column 1 \(b\), page 0"):
+        again.take(rows)
+    assert again.take(rows, columns=["a"])["a"].to_pylist() == rows
+    assert again.take([rows[0], rows[2]])["b"].to_pylist() == [rows[0], rows[2]]
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_rows_of_arrow_dictionaries_are_those_of_the_table(version: str, tmp_path: Path) -> None:
+    """Each fragment has a dictionary of its own; that of the last one is compressed."""
+    words = [_WORDS[:3], _WORDS[2:], np.array([f"a long value {k}" * 3 for k in range(200)])]
+    written = []
+    for some in words:
+        drawn = RNG.integers(0, len(some), ROWS)
+        values = [None if k % 7 == 0 else str(some[k % len(some)]) for k in drawn]
+        written.append(pa.array(values).dictionary_encode())
+        table = pa.table({"word": written[-1]})
+        lance.write_dataset(table, tmp_path / "t", mode="append", data_storage_version=version)
+    dataset = lancefs.open(tmp_path / "t")
+    whole = [value for part in written for value in part.to_pylist()]
+    for rows in ([3], list(range(20)), [1, ROWS - 1, ROWS, 2 * ROWS + 5], range(0, 3 * ROWS, 700)):
+        found = dataset.take(list(rows))["word"]
+        found.validate(full=True)
+        assert found.type == written[0].type
+        assert found.to_pylist() == [whole[row] for row in rows]
+
+
+def test_rows_of_files_that_store_a_column_differently_are_those_of_the_table(
+    tmp_path: Path,
+) -> None:
+    """The parts are packed, plain, short texts and large ones, some with nulls."""
+    parts = [
+        {"n": np.arange(ROWS), "text": [str(k % 7) for k in range(ROWS)]},
+        {"n": RNG.integers(-(2**62), 2**62, ROWS), "text": [f"text {k}" for k in range(ROWS)]},
+        {
+            "n": pa.array([None if k % 3 else k for k in range(ROWS)], pa.int64()),
+            "text": [None if k % 5 == 0 else f"{k}" * 200 for k in range(ROWS)],
+        },
+        {"n": pa.nulls(ROWS, pa.int64()), "text": ["" for k in range(ROWS)]},
+    ]
+    table = pa.concat_tables([pa.table(part) for part in parts])
+    for part in parts:
+        lance.write_dataset(pa.table(part), tmp_path / "t", mode="append")
+    dataset, source = lancefs.open(tmp_path / "t"), np.random.default_rng(7)
+    for count in (2, 9, 400):
+        rows = source.integers(0, len(table), count)
+        assert dataset.take(rows).equals(table.take(rows))
+    assert dataset.take([5, 2 * ROWS]).equals(table.take([5, 2 * ROWS]))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancefs.datafile.buffers import in_place
+from lancefs.datafile.page_ranges import by_page
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, count_rows, rows_of, scaled
 
 
@@ -40,6 +41,23 @@ def test_pairs_and_arrays_mean_the_same(pairs: list[tuple[int, int]]) -> None:
     assert count_rows(ranges) == count_rows(ascending)
     assert scaled(ranges, 3) == scaled(ascending, 3)
     assert rows_of(ranges).tolist() == rows_of(ascending).tolist()
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6),
+)
+def test_ranges_cut_at_the_borders_of_pages_are_the_same_rows(
+    pages: list[int], steps: list[tuple[int, int]]
+) -> None:
+    first_rows = [0, *accumulate(pages)]
+    bounds = np.cumsum(np.array(steps).reshape(-1)).reshape(-1, 2)
+    ranges = RowRanges(bounds[bounds[:, 1] <= first_rows[-1]])
+    cut = by_page(first_rows, ranges)
+    rows = [first_rows[page] + row for page, local in cut for row in rows_of(local).tolist()]
+    assert rows == rows_of(ranges).tolist()
+    assert [page for page, _ in cut] == sorted({page for page, _ in cut})
+    assert all(0 <= start < end <= pages[page] for page, local in cut for start, end in local)
 
 
 def test_parts_of_one_array_are_joined_where_they_are() -> None:

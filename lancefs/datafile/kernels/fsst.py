@@ -7,6 +7,7 @@ the strings of a page are decoded as one stream.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ class SymbolTable(NamedTuple):
     raw: bool  # the strings are not compressed
 
 
+@lru_cache(maxsize=256)  # a few rows of a page take as long to decode as its table to read
 def parse_table(data: bytes) -> SymbolTable:
     """Read a symbol table: an 8-byte header, 8 bytes per symbol, one byte per length.
 
@@ -51,6 +53,7 @@ def parse_table(data: bytes) -> SymbolTable:
     lengths[:count] = np.frombuffer(data, np.uint8, count, 8 + 8 * count)
     if count and (lengths[:count].min() == 0 or lengths.max() > LONGEST):
         raise CorruptFile("an FSST symbol is not 1 to 8 bytes long")
+    symbols.flags.writeable = lengths.flags.writeable = False
     return SymbolTable(symbols, lengths, raw=False)
 
 

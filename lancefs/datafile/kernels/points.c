@@ -1,4 +1,4 @@
-/* Values at a few rows of many mini-block pages; see points.py for what is read. */
+/* Values at a few rows of many pages; see points.py for what is read. */
 #include "bitpacking.h"
 
 #define ALIGN 8
@@ -8,7 +8,7 @@ enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BIT
 enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 enum { FIRST_PAGE, PAGES, OUT, VALIDITY, LEAF_COLUMNS };
 /* How values and levels are stored. */
-enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP };
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP, ZIPPED };
 
 #define LEVEL 2 /* bytes of a level */
 
@@ -17,6 +17,36 @@ typedef struct {
     const uint8_t *data;
     int64_t size;
 } Buffer;
+
+/* Bytes that lie in several places; positions count through all of them. Piece i has the positions
+ * from ends[i - 1] to ends[i]. */
+typedef struct {
+    const int64_t *addresses, *ends;
+    int64_t count;
+} Pieces;
+
+/* A piece, and the position of its first byte. */
+typedef struct {
+    const uint8_t *data;
+    int64_t size, start;
+} Piece;
+
+/* Return the first piece that ends behind a position; without bytes where there is none. */
+static Piece find_piece(Pieces pieces, int64_t position) {
+    int64_t low = 0, high = pieces.count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (pieces.ends[middle] > position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == pieces.count)
+        return (Piece){NULL, 0, 0};
+    const int64_t start = low ? pieces.ends[low - 1] : 0;
+    return (Piece){(const uint8_t *)(uintptr_t)pieces.addresses[low], pieces.ends[low] - start,
+                   start};
+}
 
 static inline int64_t align(int64_t position) {
     return (position + ALIGN - 1) / ALIGN * ALIGN;
@@ -45,7 +75,7 @@ static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop)
     return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
 }
 
-/* Where a string is in the data. */
+/* Where a string is, as positions in all pieces. */
 typedef struct {
     int64_t start, end;
 } Span;
@@ -76,8 +106,8 @@ static int open_items(Buffer buffer, int64_t count, Items *items) {
     return 0;
 }
 
-/* Write where the strings of the wanted rows of a chunk are in the data. */
-static int write_strings(const uint8_t *data, int64_t width, Buffer buffer, int64_t count,
+/* Write where the strings of the wanted rows of a chunk are. */
+static int write_strings(Piece piece, int64_t width, Buffer buffer, int64_t count,
                          int64_t first, const int64_t *rows, int64_t start, int64_t stop,
                          uint8_t *out) {
     if (count >= buffer.size / width)
@@ -87,21 +117,22 @@ static int write_strings(const uint8_t *data, int64_t width, Buffer buffer, int6
         const uint64_t low = load(at, width), high = load(at + width, width);
         if (low < (uint64_t)((count + 1) * width) || high < low || high > (uint64_t)buffer.size)
             return DAMAGED;
-        const int64_t base = buffer.data - data;
+        const int64_t base = piece.start + (buffer.data - piece.data);
         const Span span = {base + (int64_t)low, base + (int64_t)high};
         memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
     }
     return 0;
 }
 
-/* Write where the items that indices point at are in the data. */
-static int write_items(const uint8_t *data, int64_t size, const int64_t *page, Buffer buffer,
-                       int64_t count, int64_t first, const int64_t *rows, int64_t start,
-                       int64_t stop, uint8_t *out) {
+/* Write where the items that indices point at are. */
+static int write_items(Piece piece, const int64_t *page, Buffer buffer, int64_t count,
+                       int64_t first, const int64_t *rows, int64_t start, int64_t stop,
+                       uint8_t *out) {
     const int64_t bits = page[BITS], width = inline_width(buffer, bits, count);
-    if (width < 0 || page[ITEMS] < 0 || page[ITEMS] > page[ITEMS_END] || page[ITEMS_END] > size)
+    if (width < 0 || page[ITEMS] < 0 || page[ITEMS] > page[ITEMS_END] ||
+        page[ITEMS_END] > piece.size)
         return DAMAGED;
-    const Buffer stored = {data + page[ITEMS], page[ITEMS_END] - page[ITEMS]};
+    const Buffer stored = {piece.data + page[ITEMS], page[ITEMS_END] - page[ITEMS]};
     Items items;
     if (open_items(stored, page[ITEM_COUNT], &items))
         return DAMAGED;
@@ -121,7 +152,7 @@ static int write_items(const uint8_t *data, int64_t size, const int64_t *page, B
         const uint64_t low = load(at, items.width), high = load(at + items.width, items.width);
         if (high < low || high > (uint64_t)items.size)
             return DAMAGED;
-        const int64_t base = items.text - data;
+        const int64_t base = piece.start + (items.text - piece.data);
         const Span span = {base + (int64_t)low, base + (int64_t)high};
         memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
     }
@@ -259,10 +290,9 @@ static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count,
 }
 
 /* Write the wanted rows of a chunk of `length` bytes; return how many are null. */
-static int64_t read_chunk(const uint8_t *data, int64_t size, const int64_t *page,
-                          const uint8_t *chunk, int64_t length, int64_t count, int64_t first,
-                          const int64_t *rows, int64_t start, int64_t stop, uint8_t *out,
-                          uint8_t *validity) {
+static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk, int64_t length,
+                          int64_t count, int64_t first, const int64_t *rows, int64_t start,
+                          int64_t stop, uint8_t *out, uint8_t *validity) {
     const int has_levels = page[LEVELS] != NONE;
     const int64_t header = 2 + LEVEL * has_levels + page[ENTRY];
     if (length < header)
@@ -286,19 +316,20 @@ static int64_t read_chunk(const uint8_t *data, int64_t size, const int64_t *page
     int refused;
     if (page[VALUES] == STRINGS)
         refused =
-            write_strings(data, page[BITS] / 8, values, count, first, rows, start, stop, out);
+            write_strings(piece, page[BITS] / 8, values, count, first, rows, start, stop, out);
     else if (page[VALUES] == LOOKED_UP)
-        refused = write_items(data, size, page, values, count, first, rows, start, stop, out);
+        refused = write_items(piece, page, values, count, first, rows, start, stop, out);
     else
         refused = write_values(page, values, count, first, rows, start, stop, out);
     return refused ? DAMAGED : nulls;
 }
 
-/* Write the wanted rows of a page, `rows[start:stop]`; return how many are null. `seen` counts the
- * bytes that were looked at, and their places. */
-static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
-                         const int64_t *rows, int64_t start, int64_t stop, uint8_t *out,
-                         uint8_t *validity, int64_t *seen) {
+/* Write the wanted rows of a page, `rows[start:stop]`, whose buffers lie in a piece; return how many
+ * are null. `seen` counts the bytes that were looked at, and their places. */
+static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, int64_t start,
+                         int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
+    const uint8_t *const data = piece.data;
+    const int64_t size = piece.size;
     const int64_t width = page[ENTRY], table = page[TABLE], limit = page[CHUNKS_END];
     if (table < 0 || table > page[TABLE_END] || page[TABLE_END] > size || page[CHUNKS] < 0 ||
         page[CHUNKS] > limit || limit > size)
@@ -319,7 +350,7 @@ static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
         while (end < stop && rows[end] - first < count)
             end++;
         if (end > start) {
-            const int64_t found = read_chunk(data, size, page, data + at, length, count, first,
+            const int64_t found = read_chunk(piece, page, data + at, length, count, first,
                                              rows, start, end, out, validity);
             if (found < 0)
                 return DAMAGED;
@@ -336,6 +367,68 @@ static int64_t read_page(const uint8_t *data, int64_t size, const int64_t *page,
     return start == stop ? nulls : DAMAGED;
 }
 
+/* Write the wanted rows of a full-zip page of strings, as `read_page` does. */
+static int64_t read_zipped(Piece piece, const int64_t *page, const int64_t *rows, int64_t start,
+                           int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
+    const int64_t width = page[ENTRY], prefix = page[BITS] / 8, index = page[TABLE];
+    const int64_t size = page[CHUNKS_END] - page[CHUNKS], bytes = page[TABLE_END] - index;
+    if (index < 0 || bytes < 0 || page[TABLE_END] > piece.size || page[CHUNKS] < 0 || size < 0 ||
+        page[CHUNKS_END] > piece.size || bytes % width || bytes / width != page[ROWS] + 1)
+        return DAMAGED;
+    const int has_levels = page[LEVELS] != NONE;
+    const int64_t word = !has_levels ? 0 : page[WIDTH] <= 8 ? 1 : 2;
+    const uint64_t mask = ((uint64_t)1 << page[WIDTH]) - 1;
+    const uint8_t *const items = piece.data + page[CHUNKS];
+    int64_t nulls = 0, last = -1;
+    seen[1]++;
+    for (int64_t i = start; i < stop; i++) {
+        const uint8_t *const entry = piece.data + index + (rows[i] - page[FIRST_ROW]) * width;
+        const uint64_t low = load(entry, width), high = load(entry + width, width);
+        if (low > high || high > (uint64_t)size || high - low < (uint64_t)word)
+            return DAMAGED;
+        const uint64_t level = has_levels ? load(items + low, word) & mask : 0;
+        uint64_t begin = low + (uint64_t)word, length = 0;
+        if (level > 1)
+            return DAMAGED;
+        if (level == 0) {
+            if (high - begin < (uint64_t)prefix)
+                return DAMAGED;
+            length = load(items + begin, prefix);
+            begin += (uint64_t)prefix;
+            if (length > high - begin)
+                return DAMAGED;
+            if (validity != NULL)
+                set_bit(validity, i);
+        } else if (validity == NULL) {
+            return DAMAGED;
+        }
+        const int64_t base = piece.start + page[CHUNKS] + (int64_t)begin;
+        const Span span = {base, base + (int64_t)length};
+        memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);
+        nulls += (int64_t)level;
+        seen[0] += 2 * width + (int64_t)(high - low);
+        seen[1] += last != (int64_t)low; /* rows that follow each other are one place */
+        last = (int64_t)high;
+    }
+    return nulls;
+}
+
+/* Read a page whose buffers are given as positions in all pieces. */
+static int64_t read_page_of(Pieces pieces, const int64_t *page, const int64_t *rows, int64_t start,
+                            int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
+    const Piece piece = find_piece(pieces, page[TABLE]);
+    static const int positions[] = {TABLE, TABLE_END, CHUNKS, CHUNKS_END, ITEMS, ITEMS_END};
+    int64_t own[PAGE_COLUMNS];
+    if (piece.data == NULL)
+        return DAMAGED;
+    memcpy(own, page, sizeof own);
+    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) /* which may be anything */
+        own[positions[i]] = (int64_t)((uint64_t)page[positions[i]] - (uint64_t)piece.start);
+    if (page[VALUES] == ZIPPED)
+        return read_zipped(piece, own, rows, start, stop, out, validity, seen);
+    return read_page(piece, own, rows, start, stop, out, validity, seen);
+}
+
 /* Return the last page whose first row is at most `row`; `pages` is not empty. */
 static const int64_t *find_page(const int64_t *pages, int64_t count, int64_t row) {
     int64_t low = 0, high = count;
@@ -349,10 +442,23 @@ static const int64_t *find_page(const int64_t *pages, int64_t count, int64_t row
     return pages + low * PAGE_COLUMNS;
 }
 
-/* Read the values of leaves at ascending rows. `out` is zero; `nulls` gets the number of nulls of
- * each leaf, then the bytes that were looked at, and their places. */
-KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, const int64_t *leaves,
-       int64_t leaf_count, const int64_t *rows, int64_t count, uint8_t *out, int64_t *nulls) {
+/* Return the bytes of the values of a leaf, which all are written but for those of single bits. */
+static int64_t written_bytes(const int64_t *pages, const int64_t *leaf, int64_t count) {
+    if (leaf[PAGES] < 1)
+        return 0;
+    const int64_t *page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
+    if (page[VALUES] >= STRINGS)
+        return count * (int64_t)sizeof(Span);
+    return page[BITS] == 1 ? 0 : count * page[BITS] / 8;
+}
+
+/* Read the values of leaves at ascending rows. Leaves ascend in `out`, of `size` bytes, and the
+ * validity of a leaf is behind its values. `nulls` gets the number of nulls of each leaf, then the
+ * bytes that were looked at, and their places. */
+KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
+       const int64_t *pages, const int64_t *leaves, int64_t leaf_count, const int64_t *rows,
+       int64_t count, uint8_t *out, int64_t size, int64_t *nulls) {
+    const Pieces pieces = {addresses, ends, piece_count};
     int64_t *const seen = nulls + leaf_count;
     seen[0] = seen[1] = 0;
     for (int64_t i = 1; i < count; i++)
@@ -361,6 +467,9 @@ KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, con
     for (int64_t i = 0; i < leaf_count; i++) {
         const int64_t *leaf = leaves + i * LEAF_COLUMNS;
         uint8_t *values = out + leaf[OUT], *validity = leaf[VALIDITY] < 0 ? NULL : out + leaf[VALIDITY];
+        const int64_t zeros = leaf[OUT] + written_bytes(pages, leaf, count);
+        memset(out + zeros, 0,
+               (size_t)((i + 1 < leaf_count ? leaf[LEAF_COLUMNS + OUT] : size) - zeros));
         nulls[i] = 0;
         for (int64_t start = 0, stop; start < count; start = stop) {
             if (leaf[PAGES] < 1)
@@ -373,7 +482,7 @@ KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, con
             for (stop = start + 1; stop < count && rows[stop] < end; stop++)
                 ;
             const int64_t found =
-                read_page(data, size, page, rows, start, stop, values, validity, seen);
+                read_page_of(pieces, page, rows, start, stop, values, validity, seen);
             if (found < 0)
                 return DAMAGED;
             nulls[i] += found;
@@ -382,20 +491,30 @@ KERNEL(take_points, const uint8_t *data, int64_t size, const int64_t *pages, con
     return 0;
 }
 
-/* Join spans of the data, in any order, of `room` bytes in all. Short ones are copied with what
- * follows them, which the next one overwrites. */
-KERNEL(join_spans, const uint8_t *data, int64_t size, const int64_t *spans, int64_t count,
-       uint8_t *out, int64_t room) {
+/* Join spans, in any order, of `room` bytes in all; each lies in one piece. Short ones are copied
+ * with what follows them, which the next one overwrites. */
+KERNEL(join_spans, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
+       const int64_t *spans, int64_t count, uint8_t *out, int64_t room) {
+    const Pieces pieces = {addresses, ends, piece_count};
+    const int64_t all = piece_count ? ends[piece_count - 1] : 0;
+    Piece piece = {NULL, 0, 0};
     for (int64_t i = 0; i < count; i++) {
         const int64_t start = spans[2 * i], end = spans[2 * i + 1];
-        if (start < 0 || start > end || end > size || end - start > room)
+        if (start < 0 || start > end || end > all || end - start > room)
             return DAMAGED;
-        if (end - start <= SLACK && size - start >= SLACK && room >= SLACK)
-            memcpy(out, data + start, SLACK);
+        if (start == end)
+            continue;
+        if (start < piece.start || start >= piece.start + piece.size)
+            piece = find_piece(pieces, start);
+        const int64_t at = start - piece.start, left = piece.size - at, size = end - start;
+        if (size > left)
+            return DAMAGED;
+        if (size <= SLACK && left >= SLACK && room >= SLACK)
+            memcpy(out, piece.data + at, SLACK);
         else
-            memcpy(out, data + start, (size_t)(end - start));
-        out += end - start;
-        room -= end - start;
+            memcpy(out, piece.data + at, (size_t)size);
+        out += size;
+        room -= size;
     }
     return room == 0 ? 0 : DAMAGED;
 }

@@ -1,14 +1,20 @@
-"""Values at a few rows of many mini-block pages, in one call.
+"""Values at a few rows of many pages, in one call.
 
-The chunk table of a page is walked up to its end, and the chunks that hold the rows are opened;
-nothing else of a page is read. Every row is one value: there are no lists.
+The chunk table of a mini-block page is walked up to its end, and the chunks that hold the rows are
+opened; nothing else of a page is read. The index of a full-zip page tells where a row is. Every row
+is one value: there are no lists.
+
+The bytes of several files are given as pieces. Positions count through the pieces as if they were
+one after the other; a page, and a span of bytes, lies in one of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
@@ -29,6 +35,9 @@ class PageColumn(IntEnum):
     and the bits of a value, an index or an offset; how definition levels are stored, and the bits
     of one that is packed apart from its width; start and end of a dictionary of strings, and its
     number of items.
+
+    Of a full-zip page, the table is the index of rows and the chunks are the rows; the bits are
+    those of the length of a string, and the width those of its level.
     """
 
     FIRST_ROW = 0
@@ -51,7 +60,8 @@ class LeafColumn(IntEnum):
     """The columns of the table of leaves.
 
     The first page of the leaf and its number of pages, which cover its rows; where its values are
-    written; and where its validity is, -1 if no page of it has levels.
+    written, behind those of the leaf before it; and where its validity is, behind its values, -1 if
+    no page of it has levels.
     """
 
     FIRST_PAGE = 0
@@ -70,18 +80,25 @@ class Stored(IntEnum):
     RUNS = 4  # of levels of two bytes, and lengths of one
     STRINGS = 5  # offsets and bytes
     LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
+    ZIPPED = 7  # strings of a full-zip page, each behind its level and its length
 
 
+# The columns of the table of pages that are positions.
+POSITIONS = [
+    *range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1),
+    PageColumn.ITEMS,
+    PageColumn.ITEMS_END,
+]
 _LEVEL_BITS = 16
 
 
 def take_points(
-    data: Bytes, pages: Ints, leaves: Ints, rows: Ints, size: int
+    pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     """Read the values of several leaves at the same rows.
 
     Args:
-        data: Bytes that hold the pages.
+        pieces: Bytes that hold the pages.
         pages: The pages of the leaves; see `PageColumn`.
         leaves: The leaves; see `LeafColumn`.
         rows: The wanted rows, ascending and each once.
@@ -89,7 +106,8 @@ def take_points(
 
     Returns:
         The output: for each leaf its values, where a boolean takes one bit, and a string is its
-        start and end in the data (int64); and a bit for each value that tells whether it is valid.
+        start and end in the pieces (int64); and a bit for each value that tells whether it is
+        valid.
         Then the number of nulls of each leaf, and after them how many bytes were looked at, in how
         many places.
 
@@ -105,7 +123,7 @@ def take_points(
         if len(rows) and (not count or page_of[0] < 0):
             raise CorruptFile(f"row {rows[0]} is wanted, before the first page")
         parts = [
-            _take_page(data, own[index], rows[page_of == index]) for index in np.unique(page_of)
+            _take_page(pieces, own[index], rows[page_of == index]) for index in np.unique(page_of)
         ]
         if not parts:
             continue
@@ -122,22 +140,55 @@ def take_points(
     return out, nulls
 
 
-_c_take_points = c_function("take_points", "bytes number ints ints number ints number out out")
+_c_take_points = c_function(
+    "take_points", "ints ints number ints ints number ints number out number out"
+)
 
 
 @twin_of(take_points)
 def _compiled_take_points(
-    data: Bytes, pages: Ints, leaves: Ints, rows: Ints, size: int
+    pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
-    out[:] = 0
-    _c_take_points(data, len(data), pages, leaves, len(leaves), rows, len(rows), out, nulls)
+    where = _addresses(pieces), ends_of(pieces), len(pieces)
+    _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
     return out, nulls
 
 
-def _take_page(data: Bytes, page: Ints, rows: Ints) -> tuple[Array, Mask, tuple[int, int]]:
+def ends_of(pieces: Sequence[Bytes]) -> Ints:
+    """Return the position after each piece."""
+    ends: Ints = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    return ends
+
+
+def _addresses(pieces: Sequence[Bytes]) -> Ints:
+    return np.array([pa.py_buffer(piece).address for piece in pieces], np.int64)
+
+
+def _piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
+    """Return the piece that a position is in, and the position of its first byte.
+
+    Raises:
+        CorruptFile: The position is behind all pieces.
+    """
+    ends = ends_of(pieces)
+    number = int(np.searchsorted(ends, position, side="right"))
+    if number == len(pieces):
+        raise CorruptFile(f"position {position} leaves the {ends[-1] if len(ends) else 0} bytes")
+    return pieces[number], int(ends[number]) - len(pieces[number])
+
+
+def _take_page(
+    pieces: Sequence[Bytes], page: Ints, rows: Ints
+) -> tuple[Array, Mask, tuple[int, int]]:
     """Return the values of rows of a page, which are null, and the bytes and places looked at."""
     column = PageColumn
+    data, shift = _piece_at(pieces, int(page[column.TABLE]))
+    page = page.copy()
+    page[POSITIONS] -= shift
+    if page[column.VALUES] == Stored.ZIPPED:
+        spans, is_null, looked_at = _take_zipped(data, page, rows)
+        return (spans + shift).reshape(-1).view(np.uint8), is_null, looked_at
     begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
@@ -153,6 +204,8 @@ def _take_page(data: Bytes, page: Ints, rows: Ints) -> tuple[Array, Mask, tuple[
     levels, begins, ends = find_buffers(data, starts, sizes, widths)
     wanted = (np.cumsum(counts) - counts)[positions] + within
     values = _values(data, begins[-1], ends[-1], counts, wanted, page)
+    if page[column.VALUES] in (Stored.STRINGS, Stored.LOOKED_UP):
+        values = (values.view(np.int64) + shift).view(np.uint8)
     invalid = np.zeros(len(rows), np.bool_)
     if has_levels:
         if np.any(levels != counts):
@@ -163,6 +216,45 @@ def _take_page(data: Bytes, page: Ints, rows: Ints) -> tuple[Array, Mask, tuple[
         invalid = found != 0
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
     return values, invalid, (end - begin + int(sizes.sum()), places)
+
+
+def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
+    """Return the start and end in the data of strings of a full-zip page; see `_take_page`."""
+    column = PageColumn
+    begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
+    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
+        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1
+    if width * entries != end - begin:
+        raise CorruptFile(f"a row index of {end - begin} bytes for {entries - 1} rows")
+    at = begin + width * (rows - page[column.FIRST_ROW])
+    low, high = (_numbers(data, at + shift, width) for shift in (0, width))
+    has_levels, bits = page[column.LEVELS] != Stored.NONE, int(page[column.WIDTH])
+    word = 0 if not has_levels else 1 if bits <= 8 else 2
+    if np.any((low < 0) | (high > stop - start) | (high - low < word)):
+        raise CorruptFile("the row index of a full-zip page descends or leaves the page")
+    invalid = np.zeros(len(rows), np.bool_)
+    if has_levels:
+        levels = _numbers(data, start + low, word) & ((1 << bits) - 1)
+        if np.any(levels > 1):
+            raise CorruptFile(f"a definition level of {levels.max()}; the highest is 1")
+        invalid = levels == 1
+    prefix = np.where(invalid, 0, int(page[column.BITS]) // 8)
+    begins, lengths = low + word + prefix, np.zeros(len(rows), np.int64)
+    if np.any(begins > high):
+        raise CorruptFile("a value of a full-zip page is longer than its row")
+    prefixes = (start + low + word)[~invalid]
+    lengths[~invalid] = _numbers(data, prefixes, int(page[column.BITS]) // 8)
+    if np.any((lengths < 0) | (lengths > high - begins)):
+        raise CorruptFile("a value of a full-zip page is longer than its row")
+    spans = np.stack((begins, begins + lengths), axis=1) + start
+    places = 1 + len(rows) - int(np.count_nonzero(low[1:] == high[:-1]))
+    return spans, invalid, (2 * width * len(rows) + int((high - low).sum()), places)
+
+
+def _numbers(data: Bytes, starts: Ints, width: int) -> Ints:
+    """Return unsigned numbers at places of the data; those beyond 63 bits are negative."""
+    return gather(data, starts, starts + width).view(f"<u{width}").astype(np.int64)
 
 
 def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:
@@ -244,30 +336,43 @@ def _expanded(buffer: Bytes, count: int) -> Array:
     return expand(levels, lengths, runs, np.array([count], np.int64))
 
 
-def join_spans(data: Bytes, spans: Ints) -> Bytes:
-    """Join the bytes of spans of the data, in any order.
+def join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
+    """Join the bytes of spans, in any order.
 
     Args:
-        data: The data.
+        pieces: The bytes.
         spans: Start and end of each span; of shape (spans, 2).
 
     Raises:
-        CorruptFile: A span leaves the data.
+        CorruptFile: A span leaves the pieces, or the piece that it begins in.
     """
-    starts, ends = spans[:, 0], spans[:, 1]
-    if np.any((starts < 0) | (starts > ends) | (ends > len(data))):
-        raise CorruptFile(f"a span of bytes leaves its {len(data)} bytes")
-    return join_bytes([data[:0], *(data[start:end] for start, end in spans.tolist())])
+    starts, ends, size = spans[:, 0], spans[:, 1], sum(map(len, pieces))
+    if np.any((starts < 0) | (starts > ends) | (ends > size)):
+        raise CorruptFile(f"a span of bytes leaves its {size} bytes")
+    return join_bytes(
+        [
+            np.empty(0, np.uint8),
+            *(_span(pieces, start, end) for start, end in spans.tolist() if start < end),
+        ]
+    )
 
 
-_c_join_spans = c_function("join_spans", "bytes number ints number out number")
+def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
+    piece, shift = _piece_at(pieces, start)
+    if end - shift > len(piece):
+        raise CorruptFile(f"a span of bytes leaves its piece of {len(piece)} bytes")
+    return piece[start - shift : end - shift]
+
+
+_c_join_spans = c_function("join_spans", "ints ints number ints number out number")
 
 
 @twin_of(join_spans)
-def _compiled_join_spans(data: Bytes, spans: Ints) -> Bytes:
-    room = int((spans[:, 1] - spans[:, 0]).sum())
-    if spans.min(initial=0) < 0 or spans.max(initial=0) > len(data) or room < 0:
+def _compiled_join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
+    room, ends = int((spans[:, 1] - spans[:, 0]).sum()), ends_of(pieces)
+    size = int(ends[-1]) if len(ends) else 0
+    if spans.min(initial=0) < 0 or spans.max(initial=0) > size or room < 0:
         raise Damaged
     out = empty(room, np.uint8)
-    _c_join_spans(data, len(data), spans, len(spans), out, room)
+    _c_join_spans(_addresses(pieces), ends, len(pieces), spans, len(spans), out, room)
     return out

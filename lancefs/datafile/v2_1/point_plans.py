@@ -10,22 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from operator import is_
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import has_offsets, to_arrow
 from lancefs.datafile.blocks import Ints, RowRange, lengths_of
-from lancefs.datafile.container import ColumnPages
+from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
-from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
+from lancefs.datafile.v2_1.levels import parse_layers
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import ByteRange, Bytes
+
+if TYPE_CHECKING:
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 
 # Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
 # to its end for every read, and the share of a column's rows above which whole pages are quicker.
@@ -36,18 +41,13 @@ _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
+CODED = -1  # in place of the bits of a value: an Arrow dictionary of strings
+_FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 _MOST_BITS = 256  # of a plain value: those of a decimal
 _LEVEL_BITS = 16
 SPAN_BITS = 128  # the start and the end of a string
-
-# The columns of a plan that are positions in the file.
-POSITIONS = [
-    *range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1),
-    PageColumn.ITEMS,
-    PageColumn.ITEMS_END,
-]
 
 
 class PointForm(Enum):
@@ -64,13 +64,13 @@ class PagePart:
 
     Args:
         description: The parsed description of the page.
-        items: The byte range of its dictionary, if it has one.
+        items: The byte range of its dictionary, if it has one; else any.
 
     Attributes:
         longest: Bytes of the longest string of the dictionary.
     """
 
-    def __init__(self, description: MiniBlock, items: ByteRange) -> None:
+    def __init__(self, description: MiniBlock | FullZip, items: ByteRange) -> None:
         self.description = description
         self.items = items
         self.longest = 0
@@ -90,11 +90,16 @@ class PagePart:
         """
         if self._values is None:
             begin, end = self.items
-            dictionary = self.description.dictionary(data[begin - start : end - start])
-            self._values = to_arrow(dictionary.items, data_type, None)
-            if has_offsets(data_type):
-                self.longest = int(lengths_of(dictionary.items).max(initial=0))
+            assert isinstance(self.description, MiniBlock)  # others have no dictionary
+            packed = data[begin - start : end - start]
+            self._values, self.longest = _decoded(self.description, packed, data_type)
         return self._values
+
+    @property
+    def items_encoding(self) -> CompressiveEncoding:
+        """How the dictionary of the page is stored."""
+        assert isinstance(self.description, MiniBlock)  # others have no dictionary
+        return self.description.layout.dictionary
 
     @property
     def symbols(self) -> SymbolTable:
@@ -103,6 +108,30 @@ class PagePart:
             encoding = self.description.layout.value_compression
             self._symbols = parse_table(encoding.fsst.symbol_table)
         return self._symbols
+
+
+# Small dictionaries by their bytes: those of categories are the same in most files of a table, and
+# take longer to decode than a few rows.
+_KNOWN: dict[tuple[MiniBlock, bytes, pa.DataType], tuple[pa.Array, int]] = {}
+_MOST_KNOWN = 256
+_SMALL_DICTIONARY = 16 * 1024  # bytes, decoded
+
+
+def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> tuple[pa.Array, int]:
+    """Return the items of a dictionary, and the bytes of the longest one if they are strings."""
+    is_small = len(packed) <= _SMALL_DICTIONARY
+    key = description, packed.tobytes() if is_small else b"", data_type
+    known = _KNOWN.get(key) if is_small else None
+    if known is not None:
+        return known
+    block = description.dictionary(packed).items
+    longest = int(lengths_of(block).max(initial=0)) if has_offsets(data_type) else 0
+    made = to_arrow(block, data_type, None), longest
+    if is_small and made[0].nbytes <= _SMALL_DICTIONARY:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = made
+    return made
 
 
 class LeafPlan(NamedTuple):
@@ -130,6 +159,44 @@ class LeafPlan(NamedTuple):
     rows: int
     span: ByteRange
     is_read_once: bool = False
+
+
+class PlanTable:
+    """The plans of several leaves of a file, as one table of pages.
+
+    Args:
+        plans: The plans, one or more.
+
+    Attributes:
+        counts: Number of pages of each leaf.
+        bits: Bits of each value that the kernel gives for a leaf.
+        has_levels: For each leaf, whether a page has definition levels.
+        rows: Number of rows of the longest leaf.
+        span: Byte range of the file that has all pages.
+    """
+
+    def __init__(self, plans: Sequence[LeafPlan]) -> None:
+        self.plans = tuple(plans)
+        self.counts = np.array([len(plan.pages) for plan in plans], np.int64)
+        self.bits = np.array([plan.bits for plan in plans], np.int64)
+        self.has_levels = np.array([plan.has_levels for plan in plans], np.bool_)
+        self.rows = max([plan.rows for plan in plans])
+        self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
+        self._pages = np.concatenate([plan.pages for plan in plans])
+        self._bounds = [0, *np.cumsum(self.counts).tolist()]
+
+    def part(self, leaves: range) -> Ints:
+        """Return the pages of some of the leaves."""
+        return self._pages[self._bounds[leaves.start] : self._bounds[leaves.stop]]
+
+    def is_of(self, plans: Sequence[LeafPlan]) -> bool:
+        """Whether these are the plans of the table."""
+        return len(plans) == len(self.plans) and all(map(is_, plans, self.plans))
+
+
+# The form of the values of a page and the bits of each; and the columns of its plan from
+# `PageColumn.TABLE` on.
+_PlannedPage: TypeAlias = tuple[tuple[PointForm, int], tuple[int, ...]]
 
 
 class _ValuePlan(NamedTuple):
@@ -166,48 +233,135 @@ def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
         CorruptFile: The description of a page is damaged.
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
-    bits = value_bits(field)
+    bits = value_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
+    known = _plan_pages(column, bits) if len(column.pages) <= _FEW_PAGES else _plan(column, bits)
+    if known is None:
+        return None
+    parts = [
+        PagePart(description, items)
+        for description, items in zip(known.descriptions, known.items, strict=True)
+    ]
+    form, rows = known.form, column.first_rows[-1]
+    return LeafPlan(
+        known.pages, parts, field.storage_type, *form, known.has_levels, rows, known.span
+    )
+
+
+class _LeafPages(NamedTuple):
+    """What the descriptions of the pages of a leaf tell, and nothing that was read of the pages.
+
+    Attributes:
+        pages: The plan of each page.
+        form: What the kernel gives, and the bits of each value.
+        has_levels: Whether a page has definition levels.
+        span: Start of the first and end of the last buffer.
+        descriptions: Of the pages whose values need more than their plan; see `has_parts`.
+        items: Byte ranges of the dictionaries of these pages.
+    """
+
+    pages: Ints
+    form: tuple[PointForm, int]
+    has_levels: bool
+    span: ByteRange
+    descriptions: Sequence[MiniBlock | FullZip]
+    items: Sequence[ByteRange]
+
+
+@lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
+def _plan_pages(column: ColumnPages, bits: int) -> _LeafPages | None:
+    return _plan(column, bits)
+
+
+def _plan(column: ColumnPages, bits: int) -> _LeafPages | None:
+    """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
     plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
-        description = layout_of(page.encoding)
-        plan = plan_page(description, bits) if isinstance(description, MiniBlock) else None
-        if plan is None or not isinstance(description, MiniBlock):
+        description = _description_of(page)
+        if description is None:
             return None
-        if description.items != page.rows or (form is not None and plan.form != form):
+        plan = _plan_of(description, page, bits)
+        if plan is None or (form is not None and plan[0] != form):
             return None
-        form = plan.form
-        description.check_buffers(page)
-        table, chunks = page.buffers[:2]
-        items = page.buffers[2] if description.has_dictionary else chunks
-        if table[1] - table[0] > MOST_TABLE_BYTES:
-            return None
-        plans.append((first_row, page.rows, *table, *chunks, *plan.stored, *items, plan.items))
+        form = plan[0]
+        plans.append((first_row, page.rows, *plan[1]))
         descriptions.append(description)
     assert form is not None
-    parts = [
-        PagePart(description, (plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]))
-        for description, plan in zip(
-            descriptions if has_parts(form[0]) else (), plans, strict=False
-        )
-    ]
+    pages = np.array(plans, np.int64)
+    pages.flags.writeable = False
+    positions = pages[:, POSITIONS]
+    span = int(positions.min()), int(positions.max())
+    needed = descriptions if has_parts(form[0]) else []
+    items = [(plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]) for plan in plans[: len(needed)]]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
-    start = min([plan[position] for plan in plans for position in POSITIONS])
-    end = max([plan[position] for plan in plans for position in POSITIONS])
-    rows, pages = column.first_rows[-1], np.array(plans, np.int64)
-    return LeafPlan(pages, parts, field.storage_type, *form, has_levels, rows, (start, end))
+    return _LeafPages(pages, form, has_levels, span, needed, items)
 
 
-def value_bits(field: Field) -> int | None:
-    """Return the bits of a value of a leaf, 0 for strings; None where a kernel reads no such leaf.
+def _description_of(page: Page) -> MiniBlock | FullZip | None:
+    """Return the description of a page; None for a layout that the kernel does not know."""
+    description = layout_of(page.encoding)
+    if isinstance(description, MiniBlock):
+        return description
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
+
+    return description if isinstance(description, FullZip) else None
+
+
+def _plan_of(description: MiniBlock | FullZip, page: Page, bits: int) -> _PlannedPage | None:
+    """Plan how the kernel reads a page; None where it does not know it."""
+    if isinstance(description, MiniBlock):
+        return _plan_chunks(description, page, bits)
+    return None if bits else _plan_zipped(description.layout, page)
+
+
+def _plan_chunks(description: MiniBlock, page: Page, bits: int) -> _PlannedPage | None:
+    plan = plan_page(description, bits)
+    if plan is None or description.items != page.rows:
+        return None
+    description.check_buffers(page)
+    table, chunks = page.buffers[:2]
+    items = page.buffers[2] if description.has_dictionary else chunks
+    if table[1] - table[0] > MOST_TABLE_BYTES:
+        return None
+    return plan.form, (*table, *chunks, *plan.stored, *items, plan.items)
+
+
+def _plan_zipped(layout: FullZipLayout, page: Page) -> _PlannedPage | None:
+    """Plan how the kernel reads a full-zip page of strings."""
+    if len(page.buffers) < 2:
+        return None
+    rows, index = page.buffers[:2]
+    layers, width = parse_layers(layout.layers), (index[1] - index[0]) // (page.rows + 1)
+    is_known = len(layers) == 1 and not layers[0].is_list and not layout.bits_rep
+    has_levels = layout.bits_def > 0
+    if not is_known or (has_levels and not layers[0].nullable) or layout.bits_def > _LEVEL_BITS:
+        return None
+    form, encoding = PointForm.STRINGS, layout.value_compression
+    if encoding.WhichOneof("compression") == "fsst":
+        form, encoding = PointForm.CODES, encoding.fsst.values
+    if _offset_bits(encoding) is None or layout.bits_per_offset not in _WIDTHS:
+        return None
+    if width not in (1, 2, 4, 8) or width * (page.rows + 1) != index[1] - index[0]:
+        return None
+    levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
+    stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
+    return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0)
+
+
+@lru_cache(maxsize=256)
+def value_bits(data_type: pa.DataType) -> int | None:
+    """Return the bits of a value of a leaf; None where a kernel reads no such leaf.
+
+    They are 0 for strings, and `CODED` for an Arrow dictionary of strings.
 
     Args:
-        field: The field, which is at the top of the table and no outline.
+        data_type: The type of a field that is at the top of the table and no outline.
     """
-    data_type = field.storage_type
-    if pa.types.is_nested(data_type) or pa.types.is_dictionary(data_type):
+    if pa.types.is_nested(data_type):
         return None
+    if pa.types.is_dictionary(data_type):
+        return CODED if has_offsets(data_type.value_type) else None
     try:
         bits = int(data_type.bit_width)
     except ValueError:  # a type of variable width
@@ -235,9 +389,9 @@ def _plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
 
     Args:
         description: The description of the page.
-        bits: Bits of a value; 0 for strings.
+        bits: Bits of a value; see `value_bits`.
     """
-    if description.buffers != 1:
+    if description.buffers != 1 or (bits == CODED and not description.has_dictionary):
         return None
     encoding = description.layout.value_compression
     if description.has_dictionary:
@@ -325,8 +479,3 @@ def is_worthwhile(count: int, rows: int) -> bool:
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
     """Whether rows of so many leaves are quicker read by the kernel as they follow each other."""
     return leaves >= _LEAST_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_IN_A_ROW
-
-
-def span_of(plans: Sequence[LeafPlan]) -> ByteRange:
-    """Return the byte range of a file that has all pages of leaves."""
-    return min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])

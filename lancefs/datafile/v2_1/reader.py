@@ -38,12 +38,12 @@ from lancefs.datafile.v2_1.leaf_columns import (
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
     LeafPlan,
+    PlanTable,
     are_in_a_row,
     is_worthwhile,
     plan_leaf,
-    span_of,
 )
-from lancefs.datafile.v2_1.points import read_points
+from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
@@ -70,6 +70,7 @@ class StructuralReader:
         self._expected_rows = rows
         self._pages: dict[tuple[int, int], PageReader] = {}
         self._plans: dict[int, tuple[Field | None, LeafPlan | None]] = {}  # by column
+        self._table: PlanTable | None = None
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -148,15 +149,15 @@ class StructuralReader:
         """Read rows of those leaves whose pages a kernel knows, by field id; see `points`."""
         planned, plans = [], []
         for leaf in leaves:
-            plan = self._plan(leaf)
+            plan = self.plan(leaf)
             if plan is not None and (in_a_row or is_worthwhile(count, plan.rows)):
                 planned.append(leaf)
                 plans.append(plan)
         if not plans:
             return {}
-        file, (start, end) = self.container.file, span_of(plans)
-        (data,) = yield SparseRanges([(start, end)])
-        points = read_points(plans, rows_of(ranges), data, start)
+        file, table = self.container.file, self.plan_table(plans)
+        (data,) = yield SparseRanges([table.span])
+        points = read_points([PointSource(table, rows_of(ranges), data, table.span[0])])
         file.looked_at(points.size, points.places)
         return {
             leaf.field.id: FetchedLeaf(
@@ -165,7 +166,7 @@ class StructuralReader:
             for leaf, values in zip(planned, points.arrays, strict=True)
         }
 
-    def _plan(self, leaf: LeafField) -> LeafPlan | None:
+    def plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how the kernel reads a leaf; None where the leaf is read in the general way."""
         field, index = leaf.field, self.columns[leaf.field.id]
         known, plan = self._plans.get(index, (None, None))
@@ -175,6 +176,17 @@ class StructuralReader:
                     plan = plan_leaf(field, self.container.column(index))
             self._plans[index] = field, plan
         return plan
+
+    def may_have(self, rows: int) -> bool:
+        """Whether a column may have so many rows; see `check_column_rows`."""
+        return self._expected_rows is None or rows <= self._expected_rows
+
+    def plan_table(self, plans: Sequence[LeafPlan]) -> PlanTable:
+        """Return plans of leaves as a table; the one that was asked for last is kept."""
+        table = self._table
+        if table is None or not table.is_of(plans):
+            self._table = table = PlanTable(plans)
+        return table
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]

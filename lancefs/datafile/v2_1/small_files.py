@@ -25,14 +25,16 @@ from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.point_plans import (
+    CODED,
     MOST_TABLE_BYTES,
     LeafPlan,
     PagePart,
+    PlanTable,
     has_parts,
     plan_page,
     value_bits,
 )
-from lancefs.datafile.v2_1.points import read_points
+from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages
 
@@ -85,7 +87,9 @@ def decode_small(
         (field, columns[field.id], bits)
         for field in fields
         if field.is_leaf and not field.is_outline and not field.is_blob
-        if field.id in columns and (bits := value_bits(field)) is not None
+        if field.id in columns
+        and (bits := value_bits(field.storage_type)) is not None
+        and bits != CODED
     ]
     known.sort(key=lambda one: one[1])
     if not known:
@@ -106,7 +110,7 @@ def decode_small(
     wanted = _wanted(files, rows)
     try:
         reserve(len(wanted) * sum(plan.bits for plan in plans.values()) // 8, len(data))
-        points = read_points([*plans.values()], wanted, data, 0)
+        points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
     except CorruptFile as error:
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
-_VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP]
+_VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
+_TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED)
 _LEVELS = [Stored.NONE, Stored.FLAT, Stored.PACKED, Stored.PACKED_APART, Stored.RUNS]
 _POSITIONS = [*range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1), PageColumn.ITEMS]
 
@@ -28,7 +29,14 @@ def spans_of_bytes(draw: st.DrawFn) -> tuple[Any, ...]:
     spans = draw(st.lists(st.tuples(place, place), max_size=9))
     ordered = [(min(span), max(span)) for span in spans]
     shown = ordered if draw(st.integers(0, 5)) else spans
-    return data, np.array(shown, np.int64).reshape(-1, 2)
+    return _in_pieces(draw, data), np.array(shown, np.int64).reshape(-1, 2)
+
+
+def _in_pieces(draw: st.DrawFn, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Cut bytes somewhere, most often at no place; pages may be cut too, and are refused then."""
+    place = st.integers(0, len(data))
+    cuts = sorted(draw(st.just([]) | st.lists(place, max_size=3)))
+    return [data[start:end].copy() for start, end in pairwise([0, *cuts, len(data)])]
 
 
 class _File:
@@ -36,6 +44,7 @@ class _File:
 
     def __init__(self, shift: int) -> None:
         self.data = bytearray(shift)
+        self.borders: list[int] = []  # where pages begin
 
     def add(self, part: bytes) -> tuple[int, int]:
         start = len(self.data)
@@ -58,7 +67,7 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
         for start, end in pairwise(borders):
             own_levels = levels if source.random() < 0.7 else Stored.NONE
             pages.append(_page(source, file, (start, end - start), (values, bits), own_levels))
-        own = 128 if values in (Stored.STRINGS, Stored.LOOKED_UP) else bits
+        own = 128 if values in _TEXTS else bits
         end = size + (len(wanted) * own + 63) // 64 * 8
         leaves.append((first, len(pages) - first, size, -1 if levels == Stored.NONE else end))
         size = end + (len(wanted) + 63) // 64 * 8
@@ -66,7 +75,16 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     _damage(draw, data, table)
     if len(wanted) and not draw(st.integers(0, 9)):
         wanted[-1] += draw(st.integers(-3, 3))
-    return data, table, np.array(leaves, np.int64), wanted, size
+    pieces = _at_pages(draw, file, data) if draw(st.booleans()) else _in_pieces(draw, data)
+    return pieces, table, np.array(leaves, np.int64), wanted, size
+
+
+def _at_pages(
+    draw: st.DrawFn, file: _File, data: np.ndarray[Any, Any]
+) -> list[np.ndarray[Any, Any]]:
+    """Cut bytes before pages."""
+    cuts = [at for at in file.borders if draw(st.booleans())]
+    return [data[start:end].copy() for start, end in pairwise([0, *cuts, len(data)])]
 
 
 def _bits_of(values: Stored) -> list[int]:
@@ -97,6 +115,8 @@ def _page(
     levels: Stored,
 ) -> tuple[int, ...]:
     """Write a page; return its plan."""
+    if stored[0] is Stored.ZIPPED:
+        return _zipped_page(source, file, rows, stored[1], levels)
     entry, (values, bits), width = int(source.choice([2, 4])), stored, int(source.integers(1, 4))
     most = 10 if Stored.PACKED in (values, levels) or values is Stored.LOOKED_UP else 11
     items = int(source.integers(1, 6))
@@ -109,9 +129,31 @@ def _page(
         table += ((len(chunk) // 8 - 1) << 4 | (0 if is_last else power)).to_bytes(entry, "little")
         chunks += chunk
         left -= count
+    file.borders.append(len(file.data))
     places = *file.add(table), *file.add(chunks)
     strings = file.add(_dictionary(source, items))
     return (*rows, *places, entry, values, bits, levels, width, *strings, items)
+
+
+def _zipped_page(
+    source: np.random.Generator, file: _File, rows: tuple[int, int], bits: int, levels: Stored
+) -> tuple[int, ...]:
+    """Write a full-zip page; return its plan."""
+    width, has_levels = int(source.integers(1, 17)), levels != Stored.NONE
+    word = 0 if not has_levels else 1 if width <= 8 else 2
+    items, ends = b"", [0]
+    for _ in range(rows[1]):
+        is_null = has_levels and source.random() < 0.3
+        text = source.bytes(int(source.integers(0, 9)))
+        items += int(is_null).to_bytes(word, "little")
+        items += b"" if is_null else len(text).to_bytes(bits // 8, "little") + text
+        ends.append(len(items))
+    entry = 4 if len(items) < 60000 else 8
+    file.borders.append(len(file.data))
+    index = file.add(np.array(ends).astype(f"<u{entry}").tobytes())
+    places = file.add(items)
+    stored = entry, Stored.ZIPPED, bits, Stored.FLAT if has_levels else Stored.NONE, width
+    return (*rows, *index, *places, *stored, *places, 0)
 
 
 def _chunk(

@@ -25,6 +25,20 @@ from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
 from lancefs.storage import ByteRange, Bytes, Reads
 
 
+class FullZip:
+    """The parsed description of full-zip pages, which opens them.
+
+    Args:
+        layout: The description.
+    """
+
+    def __init__(self, layout: FullZipLayout) -> None:
+        self.layout = layout
+
+    def __call__(self, page: Page) -> FullZipPage:
+        return FullZipPage(page, self.layout)
+
+
 class FullZipPage:
     """Reads rows of one full-zip page; finds every row without reading others.
 

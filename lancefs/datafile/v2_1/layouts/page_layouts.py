@@ -69,9 +69,9 @@ def _page_layout(layout: PageLayout) -> MiniBlock | Opener:
         case "mini_block_layout":
             return MiniBlock(layout.mini_block_layout)
         case "full_zip_layout":
-            from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+            from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 
-            return partial(FullZipPage, layout=layout.full_zip_layout)
+            return FullZip(layout.full_zip_layout)
         case "constant_layout":
             from lancefs.datafile.v2_1.layouts.constant_page import ConstantPage
 
