@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancefs.cli.main import Session
     from lancefs.table.base_paths import BaseRules, Follow
 
-FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow")
+FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow", "xlsx")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
