@@ -122,6 +122,7 @@ def main() -> None:
                 for _ in range(arguments.rounds):
                     load = Load(f"{url}{TABLE}/")
                     asyncio.run(load.run(arguments.clients, arguments.seconds))
+                    time.sleep(1)  # the server notices that its clients are gone
                     print(load.summary(arguments.seconds), left_behind(server.pid), sep="; ")
             finally:
                 server.send_signal(signal.SIGINT)

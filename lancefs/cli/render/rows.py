@@ -48,7 +48,9 @@ def print_rows(
         rows = list(zip(*values, strict=True)) if columns else []
         print_grid(columns, rows, caption and caption(table.num_rows))
     elif form in ("arrow", "xlsx") and is_terminal():
-        raise Failure(f"--format {form} writes bytes: send it to a file, not to a terminal")
+        raise Failure(
+            f"--format {form} writes bytes: send it to a file or a program, not a terminal"
+        )
     else:
         _WRITERS[form](schema, batches, _sink())
 
