@@ -28,7 +28,7 @@ from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest, read_auxiliary_data
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
-from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
+from lancefs.table.row_metadata import ROW_ID, ROW_METADATA, ROW_OFFSET
 from lancefs.table.schema import UNSUPPORTED, shown_schema
 from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 from lancefs.table.versions import latest, list_versions
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import polars
 
     from lancefs.profile.profiles import TableProfile
+    from lancefs.scan.shards import Shards
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
     from lancefs.table.table_stats import TableStats
@@ -547,6 +548,50 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             max_memory=max_memory,
             use_index=use_index and self._use_index,
         )
+
+    def shards(
+        self,
+        count: int,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        *,
+        seed: int | None = None,
+        batch_size: int = 1024,
+        buffer_size: int = 16 * 1024,
+        blobs: Blobs = "descriptors",
+    ) -> Shards:
+        """Divide the rows into equal parts, for processes that read one each, as in training.
+
+        A shard is an iterable of record batches, and can be pickled. All processes that ask the
+        same of a version get the same shards: each row is in one of them, and their numbers of rows
+        differ by one at most. With a filter, its columns are read once to find the rows.
+
+        Args:
+            count: How many shards.
+            columns: As for `scanner`.
+            filter: As for `scanner`.
+            seed: Shuffles the rows, the same way each time: blocks of rows that follow each other
+                among all shards, and the rows of `buffer_size` in memory. None keeps the order of
+                the table. `Shards.shuffled` is for the next epoch.
+            batch_size: Rows of a batch; the last batch of a shard may have fewer.
+            buffer_size: Rows that a shard reads at a time. More are shuffled better, and take more
+                memory.
+            blobs: As for `scanner`.
+
+        Raises:
+            ColumnNotFound: A column is not in the table.
+            InvalidFilter: The text of the filter cannot be parsed.
+            ValueError: A number is too small.
+        """
+        from lancefs.scan.shards import sharded
+
+        extra = [field.name for field in self._columns[len(self._version.fields) :]]
+        every = LanceDataset(self._version, extra)
+        passing = None
+        if filter is not None or self._filters:
+            passing = self.scanner([ROW_OFFSET.name], filter)
+        scanner = every.scanner(columns, blobs=blobs)
+        return sharded(count, scanner, passing, batch_size, buffer_size, seed)
 
     def take(
         self,

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lancefs.cli.exits import UNREADABLE, Failure
 from lancefs.cli.render.rows import write_csv, write_ndjson, write_tsv
+from lancefs.cli.render.xlsx import write_xlsx
 from lancefs.datafile.dictionary_chunks import unify_table
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.row_groups import GROUP_ROWS, row_groups
@@ -42,7 +43,7 @@ class Export:
         columns: Names of the columns, in order.
         filter: Rows to write; all where it is None.
         store: The destination.
-        form: `parquet`, `arrow`, `csv`, `tsv` or `ndjson`.
+        form: `parquet`, `arrow`, `csv`, `tsv`, `ndjson` or `xlsx`.
         selection: What else decides about the contents, for the journal.
         use_index: Whether the filter may be looked up in the indices of the table.
     """
@@ -248,4 +249,5 @@ _FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]]
     "csv": write_csv,
     "tsv": write_tsv,
     "ndjson": write_ndjson,
+    "xlsx": write_xlsx,
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancefs.cli.main import Session
     from lancefs.table.base_paths import BaseRules, Follow
 
-FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow")
+FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow", "xlsx")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -167,9 +167,11 @@ def columns(function: _F) -> _F:
     option = click.option(
         "--columns",
         "-c",
+        multiple=True,
         metavar="A,B",
         callback=lambda _ctx, _param, value: read_columns(value),
-        help="The columns, in this order; all by default. _rowid and the like may be named.",
+        help="The columns, in this order; all by default. _rowid and the like may be named. May "
+        "be repeated.",
     )
     return option(function)
 
@@ -258,16 +260,26 @@ def read_moved(pairs: tuple[str, ...]) -> dict[str, str]:
     return moved
 
 
-def read_columns(text: str | None) -> list[str] | None:
-    """Parse names separated by commas; a name with a comma in it is in double quotes."""
-    if text is None:
+def read_columns(texts: tuple[str, ...]) -> list[str] | None:
+    """Parse names separated by commas; a name with a comma in it is in double quotes.
+
+    Args:
+        texts: The values of an option that may be repeated.
+
+    Returns:
+        The names in all of them, in order; None where the option was not given.
+    """
+    if not texts:
         return None
     import csv
 
-    (names,) = csv.reader([text], skipinitialspace=True)
-    if not all(names):
-        raise click.BadParameter(f"{text!r}: names separated by commas were expected")
-    return names
+    found: list[str] = []
+    for text in texts:
+        (names,) = csv.reader([text], skipinitialspace=True)
+        if not all(names):
+            raise click.BadParameter(f"{text!r}: names separated by commas were expected")
+        found += names
+    return found
 
 
 def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:

@@ -278,6 +278,8 @@ class Store:
         try:
             return list(fs.cat_ranges(paths, starts, ends, on_error="return"))
         except Exception as error:  # the filesystem does not say which range failed
+            if isinstance(error, FileNotFoundError) and len(set(paths)) > 1:
+                return [answer for part in parts for answer in self._cat([part])]
             return [error] * len(parts)
 
     def _check_answer(self, answer: Any, path: str, part: ByteRange) -> LanceError | None:

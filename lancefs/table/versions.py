@@ -149,7 +149,7 @@ def _attached(names: Sequence[str]) -> Sequence[str]:
 
 def _stamp(info: Mapping[str, object]) -> str | None:
     """Return the digest of a file that object stores list; modification times are too coarse."""
-    digest = next((info[name] for name in ("ETag", "etag") if info.get(name)), None)
+    digest = next((info[name] for name in ("ETag", "etag", "e_tag") if info.get(name)), None)
     return digest if isinstance(digest, str) else None
 
 

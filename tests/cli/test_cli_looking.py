@@ -206,6 +206,17 @@ def test_a_record_may_go_down_the_page(shop: Path, here: Here) -> None:
     assert "leave out --wide, or --format json" in refused.err
 
 
+def test_columns_may_be_given_in_several_options(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    once = here("head", table, "-c", "price,id").out
+    assert here("head", table, "-c", "price", "-c", "id").out == once
+    described = here("describe", table, "-c", "price", "-c", "tea,id", "--format", "json").out
+    names = [column["name"] for column in json.loads(described)["columns"]]
+    assert names == ["price", "tea", "id"]
+    facts = here("log", table, "-c", "version", "-c", "rows", "--format", "csv").out
+    assert facts.splitlines()[0] == '"version","rows"'
+
+
 def test_head_explains_which_index_it_uses(tmp_path: Path, here: Here) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")

@@ -8,7 +8,10 @@ import pytest
 from serving import Served
 
 TABLE = "teas%20%3Cb%3E%26.lance"
-PAGES = ("", "log", "schema", "rows", "describe", "diff?old=1", "report")
+PAGES = (
+    *("", "log", "schema", "rows", "rows?where=id+%3E+5", "describe", "diff?old=1"),
+    *("diff?old=1&key=id", "report"),
+)
 
 
 @pytest.mark.slow
@@ -29,4 +32,12 @@ def test_pages_fit_and_nothing_is_complained_of(
     shown.locator("nav a", has_text="Rows").click()
     shown.locator("a", has_text="after").click()
     assert "rows 50 to 99 of 290" in shown.locator("main").inner_text()
+    shown.get_by_label("Rows where").fill("id > 200 and tea = 'Assam'")
+    shown.get_by_role("button", name="Show").click()
+    assert "rows 0 to 29" in shown.locator("main").inner_text()  # 201, 204, … 288
+    shown.goto(f"{served.url}{TABLE}/diff?old=1")
+    shown.get_by_label("Rows told apart by").fill("id")
+    shown.get_by_role("button", name="Compare").click()
+    assert "Changed values" in shown.locator("main").inner_text()
+    assert said == []
     context.close()

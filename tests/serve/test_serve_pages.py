@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import lance
 import pyarrow as pa
@@ -156,3 +156,69 @@ def test_a_table_without_rows_has_all_pages(tmp_path: Path) -> None:
     with serving(tmp_path / "t.lance") as server:
         for page in PAGES:
             assert server.ask(f"/t.lance/{page}").status == 200, page
+
+
+def test_the_rows_that_a_filter_keeps(served: Served) -> None:
+    where = "id >= 100 and tea = 'Assam'"
+    path = f"{TABLE}/rows?{urlencode({'ref': 1, 'where': where})}"
+    text = served.ask(path).text
+    assert f'name="where" value="{escape(where)}"' in text
+    assert "rows 0 to 49 " in text
+    assert "<td class=n>0</td><td>102</td>" in text
+    (after,) = (one for one in links(served.ask(path), path) if "start=50" in one)
+    last = served.ask(after).text
+    assert "rows 50 to 65 " in last  # 102, 105, … 297: 66 rows
+    assert ">before</a>" in last
+    assert ">after</a>" not in last
+    assert ">last</a>" not in last
+    nothing = served.ask(f"{TABLE}/rows?where=id+%3C+0")
+    assert "no rows" in nothing.text
+    assert "no more rows" in served.ask(f"{TABLE}/rows?where=id+%3C+5&start=50").text
+    assert "rows 0 to 49 of 290" in served.ask(f"{TABLE}/rows?where=+").text
+
+
+@pytest.mark.parametrize(
+    ("page", "status", "said"),
+    [
+        ("rows?where=id+%3E", 400, "id >"),
+        ("rows?where=ide+%3E+3", 404, "did you mean 'id'?"),
+        ("rows?where=%3Cscript%3E", 400, "<script>"),
+        ("diff?old=1&key=ide", 404, "no column 'ide'"),
+        ("diff?old=1&key=id,,tea", 400, "names separated by commas were expected"),
+    ],
+)
+def test_a_filter_or_key_that_makes_no_sense(
+    served: Served, page: str, status: int, said: str, teas: Path
+) -> None:
+    answer = served.ask(f"{TABLE}/{page}")
+    assert (answer.status, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8")
+    assert said in answer.text
+    assert str(teas.parent) not in answer.text
+
+
+def test_the_difference_of_two_versions_by_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    rows = pa.table({"id": range(200), "tea": ["<b>Assam</b>"] * 200, "a,b": [1] * 200})
+    lance.write_dataset(rows, path)
+    lance.dataset(path).update({"tea": "'Sencha'"}, where="id < 120")
+    lance.dataset(path).delete("id = 150")
+    with serving(path) as server:
+        without = server.ask("/t.lance/diff?old=1&new=3").text
+        assert "<li>0 rows updated</li>" in without
+        assert "Changed values" not in without
+        assert '<input name="old" value="1"' in without
+        by_key = server.ask("/t.lance/diff?old=1&new=3&key=id").text
+        assert '<input name="key" value="id"' in by_key
+        assert "<li>120 rows updated</li>" in by_key
+        assert "<li>1 row deleted</li>" in by_key
+        assert "<li>tea: 120 values</li>" in by_key
+        before, after = '<span class="bad">&lt;b&gt;Assam&lt;/b&gt;</span>', "Sencha</span>"
+        assert by_key.count(before) == by_key.count(after) == 100
+        assert "<p>20 more values not shown</p>" in by_key
+        quoted = server.ask("/t.lance/diff?old=1&key=id,%22a,b%22").text
+        assert "<li>120 rows updated</li>" in quoted
+        same = server.ask("/t.lance/diff?old=2&new=3&key=id").text
+        assert "<h2>Changed values</h2><p>none</p>" in same
+        ambiguous = server.ask("/t.lance/diff?old=1&new=2&key=tea")
+        assert ambiguous.status == 400
+        assert "changed rows have the key" in ambiguous.text

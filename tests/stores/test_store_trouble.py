@@ -6,11 +6,19 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
-from store_doubles import Answer, TroubledFileSystem, cut_short, refuse, time_out
+from store_doubles import (
+    Answer,
+    CountingFileSystem,
+    TroubledFileSystem,
+    cut_short,
+    refuse,
+    time_out,
+)
 
 from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
 from lancefs.filesystem import LanceFileSystem
@@ -105,6 +113,31 @@ def test_a_file_that_is_lost_while_a_view_is_read(store: TroubledFileSystem) -> 
         store.rm_file(f"/t.lance/data/{fragment.files[0].path}")
         with pytest.raises(OSError, match="the file is gone"):
             reader.read_all()
+
+
+class OneErrorForAll(CountingFileSystem):
+    """A store whose answer to several requests is the first error of one of them, as obstore's."""
+
+    protocol = "one-error"
+
+    def cat_ranges(self, paths: list[str], starts: Any, ends: Any, **options: Any) -> list[Any]:
+        answers = super().cat_ranges(paths, starts, ends, **options | {"on_error": "return"})
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+def test_the_missing_file_is_named_where_the_store_does_not_say_which(gone: str) -> None:
+    fs = OneErrorForAll()
+    fs.store.clear()
+    for name in {"a", "b", "c"} - {gone}:
+        fs.pipe(f"/t/{name}", b"0123456789")
+    store = Store(fs, "/t")
+    with pytest.raises(MissingFile, match=f"/t/{gone}: the file is gone"):
+        store.fetch([(name, 0, 10) for name in "abc"])
+    fs.store.clear()
 
 
 def test_transient_errors_of_client_libraries() -> None:

@@ -39,6 +39,7 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
 @click.option(
     "--key",
     "-k",
+    multiple=True,
     metavar="A,B",
     callback=lambda _ctx, _param, value: shared_options.read_columns(value),
     help="Columns whose values tell rows apart: a row whose key is in both versions was updated.",

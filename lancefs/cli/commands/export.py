@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lancefs.cli.target import Target
     from lancefs.storage import Store
 
-_FORMATS = ("parquet", "arrow", "csv", "tsv", "ndjson")
+_FORMATS = ("parquet", "arrow", "csv", "tsv", "ndjson", "xlsx")
 
 
 @shared_options.command(
@@ -24,9 +24,9 @@ _FORMATS = ("parquet", "arrow", "csv", "tsv", "ndjson")
     lancefs export orders.lance@prod orders.parquet -c city,price
     lancefs export s3://bucket/big.lance gs://bucket/out/ --format arrow
     """,
-    epilog="DEST is a file if it ends in .parquet, .arrow, .csv, .tsv or .ndjson, and a folder if "
-    "it ends in / or has no ending. A folder gets one file a fragment. When it is interrupted, the "
-    "same command goes on: files that are complete are kept.",
+    epilog="DEST is a file if it ends in .parquet, .arrow, .csv, .tsv, .ndjson or .xlsx, and a "
+    "folder if it ends in / or has no ending. A folder gets one file a fragment. When it is "
+    "interrupted, the same command goes on: files that are complete are kept.",
 )
 @shared_options.table
 @click.argument("dest", metavar="DEST")
@@ -59,7 +59,7 @@ def export(
     overwrite: bool,
     to_options: dict[str, Any],
 ) -> None:
-    """Write a version as Parquet, Arrow, CSV, TSV or NDJSON: a file, or one file a fragment."""
+    """Write a version as files: Parquet, Arrow, CSV, TSV, NDJSON, or Excel's xlsx."""
     from lancefs.cli.exporting import Export, export_file, export_folder
     from lancefs.cli.render.progress import progress
     from lancefs.cli.scanning import checked_filter, selected_columns

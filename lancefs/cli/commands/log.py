@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--columns",
     "-c",
+    multiple=True,
     metavar="A,B",
     callback=lambda _ctx, _param, value: shared_options.read_columns(value),
     help="The facts to show, in this order, by the names that --format json has.",

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
 from lancefs.cli.render.text import to_json
+from lancefs.cli.render.xlsx import write_xlsx
 from lancefs.printable import printable
 from lancefs.showing import cell, plain_type, python_values, readable
 
@@ -37,7 +38,8 @@ def print_rows(
         caption: Returns the text below a grid on a terminal, given the number of rows.
 
     Raises:
-        Failure: The format is `arrow`, and standard output is a terminal.
+        Failure: The format is one of bytes, and standard output is a terminal; or it cannot hold
+            the rows.
     """
     if form == "table":
         columns = [column_of(field) for field in schema]
@@ -45,8 +47,10 @@ def print_rows(
         values = [python_values(column) for column in table.columns]
         rows = list(zip(*values, strict=True)) if columns else []
         print_grid(columns, rows, caption and caption(table.num_rows))
-    elif form == "arrow" and is_terminal():
-        raise Failure("--format arrow writes bytes: send it to a file or a program, not a terminal")
+    elif form in ("arrow", "xlsx") and is_terminal():
+        raise Failure(
+            f"--format {form} writes bytes: send it to a file or a program, not a terminal"
+        )
     else:
         _WRITERS[form](schema, batches, _sink())
 
@@ -209,6 +213,7 @@ _WRITERS: dict[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], IO[bytes]], N
     "csv": write_csv,
     "tsv": write_tsv,
     "arrow": _write_arrow,
+    "xlsx": write_xlsx,
 }
 
 

@@ -1,0 +1,85 @@
+"""Tables on S3, read through obstore's filesystem for fsspec, which is handed in."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from obstore.fsspec import FsspecStore
+from store_servers import BUCKET, Counts
+
+import lancefs
+from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.filesystem import LanceFileSystem
+
+PATH = "lake/t.lance"
+
+
+def obstore_at(s3_options: dict[str, Any]) -> FsspecStore:
+    """Return a filesystem of obstore at the server of some options for s3fs."""
+    return FsspecStore(
+        "s3",
+        endpoint=s3_options["client_kwargs"]["endpoint_url"],
+        region="us-east-1",
+        access_key_id=s3_options["key"],
+        secret_access_key=s3_options["secret"],
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+        skip_instance_cache=True,
+    )
+
+
+@pytest.fixture
+def store(s3_options: dict[str, Any]) -> FsspecStore:
+    return obstore_at(s3_options)
+
+
+@pytest.mark.parametrize("path", [PATH, f"s3://{PATH}"])
+def test_a_table_reads_the_same(path: str, store: FsspecStore, expected: pa.Table) -> None:
+    dataset = lancefs.open(path, filesystem=store)
+    assert_same_table(dataset.to_table(), expected)
+    assert repr(dataset).startswith(f"<LanceDataset s3://{PATH}@3:")
+    assert lancefs.open(f"{path}@2", filesystem=store).version == 2
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert copy.count_rows("n0 < 100") == dataset.count_rows("n0 < 100")
+
+
+def test_a_manifest_is_read_once(store: FsspecStore, s3_counts: Counts) -> None:
+    lancefs.open(PATH, filesystem=store)
+    assert s3_counts.requests == {"LIST": 1, "GET": 1}
+    lancefs.open(PATH, filesystem=store)
+    assert s3_counts.requests == {"LIST": 2, "GET": 1}
+
+
+def test_views_are_read(store: FsspecStore, expected: pa.Table) -> None:
+    fs = LanceFileSystem(fo=PATH, fs=store)
+    with fs.open("latest/columns/n4.arrow") as file:
+        assert_same_table(pa.ipc.open_file(file).read_all(), expected.select(["n4"]))
+
+
+def test_what_does_not_exist_is_named(store: FsspecStore) -> None:
+    with pytest.raises(RefNotFound, match="no version 9; the table has 1, 2, 3"):
+        lancefs.open(PATH, version=9, filesystem=store)
+    with pytest.raises(NotALanceTable, match=r"s3://lake/u\.lance: there is no such directory"):
+        lancefs.open("lake/u.lance", filesystem=store)
+
+
+@pytest.mark.parametrize("which", [0, -1])
+def test_of_several_files_the_missing_one_is_named(
+    which: int, s3_options: dict[str, Any], store: FsspecStore
+) -> None:
+    s3 = fsspec.filesystem("s3", **s3_options)
+    copy = f"{BUCKET}/missing.lance"
+    s3.copy(f"{BUCKET}/t.lance", copy, recursive=True)
+    try:
+        gone = lancefs.open(copy, filesystem=store).fragments[which].files[0].path
+        s3.rm_file(f"{copy}/data/{gone}")
+        dataset = lancefs.open(copy, filesystem=obstore_at(s3_options))
+        with pytest.raises(MissingFile, match=f"{gone}: the file is gone"):
+            dataset.to_table(columns=["n1"])
+    finally:
+        s3.rm(copy, recursive=True)
