@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import fsspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from lancefs.errors import NotALanceTable
 from lancefs.spark.lazy_table import table
@@ -24,7 +24,8 @@ _SUFFIX = ".lance"
 class Attached:
     """The tables of a folder, each a temporary view that is called as its folder, without `.lance`.
 
-    A view shows one version until `refresh` is called: queries of one report concern one state.
+    A view shows one version until `refresh` or `sql` is called: queries of one report concern one
+    state.
 
     Args:
         spark: The session.
@@ -89,6 +90,19 @@ class Attached:
                 self._shown[name] = shown
                 changed.append(name)
         return changed
+
+    def sql(self, query: str) -> DataFrame:
+        """Refresh the views, then run a query: it sees the tables as they are now.
+
+        Args:
+            query: In Spark's SQL.
+
+        Raises:
+            NotALanceTable: There is no table in the folder any more.
+            LanceError: A table cannot be opened.
+        """
+        self.refresh()
+        return self._spark.sql(query)
 
     def at(self, name: str, ref: Ref | int | str | datetime, view: str | None = None) -> str:
         """Make a view of another version of a table.
