@@ -76,6 +76,7 @@ def _materialize(spark: Any, given: argparse.Namespace) -> int:
         target_file_size=given.target_file_size,
         incremental=given.incremental,
         check=given.check,
+        metrics=given.metrics,
         storage_options=given.storage,
         destination_options=given.to_storage,
         base_paths=given.base_paths,
@@ -91,6 +92,7 @@ def _verify(spark: Any, given: argparse.Namespace) -> int:
         ref=given.ref,
         storage_options=given.storage,
         base_paths=given.base_paths,
+        metrics=given.metrics,
     )
     print(report.to_json() if given.json else report)
     if given.output is None:
@@ -155,6 +157,9 @@ def _parser() -> argparse.ArgumentParser:
             default={},
             metavar="JSON",
             help='where files below base paths of the table are now: {"/old": "/new"}',
+        )
+        command.add_argument(
+            "--metrics", metavar="FILE", help="append what was done to FILE, as lines of JSON"
         )
         command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
         command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")
