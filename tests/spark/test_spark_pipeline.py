@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import lance
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from lancefs.errors import (
     RefNotFound,
     UnsupportedFeature,
 )
+from lancefs.spark.folders import find_tables
 from lancefs.spark.pipeline.destination import Settings
 from lancefs.spark.pipeline.output_files import Files
 from lancefs.spark.pipeline.verify_job import verify
@@ -192,6 +194,41 @@ def test_a_large_fragment_becomes_several_files(spark: Any, tmp_path: Path) -> N
     done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"), target_file_size=2**20)
     assert len(done.paths) == 3  # a row group each
     assert done.dataset().to_table().equals(lancefs.open(path).to_table())
+
+
+def test_all_tables_of_a_folder_become_files(spark: Any, tmp_path: Path) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    for name in ("one", "two", "odd"):
+        make_table(lake / f"{name}.lance", 20)
+    append(str(lake / "two.lance"), 20, 5)
+    next((lake / "odd.lance" / "data").iterdir()).unlink()
+    with pytest.raises(LanceError, match=r"^1 of 3 tables were not written: odd \(.*is gone"):
+        lancefs.spark.materialize_all(spark, str(lake), str(out))
+    for name in ("one", "two"):
+        same_rows(out / name, str(lake / f"{name}.lance"))
+    done = lancefs.spark.materialize_all(
+        spark, f"{lake}/[ot][nw]*.lance", f"{out}/", format="arrow"
+    )
+    assert {name: found.rows for name, found in done.items()} == {"one": 20, "two": 25}
+    assert {path.suffix for path in (out / "two" / "data").iterdir()} == {".parquet", ".arrow"}
+
+
+def test_tables_are_found_by_folder_and_by_pattern(tmp_path: Path) -> None:
+    fs = fsspec.filesystem("memory")
+    for name in ("eu/b.lance", "eu/a.lance", "us/a.lance", "us/notes", "us/deep/c.lance"):
+        fs.pipe(f"/lake-28/{name}/_versions/1.manifest", b"")
+    assert find_tables("memory://lake-28/eu/", {}) == {
+        "a": "memory:///lake-28/eu/a.lance", "b": "memory:///lake-28/eu/b.lance",
+    }  # fmt: skip
+    assert list(find_tables("memory://lake-28/*/a.lance", {})) == ["eu/a", "us/a"]
+    assert list(find_tables("memory://lake-28/us/**", {})) == ["a", "deep/c"]
+    with pytest.raises(NotALanceTable, match=r"lake-28/us/b\*: no table matches"):
+        find_tables("memory://lake-28/us/b*", {})
+    with pytest.raises(NotALanceTable, match=r"notes: no table is in it"):
+        find_tables("memory://lake-28/us/notes", {})
+    (tmp_path / "[x]" / "t.lance").mkdir(parents=True)
+    found = find_tables(str(tmp_path / "[x]"), {})
+    assert found == {"t": str(tmp_path / "[x]" / "t.lance")}
 
 
 def json_lines(file: Path) -> list[dict[str, Any]]:
