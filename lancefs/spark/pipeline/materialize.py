@@ -125,18 +125,7 @@ def materialize(
     todo = [i for i, fragment in enumerate(wanted) if fragment not in of_kept]
     _log_plan(dataset, wanted, of_kept, before, schema)
     packs = pack(dataset.fragments, todo, settings.target_bytes, cores_of(spark))
-    results = run_pieces(
-        spark,
-        f"materialize {shown}@{dataset.version}",
-        len(packs),
-        make_writer,
-        pin(table, version),
-        (files.url, files.storage),
-        _shipped(settings),
-        packs,
-    )
-    done = [json.loads(text) for text in results]
-    written = [Piece.from_json(one.pop("piece")) for one in done]
+    written, tasks = _written(spark, files, pin(table, version), settings, packs)
     place = {fragment: position for position, fragment in enumerate(wanted)}
     pieces = tuple(sorted([*kept, *written], key=lambda piece: place[piece.fragments[0]]))
     complete = _complete(files, table, dataset, settings, schema, pieces, before)
@@ -147,9 +136,22 @@ def materialize(
     files.write(MANIFEST, complete.to_json())
     files.write(LINEAGE, to_lines(complete))
     _tidy(files, complete)
-    measured.add(*_lines(written, done, complete, time.monotonic() - began))
+    measured.add(*_lines(written, tasks, complete, time.monotonic() - began))
     logger.info("%s: version %d, %d rows", files.shown, complete.version, complete.rows)
     return complete
+
+
+def _written(
+    spark: SparkSession, files: Files, pinned: Pinned, settings: Settings, packs: list[Pack]
+) -> tuple[list[Piece], list[dict[str, Any]]]:
+    """Write fragments; return what was written together, and what each task said beside it."""
+    where = files.url, files.storage
+    results = run_pieces(
+        spark, f"materialize {pinned}", len(packs), make_writer,
+        pinned, where, _shipped(settings), packs,
+    )  # fmt: skip
+    tasks = [json.loads(text) for text in results]
+    return [Piece.from_json(task.pop("piece")) for task in tasks], tasks
 
 
 def make_writer(
