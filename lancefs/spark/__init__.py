@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lancefs.spark.attached import Attached, attach
     from lancefs.spark.data_source import LanceDataSource
     from lancefs.spark.lazy_table import table
+    from lancefs.spark.pipeline.delta import publish_delta
     from lancefs.spark.pipeline.destination import open_materialized
     from lancefs.spark.pipeline.many import materialize_all
     from lancefs.spark.pipeline.materialize import materialize
@@ -34,6 +35,7 @@ __all__ = [
     "materialize",
     "materialize_all",
     "open_materialized",
+    "publish_delta",
     "read",
     "register",
     "table",
@@ -47,6 +49,7 @@ _HOMES = {
     "LanceDataSource": "lancefs.spark.data_source",
     "materialize": "lancefs.spark.pipeline.materialize",
     "materialize_all": "lancefs.spark.pipeline.many",
+    "publish_delta": "lancefs.spark.pipeline.delta",
     "open_materialized": "lancefs.spark.pipeline.destination",
     "read": "lancefs.spark.session",
     "register": "lancefs.spark.session",

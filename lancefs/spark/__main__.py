@@ -13,6 +13,7 @@ from typing import Any
 from lancefs.errors import LanceError
 from lancefs.spark.folders import find_tables
 from lancefs.spark.pinned_version import open_table
+from lancefs.spark.pipeline.delta import publish_delta
 from lancefs.spark.pipeline.destination import TARGET_BYTES
 from lancefs.spark.pipeline.many import materialize_all
 from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
@@ -89,6 +90,8 @@ def _materialize(spark: Any, given: argparse.Namespace) -> int:
         results = [materialize(spark, given.source, given.destination, **how)]
     for result in results:
         print(f"{result.files.shown}: version {result.version}, {result.rows:,} rows")
+        if given.delta:
+            publish_delta(result, given.delta_storage)
     return 0
 
 
@@ -199,6 +202,18 @@ def _add_materialize(commands: Any) -> None:
         default=TARGET_BYTES,
         metavar="SIZE",
         help="about how large files become, such as 64MB; 256MB by default",
+    )
+    write.add_argument(
+        "--delta",
+        action="store_true",
+        help="let DESTINATION be a Delta table of these files, too; needs --types spark",
+    )
+    write.add_argument(
+        "--delta-storage",
+        type=_json_object,
+        default={},
+        metavar="JSON",
+        help="options of the library deltalake for the destination",
     )
     write.add_argument("--incremental", action="store_true", help="keep what has not changed")
     write.add_argument(
