@@ -13,7 +13,7 @@ from typing import Any
 from lancefs.errors import LanceError
 from lancefs.spark.folders import find_tables
 from lancefs.spark.pinned_version import open_table
-from lancefs.spark.pipeline.delta import publish_delta
+from lancefs.spark.pipeline.delta import publish_delta, require_delta
 from lancefs.spark.pipeline.destination import TARGET_BYTES
 from lancefs.spark.pipeline.many import materialize_all
 from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
@@ -54,7 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("lancefs").setLevel(level)
     try:
         # Before Spark starts, which takes a while: what is wrong is then said at once.
-        is_many = given.command == "materialize" and given.all
+        writes = given.command == "materialize"
+        if writes and given.delta:
+            require_delta(given.format, given.types)
+        is_many = writes and given.all
         for url in find_tables(given.source, given.storage).values() if is_many else [given.source]:
             table = TableOptions(absolute(url), given.storage, moved=given.base_paths)
             open_table(table, make_ref(ref=given.ref))

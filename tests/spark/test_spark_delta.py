@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import lancefs
 import lancefs.spark
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.spark.__main__ import main
+from lancefs.spark.pipeline.delta import require_delta
 
 
 def publish(spark: Any, path: str, out: Path, **how: Any) -> Any:
@@ -108,5 +110,14 @@ def test_the_command_makes_delta_tables_of_all_tables(
     assert [deltalake.DeltaTable(str(out / name)).count() for name in ("one", "two")] == [10, 20]
     assert f"{out}/two: version 1, 20 rows\n" in capsys.readouterr().out
     assert len(metrics.read_text().splitlines()) == 4
-    assert main([*given, "--delta"]) == 2
+    assert main([*given[:3], str(tmp_path / "other"), "--delta"]) == 2
+    assert not (tmp_path / "other").exists()  # it is said before anything is written
     assert "needs format = parquet and types = spark" in capsys.readouterr().err
+
+
+def test_without_deltalake_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(
+        ImportError, match=r"needs the library deltalake: pip install 'lancefs\[del"
+    ):
+        require_delta("parquet", "spark")

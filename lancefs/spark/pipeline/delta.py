@@ -47,13 +47,8 @@ def publish_delta(complete: Materialized, storage_options: Mapping[str, str] | N
         UnsupportedFeature: Delta Lake has no type for a column.
         LanceError: The table cannot be brought up to date.
     """
-    delta = _library()
-    where, settings = complete.files.shown, complete.settings
-    if (settings.format, settings.types) != ("parquet", "spark"):
-        raise ValueError(
-            f"{where} has {settings.format} files with the types of {settings.types}; a Delta "
-            "table needs format = parquet and types = spark"
-        )
+    where = complete.files.shown
+    delta = require_delta(complete.settings.format, complete.settings.types)
     options = dict(storage_options or {})
     try:
         if not delta.DeltaTable.is_deltatable(complete.files.url, options):
@@ -66,7 +61,21 @@ def publish_delta(complete: Materialized, storage_options: Mapping[str, str] | N
         raise LanceError(f"{where}: its Delta table cannot be written: {error}") from error
 
 
-def _library() -> Any:
+def require_delta(format: str, types: str) -> Any:
+    """Return the library, if files like these can make up a Delta table.
+
+    Args:
+        format: Of the files.
+        types: Those of the table, or of Spark.
+
+    Raises:
+        ImportError: `deltalake` is not installed.
+        ValueError: They cannot.
+    """
+    if (format, types) != ("parquet", "spark"):
+        raise ValueError(
+            f"a Delta table needs format = parquet and types = spark, not {format} and {types}"
+        )
     try:
         import deltalake
         import deltalake.exceptions
