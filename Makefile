@@ -83,7 +83,7 @@ test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of
 	done
 
 .venv/.spark: .venv/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]' 'pyspark[connect]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[delta,spark]' 'pyspark[connect]'
 	@touch $@
 
 # In CI, tests that skip for want of a Java would be tests that nobody runs.

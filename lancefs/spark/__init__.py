@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from lancefs.spark.attached import Attached, attach
     from lancefs.spark.data_source import LanceDataSource
     from lancefs.spark.lazy_table import table
+    from lancefs.spark.pipeline.delta import publish_delta
     from lancefs.spark.pipeline.destination import open_materialized
+    from lancefs.spark.pipeline.many import materialize_all
     from lancefs.spark.pipeline.materialize import materialize
     from lancefs.spark.pipeline.output_check import verify_output
     from lancefs.spark.pipeline.verify_job import verify
@@ -31,7 +33,9 @@ __all__ = [
     "LanceDataSource",
     "attach",
     "materialize",
+    "materialize_all",
     "open_materialized",
+    "publish_delta",
     "read",
     "register",
     "table",
@@ -44,6 +48,8 @@ _HOMES = {
     "attach": "lancefs.spark.attached",
     "LanceDataSource": "lancefs.spark.data_source",
     "materialize": "lancefs.spark.pipeline.materialize",
+    "materialize_all": "lancefs.spark.pipeline.many",
+    "publish_delta": "lancefs.spark.pipeline.delta",
     "open_materialized": "lancefs.spark.pipeline.destination",
     "read": "lancefs.spark.session",
     "register": "lancefs.spark.session",

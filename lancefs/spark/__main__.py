@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lancefs.errors import LanceError
+from lancefs.spark.folders import find_tables
 from lancefs.spark.pinned_version import open_table
+from lancefs.spark.pipeline.delta import publish_delta, require_delta
 from lancefs.spark.pipeline.destination import TARGET_BYTES
+from lancefs.spark.pipeline.many import materialize_all
 from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
 from lancefs.spark.pipeline.output_check import verify_output
 from lancefs.spark.pipeline.verify_job import verify
@@ -25,6 +28,7 @@ _EXAMPLES = """\
 examples:
   python -m lancefs.spark materialize s3://bucket/t.lance s3://bucket/t-parquet --incremental
   python -m lancefs.spark materialize t.lance out --ref prod --format arrow --partition-by city
+  python -m lancefs.spark materialize --all 's3://bucket/*.lance' out --incremental
   python -m lancefs.spark verify t.lance --json
 
 Spark itself is configured as always: spark-defaults.conf, SPARK_CONF_DIR, or spark-submit.
@@ -50,8 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("lancefs").setLevel(level)
     try:
         # Before Spark starts, which takes a while: what is wrong is then said at once.
-        table = TableOptions(absolute(given.source), given.storage, moved=given.base_paths)
-        open_table(table, make_ref(ref=given.ref))
+        writes = given.command == "materialize"
+        if writes and given.delta:
+            require_delta(given.format, given.types)
+        is_many = writes and given.all
+        for url in find_tables(given.source, given.storage).values() if is_many else [given.source]:
+            table = TableOptions(absolute(url), given.storage, moved=given.base_paths)
+            open_table(table, make_ref(ref=given.ref))
         spark = start_session(given.master, f"lancefs {given.command}")
         return (
             _materialize(spark, given) if given.command == "materialize" else _verify(spark, given)
@@ -64,23 +73,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _materialize(spark: Any, given: argparse.Namespace) -> int:
-    result = materialize(
-        spark,
-        given.source,
-        given.destination,
-        ref=given.ref,
-        format=given.format,
-        partition_by=_names(given.partition_by) or (),
-        columns=_names(given.columns),
-        types=given.types,
-        target_file_size=given.target_file_size,
-        incremental=given.incremental,
-        check=given.check,
-        storage_options=given.storage,
-        destination_options=given.to_storage,
-        base_paths=given.base_paths,
-    )
-    print(f"{result.files.shown}: version {result.version}, {result.rows:,} rows")
+    how: dict[str, Any] = {
+        "ref": given.ref,
+        "format": given.format,
+        "partition_by": _names(given.partition_by) or (),
+        "columns": _names(given.columns),
+        "types": given.types,
+        "target_file_size": given.target_file_size,
+        "incremental": given.incremental,
+        "check": given.check,
+        "metrics": given.metrics,
+        "storage_options": given.storage,
+        "destination_options": given.to_storage,
+        "base_paths": given.base_paths,
+    }
+    if given.all:
+        results = list(materialize_all(spark, given.source, given.destination, **how).values())
+    else:
+        results = [materialize(spark, given.source, given.destination, **how)]
+    for result in results:
+        print(f"{result.files.shown}: version {result.version}, {result.rows:,} rows")
+        if given.delta:
+            publish_delta(result, given.delta_storage)
     return 0
 
 
@@ -91,6 +105,7 @@ def _verify(spark: Any, given: argparse.Namespace) -> int:
         ref=given.ref,
         storage_options=given.storage,
         base_paths=given.base_paths,
+        metrics=given.metrics,
     )
     print(report.to_json() if given.json else report)
     if given.output is None:
@@ -156,6 +171,9 @@ def _parser() -> argparse.ArgumentParser:
             metavar="JSON",
             help='where files below base paths of the table are now: {"/old": "/new"}',
         )
+        command.add_argument(
+            "--metrics", metavar="FILE", help="append what was done to FILE, as lines of JSON"
+        )
         command.add_argument("-q", "--quiet", action="store_true", help="say only what is wrong")
         command.add_argument("-v", "--verbose", action="store_true", help="log every fragment")
     return parser
@@ -165,6 +183,11 @@ def _add_materialize(commands: Any) -> None:
     write = commands.add_parser("materialize", help="write a version as Parquet or Arrow files")
     write.add_argument("source", help="the table")
     write.add_argument("destination", help="a directory on any store, the same on every worker")
+    write.add_argument(
+        "--all",
+        action="store_true",
+        help="SOURCE is a folder of tables, or a pattern: write each to a folder of DESTINATION",
+    )
     write.add_argument(
         "--format",
         choices=FORMATS,
@@ -182,6 +205,18 @@ def _add_materialize(commands: Any) -> None:
         default=TARGET_BYTES,
         metavar="SIZE",
         help="about how large files become, such as 64MB; 256MB by default",
+    )
+    write.add_argument(
+        "--delta",
+        action="store_true",
+        help="let DESTINATION be a Delta table of these files, too; needs --types spark",
+    )
+    write.add_argument(
+        "--delta-storage",
+        type=_json_object,
+        default={},
+        metavar="JSON",
+        help="options of the library deltalake for the destination",
     )
     write.add_argument("--incremental", action="store_true", help="keep what has not changed")
     write.add_argument(

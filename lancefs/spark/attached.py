@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import fsspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from lancefs.errors import NotALanceTable
+from lancefs.spark.folders import find_tables
 from lancefs.spark.lazy_table import table
 from lancefs.spark.pinned_version import open_table
-from lancefs.spark.stores import absolute, reaching
+from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import Nanoseconds, TableOptions, Unsupported
-from lancefs.storage import Store
 from lancefs.table.refs import Ref, make_ref
-
-_SUFFIX = ".lance"
 
 
 class Attached:
     """The tables of a folder, each a temporary view that is called as its folder, without `.lance`.
 
-    A view shows one version until `refresh` is called: queries of one report concern one state.
+    A view shows one version until `refresh` or `sql` is called: queries of one report concern one
+    state.
 
     Args:
         spark: The session.
@@ -54,6 +50,7 @@ class Attached:
         self._nanoseconds = nanoseconds
         self._unsupported = unsupported
         self._storage = dict(storage_options)
+        self._urls: dict[str, str] = {}
         self._shown: dict[str, tuple[Ref, str]] = {}  # what the views show, and when it was made
         self.refresh()
 
@@ -75,13 +72,14 @@ class Attached:
             NotALanceTable: There is no table in the folder any more.
             LanceError: A table cannot be opened.
         """
-        found, changed = self._tables(), []
-        for name in sorted(self._shown.keys() - found):
+        found, changed = find_tables(self._folder, self._storage), []
+        for name in sorted(self._shown.keys() - found.keys()):
             self._spark.catalog.dropTempView(name)
             del self._shown[name]
             changed.append(name)
-        for name in sorted(found):
-            version = open_table(TableOptions(self._url(name), self._storage), self._ref)
+        self._urls = found
+        for name, url in found.items():
+            version = open_table(TableOptions(url, self._storage), self._ref)
             exact = Ref(version=version.manifest.version, branch=version.resolved.branch)
             shown = exact, version.manifest.timestamp.isoformat()
             if self._shown.get(name) != shown:
@@ -89,6 +87,19 @@ class Attached:
                 self._shown[name] = shown
                 changed.append(name)
         return changed
+
+    def sql(self, query: str) -> DataFrame:
+        """Refresh the views, then run a query: it sees the tables as they are now.
+
+        Args:
+            query: In Spark's SQL.
+
+        Raises:
+            NotALanceTable: There is no table in the folder any more.
+            LanceError: A table cannot be opened.
+        """
+        self.refresh()
+        return self._spark.sql(query)
 
     def at(self, name: str, ref: Ref | int | str | datetime, view: str | None = None) -> str:
         """Make a view of another version of a table.
@@ -113,32 +124,12 @@ class Attached:
 
     def _view(self, view: str, name: str, ref: Ref) -> str:
         frame = table(
-            self._spark, self._url(name), ref, nanoseconds=self._nanoseconds,
+            self._spark, self._urls[name], ref, nanoseconds=self._nanoseconds,
             unsupported=self._unsupported, storage_options=self._storage,
         )  # fmt: skip
         quoted = view.replace("`", "``")
         frame.createOrReplaceTempView(f"`{quoted}`")
         return view
-
-    def _url(self, name: str) -> str:
-        return posixpath.join(self._folder, name + _SUFFIX)
-
-    def _tables(self) -> set[str]:
-        with reaching(self._folder):
-            fs, path = fsspec.core.url_to_fs(self._folder, **self._storage)
-            entries = Store(fs, path).entries()
-        folders = [name for name, info in entries if info.get("type") == "directory"]
-        names = [name for name in folders if name.endswith(_SUFFIX)]
-        if not names:
-            raise NotALanceTable(
-                f"{self._folder}: no table is in it, a folder whose name ends in {_SUFFIX}"
-            )
-        found = {name.removesuffix(_SUFFIX) for name in names}
-        if len({name.casefold() for name in found}) < len(found):
-            raise ValueError(
-                f"{self._folder}: names of tables differ in case only, {sorted(found)}"
-            )
-        return found
 
 
 def attach(
@@ -154,7 +145,8 @@ def attach(
 
     Args:
         spark: The session.
-        folder: The folder, in which tables are folders called `….lance`.
+        folder: The folder, in which tables are folders called `….lance`; or a pattern that such
+            folders match, like `lake/*/o*.lance`, of which views are called `eu/orders`.
         ref: The version of each table, for instance a tag or a time; the newest by default.
         nanoseconds: What becomes of nanoseconds: `error`, `long` or `truncate`.
         unsupported: What becomes of columns that Spark has no type for: `error`, `string` or

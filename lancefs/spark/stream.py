@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,13 +24,23 @@ from lancefs.scan.settings import BATCH_ROWS
 from lancefs.spark import filters
 from lancefs.spark.appends import appended
 from lancefs.spark.brief_errors import brief, briefly
-from lancefs.spark.change_feed import changes, require_stable_row_ids, without_feed
+from lancefs.spark.change_feed import (
+    cannot_be_told,
+    changes,
+    inserted,
+    only_added,
+    require_columns,
+    require_stable_row_ids,
+    shares,
+    without_feed,
+)
 from lancefs.spark.partitions import Span, plan, scan
 from lancefs.spark.pinned_version import Pinned
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, convert
 from lancefs.spark.table_options import Options, ReadOptions, StreamOptions, TableOptions
 from lancefs.storage import Store
+from lancefs.table.changes import IdShare
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, resolve
@@ -47,6 +58,10 @@ except ImportError:
     ReadAllAvailable = ReadMaxFiles = ReadMaxRows = SupportsTriggerAvailableNow = None
 
 _VERSION = "version"
+
+# What a task reads of a version: some fragments (`Span`), or its share of the changes (`IdShare`);
+# of the changes all, where both are None.
+_Part: TypeAlias = tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]
 
 
 class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
@@ -117,16 +132,10 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             if version not in files:
                 raise self._cleaned_up(version, list(files.values()))
             manifest = self._manifest(files[version])
+            is_feed = self.options.stream.change_feed
+            parts = self._changed(files, version) if is_feed else self._new(files, version)
             committed = manifest.timestamp.isoformat()
-            if self.options.stream.change_feed:
-                found.append((version, committed))
-                continue
-            positions = self._appended(files, version)
-            read = self.options.read
-            for span in plan(
-                manifest.fragments, read.rows_per_partition, positions, read.bytes_per_partition
-            ):
-                found.append((version, committed, *span.astuple()))
+            found += [(version, committed, *part) for part in parts]
         return [InputPartition(value) for value in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -134,21 +143,50 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return briefly(self._batches(partition))
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        version, committed, *span = partition.value
-        pinned = Pinned(self.table, version, self.branch, committed)
+        number, committed, span, share = partition.value
+        version = Pinned(self.table, number, self.branch, committed).open()
         target, read = arrow_schema(self.columns), self.options.read
+        names = self.columns.fieldNames()
         filter = None if read.filter is None else filters.parse(read.filter, self.fields)
-        if span:
-            names, rows = self.columns.fieldNames(), read.batch_rows
-            batches = scan(
-                pinned.open(), Span(*span), names, filter, rows, self.fields, read.use_index
-            )
-        else:
-            table = changes(LanceDataset(pinned.open()), self.columns.fieldNames())
+        if span is None:
+            table = changes(version, names, None if share is None else IdShare(*share))
             table = table if filter is None else table.filter(filter)
             batches = iter(table.to_batches(read.batch_rows or BATCH_ROWS))
+        else:
+            own = without_feed(self.columns).fieldNames()
+            rows = read.batch_rows
+            batches = scan(version, Span(*span), own, filter, rows, self.fields, read.use_index)
+            if len(own) < len(names):
+                batches = inserted(batches, number, version.manifest.timestamp, names)
         for batch in batches:
             yield convert(batch, target, read.nanoseconds)
+
+    def _new(self, files: Mapping[int, VersionFile], version: int) -> list[_Part]:
+        """Cut the rows that a version appended into tasks."""
+        return self._spans(self._manifest(files[version]), self._appended(files, version))
+
+    def _changed(self, files: Mapping[int, VersionFile], version: int) -> list[_Part]:
+        """Cut what a version changed into tasks."""
+        if version > 1 and version - 1 not in files:
+            raise cannot_be_told(self.table.url, version, f"there is no version {version - 1}")
+        before = self._manifest(files[version - 1]) if version > 1 else None
+        manifest, read = self._manifest(files[version]), self.options.read
+        added = only_added(manifest, before)
+        if added is None:
+            assert before is not None, "the first version only adds rows"
+            found = shares(manifest, before, read.rows_per_partition, read.bytes_per_partition)
+            parts: list[_Part] = [(None, None if one is None else astuple(one)) for one in found]
+        else:
+            parts = self._spans(manifest, added)
+        if parts:
+            require_columns(self.table.url, manifest, self.columns.fieldNames())
+        return parts
+
+    def _spans(self, manifest: Manifest, positions: Sequence[int]) -> list[_Part]:
+        read = self.options.read
+        most, most_bytes = read.rows_per_partition, read.bytes_per_partition
+        spans = plan(manifest.fragments, most, positions, most_bytes)
+        return [(span.astuple(), None) for span in spans]
 
     def _appended(self, files: Mapping[int, VersionFile], version: int) -> list[int]:
         """Return the positions of the fragments whose rows a version appended."""

@@ -24,6 +24,7 @@ Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ from lancefs.table.commits import CommitFile, read_commits
 from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragments import Fragment
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
 from lancefs.table.timeline import Timeline, is_same, signature
@@ -68,6 +70,26 @@ COMMIT_TIMESTAMP = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"), n
 _ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 # Added where rows are compared by a key: the columns whose values an update changed.
 CHANGED_COLUMNS = pa.field("_changed_columns", pa.list_(pa.string()))
+
+
+@dataclass(frozen=True, slots=True)
+class IdShare:
+    """The rows that one of several readers compares: runs of consecutive row ids, in turn.
+
+    Attributes:
+        number: Which share it is, from 0.
+        count: How many shares there are.
+        run: Row ids of a run.
+    """
+
+    number: int
+    count: int
+    run: int
+
+    def has(self, ids: Ids) -> Mask:
+        """Return a mask of the ids that are in the share."""
+        mask: Mask = ids // np.uint64(self.run) % np.uint64(self.count) == self.number
+        return mask
 
 
 def changes_schema(fields: Sequence[Field]) -> pa.Schema:
@@ -103,7 +125,10 @@ def _commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
 
 
 def read_changes(
-    since: OpenVersion, until: OpenVersion, key: Sequence[str] | None = None
+    since: OpenVersion,
+    until: OpenVersion,
+    key: Sequence[str] | None = None,
+    share: IdShare | None = None,
 ) -> pa.Table:
     """Compare two versions.
 
@@ -112,6 +137,8 @@ def read_changes(
         until: The newer version, on the same branch.
         key: Names of columns of the newer version whose values tell rows apart; None to compare by
             row id or by value.
+        share: Only the changes of these rows, where both versions have stable row ids and no key
+            is given; of all rows by default.
 
     Returns:
         A row a change, in the order of the commits, with the columns of the newer version and
@@ -135,7 +162,7 @@ def read_changes(
         )
     store = until.resolved.store
     commits = _commits_between(store, since.manifest.version, until.manifest.version)
-    return _Comparison(since, until, commits, key).run()
+    return _Comparison(since, until, commits, key, share).run()
 
 
 class _Comparison:
@@ -147,8 +174,9 @@ class _Comparison:
         until: OpenVersion,
         commits: Sequence[CommitFile],
         key: Sequence[str] | None,
+        share: IdShare | None,
     ) -> None:
-        self.since, self.until = since, until
+        self.since, self.until, self.share = since, until, share
         self.columns: Correspondence = correspond(since.manifest, until.manifest, commits)
         self.key = None if key is None else key_fields(key, self.columns, since, until)
         between = [
@@ -158,6 +186,10 @@ class _Comparison:
         ]
         self.timeline = Timeline(until.manifest, between, until.files_of)
         self.is_stable = since.row_metadata.is_stable and until.row_metadata.is_stable
+        if share is not None and (key is not None or not self.is_stable):
+            raise ValueError(
+                f"{until.name}: a share of the changes needs stable row ids, and no key"
+            )
         self._old: list[VersionRows] = []
         self._new: list[VersionRows] = []
         self._updates: list[tuple[VersionRows, VersionRows]] = []
@@ -194,19 +226,25 @@ class _Comparison:
         for position, fragment in enumerate(self.until.manifest.fragments):
             before = old.get(fragment.id)
             if before is None or not is_same(self.since.manifest.fragments[before], fragment):
-                self._new.append(live_rows(self.until, position))
+                self._new.append(self._shared(self.until, live_rows(self.until, position)))
                 continue
             del old[fragment.id]
             if self.since.manifest.fragments[before] != fragment:
                 self._collect_from(before, position)
         for position in sorted(old.values()):
-            self._old.append(live_rows(self.since, position))
+            self._old.append(self._shared(self.since, live_rows(self.since, position)))
+
+    def _shared(self, version: OpenVersion, rows: VersionRows) -> VersionRows:
+        """Return the rows that are compared here."""
+        return rows if self.share is None else rows.take(self.share.has(ids_of(version, rows)))
 
     def _collect_from(self, before: int, position: int) -> None:
         """Collect the rows that may have changed in a fragment of both versions."""
         old, new = self.since.readers[before], self.until.readers[position]
-        self._old.append(rows_at(before, np.setdiff1d(new.deleted, old.deleted)))
-        self._new.append(rows_at(position, np.setdiff1d(old.deleted, new.deleted)))
+        gone = rows_at(before, np.setdiff1d(new.deleted, old.deleted))
+        come = rows_at(position, np.setdiff1d(old.deleted, new.deleted))
+        self._old.append(self._shared(self.since, gone))
+        self._new.append(self._shared(self.until, come))
         changed = [
             (of_old, of_new)
             for of_old, of_new in self.columns.compared
@@ -220,7 +258,8 @@ class _Comparison:
     ) -> None:
         """Compare the rows of a fragment in the columns that were rewritten."""
         old, new = self.since.readers[before], self.until.readers[position]
-        live = np.setdiff1d(new.live_offsets(), old.deleted, assume_unique=True)
+        kept = np.setdiff1d(new.live_offsets(), old.deleted, assume_unique=True)
+        live = self._shared(self.until, rows_at(position, kept)).offsets
         ids = [one.id for _, below in changed for one in below.walk()]
         commit = self.timeline.since_when_alike(new.fragment, ids)
         for start in range(0, len(live), ROWS_AT_ONCE):

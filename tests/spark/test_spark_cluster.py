@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -119,6 +120,17 @@ def test_a_worker_without_lancefs_is_named(cluster: str, tmp_path: Path) -> None
             spark.read.format("lancefs").load(path).collect()
         with pytest.raises(ImportError, match=says):
             lancefs.spark.materialize(spark, path, str(tmp_path / "out"))
+        # lancefs itself may be shipped where the libraries that it needs are.
+        spark.sparkContext.addPyFile(zipped_lancefs(tmp_path))
+        lancefs.spark.register(spark)
+        assert spark.read.format("lancefs").load(path).count() == 100
+        assert lancefs.spark.table(spark, path).agg({"id": "sum"}).collect()[0][0] == 4950
+        assert lancefs.spark.materialize(spark, path, str(tmp_path / "out")).rows == 100
+
+
+def zipped_lancefs(directory: Path) -> str:
+    package = Path(lancefs.__file__).parent
+    return shutil.make_archive(str(directory / "lancefs"), "zip", package.parent, package.name)
 
 
 def without_lancefs(directory: Path) -> Path:

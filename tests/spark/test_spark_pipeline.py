@@ -13,9 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 from spark_support import append, environment, make_table
 
@@ -30,8 +33,11 @@ from lancefs.errors import (
     RefNotFound,
     UnsupportedFeature,
 )
+from lancefs.spark.folders import find_tables
+from lancefs.spark.pipeline.destination import Settings
 from lancefs.spark.pipeline.output_files import Files
 from lancefs.spark.pipeline.verify_job import verify
+from lancefs.spark.pipeline.writers import write_parts
 
 KILLS = 10
 
@@ -148,6 +154,14 @@ def test_only_what_changed_is_written_again(
     assert [len(found) for found in refresh()] == [5, 0]
     lance.dataset(path).add_columns({"twice": "price * 2"})
     assert [len(found) for found in refresh()] == [0, 5]
+    # Readers find columns by name, so that no file may have another one for a column, or more.
+    lance.dataset(path).alter_columns({"path": "twice", "name": "double"})
+    assert [len(found) for found in refresh()] == [0, 5]
+    assert "the columns have changed since version 5: all is written" in caplog.text
+    lance.dataset(path).drop_columns(["double"])
+    assert [len(found) for found in refresh()] == [0, 5]
+    urls = lancefs.spark.open_materialized(out).urls
+    assert all(pq.read_schema(url).names == ["id", "city", "size", "price"] for url in urls)
 
 
 def test_small_fragments_share_a_file(
@@ -180,6 +194,121 @@ def test_a_large_fragment_becomes_several_files(spark: Any, tmp_path: Path) -> N
     done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"), target_file_size=2**20)
     assert len(done.paths) == 3  # a row group each
     assert done.dataset().to_table().equals(lancefs.open(path).to_table())
+
+
+def test_all_tables_of_a_folder_become_files(spark: Any, tmp_path: Path) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    for name in ("one", "two", "odd"):
+        make_table(lake / f"{name}.lance", 20)
+    append(str(lake / "two.lance"), 20, 5)
+    next((lake / "odd.lance" / "data").iterdir()).unlink()
+    with pytest.raises(LanceError, match=r"^1 of 3 tables were not written: odd \(.*is gone"):
+        lancefs.spark.materialize_all(spark, str(lake), str(out))
+    for name in ("one", "two"):
+        same_rows(out / name, str(lake / f"{name}.lance"))
+    done = lancefs.spark.materialize_all(
+        spark, f"{lake}/[ot][nw]*.lance", f"{out}/", format="arrow"
+    )
+    assert {name: found.rows for name, found in done.items()} == {"one": 20, "two": 25}
+    assert {path.suffix for path in (out / "two" / "data").iterdir()} == {".parquet", ".arrow"}
+
+
+def test_tables_are_found_by_folder_and_by_pattern(tmp_path: Path) -> None:
+    fs = fsspec.filesystem("memory")
+    for name in ("eu/b.lance", "eu/a.lance", "us/a.lance", "us/notes", "us/deep/c.lance"):
+        fs.pipe(f"/lake-28/{name}/_versions/1.manifest", b"")
+    assert find_tables("memory://lake-28/eu/", {}) == {
+        "a": "memory:///lake-28/eu/a.lance", "b": "memory:///lake-28/eu/b.lance",
+    }  # fmt: skip
+    assert list(find_tables("memory://lake-28/*/a.lance", {})) == ["eu/a", "us/a"]
+    assert list(find_tables("memory://lake-28/us/**", {})) == ["a", "deep/c"]
+    with pytest.raises(NotALanceTable, match=r"lake-28/us/b\*: no table matches"):
+        find_tables("memory://lake-28/us/b*", {})
+    with pytest.raises(NotALanceTable, match=r"notes: no table is in it"):
+        find_tables("memory://lake-28/us/notes", {})
+    (tmp_path / "[x]" / "t.lance").mkdir(parents=True)
+    found = find_tables(str(tmp_path / "[x]"), {})
+    assert found == {"t": str(tmp_path / "[x]" / "t.lance")}
+
+
+def json_lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_each_file_says_where_its_rows_came_from(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 4000, per_file=1000)
+    lance.dataset(path).delete("id < 10")
+    out = tmp_path / "out"
+    lancefs.spark.materialize(spark, path, str(out), target_file_size=1)
+    append(path, 4000, 5)
+    lancefs.spark.materialize(spark, path, str(out), target_file_size=1, incremental=True)
+    lines = json_lines(out / "_lineage.jsonl")
+    assert [line["fragments"] for line in lines] == [[0], [1], [2], [3], [4]]
+    assert {(line["source"], line["version"], line["branch"]) for line in lines} == {
+        (path, 3, None)
+    }
+    whole = lancefs.open(path, version=3).to_table()
+    for line in lines:
+        expected = whole.slice(line["first_row"], line["rows"])
+        assert pq.read_table(out / line["file"]).equals(expected)
+    lancefs.spark.materialize(spark, path, str(out), partition_by=["city"])
+    lines = json_lines(out / "_lineage.jsonl")
+    assert [line["first_row"] for line in lines] == [None] * 4
+    assert sum(line["rows"] for line in lines) == 3995
+    assert {tuple(line["fragments"]) for line in lines} == {(0, 1, 2, 3, 4)}
+
+
+def test_metrics_are_lines_of_json(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 4000)
+    out, metrics = tmp_path / "out", tmp_path / "metrics.jsonl"
+    how: dict[str, Any] = {"target_file_size": 1, "incremental": True, "metrics": metrics}
+    done = lancefs.spark.materialize(spark, path, str(out), **how)
+    append(path, 4000, 5)
+    lancefs.spark.materialize(spark, path, str(out), **how)
+    lancefs.spark.verify(spark, path, metrics=str(metrics))
+    lines = json_lines(metrics)
+    events = [(line["job"], line["event"], line["version"], line["rows"]) for line in lines]
+    assert events == [
+        *[("materialize", "task", 1, 1000)] * 4, ("materialize", "run", 1, 4000),
+        ("materialize", "task", 2, 5), ("materialize", "run", 2, 5), ("verify", "run", 2, 4005),
+    ]  # fmt: skip
+    assert lines[4]["bytes"] == sum(Path(url).stat().st_size for url in done.urls)
+    assert (lines[6]["files"], lines[6]["kept_files"], lines[7]["problems"]) == (1, 4, 0)
+    assert all(line["source"] == path and line["seconds"] >= 0 for line in lines)
+    assert all(line["host"] for line in lines if line["event"] == "task")
+    with pytest.raises(LanceError, match=r"none/m\.jsonl: metrics cannot be written"):
+        lancefs.spark.verify(spark, path, metrics=tmp_path / "none" / "m.jsonl")
+
+
+def test_many_directories_need_few_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More directories than files that may be open: files are closed, and others begun."""
+    open_now: set[str] = set()
+    most = 0
+
+    def create(self: Files, path: str) -> Any:
+        nonlocal most
+        open_now.add(path)
+        most = max(most, len(open_now))
+        return opened(self, path)
+
+    def found(self: Files, path: str) -> Any:
+        open_now.discard(path)
+        return closed(self, path)
+
+    opened, closed = Files.create, Files.found
+    monkeypatch.setattr(Files, "create", create)
+    monkeypatch.setattr(Files, "found", found)
+    table = pa.table({"id": range(2000), "key": [i % 250 for i in range(2000)]})
+    batches = iter(table.to_batches(500))
+    how = Settings(partition_by=("key",))
+    parts = write_parts(Files(str(tmp_path)), "x", batches, table.schema, how)
+    assert (most, open_now) == (100, set())
+    assert {part.path.split("/")[1] for part in parts} == {f"key={i}" for i in range(250)}
+    assert sum(part.rows for part in parts) == 2000
+    again = pads.dataset(tmp_path / "data", partitioning="hive").to_table()
+    assert again.sort_by("id")["id"].to_pylist() == list(range(2000))
 
 
 def test_output_is_read_back_and_compared(spark: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,13 @@ from spark_support import CONFIG, append, make_table, rows
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
+from pyspark.serializers import CPickleSerializer
+
 import lancefs
+from lancefs.errors import UnsupportedFeature
 from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.filters import serialize
+from lancefs.spark.spark_types import arrow_schema
 from lancefs.spark.stream import ReadMaxFiles
 
 HAS_LIMITS = ReadMaxFiles is not None
@@ -182,6 +187,80 @@ def test_the_change_feed_tells_what_versions_did(spark: Any, tmp_path: Path) -> 
     ]
     assert found.where("_commit_version = 1 AND _change_type = 'insert'").count() == 100
     assert dict(found.dtypes)["_commit_timestamp"] == "timestamp"
+
+
+def changes_of(reader: Any, start: int, end: int) -> tuple[int, pa.Table]:
+    """Read a micro-batch as Spark does: how many tasks it has, and their rows."""
+    tasks = reader.partitions({"version": start}, {"version": end})
+    travelled = CPickleSerializer().loads(CPickleSerializer().dumps(reader))
+    batches = [batch for task in tasks for batch in travelled.read(task)]
+    return len(tasks), pa.Table.from_batches(batches, arrow_schema(reader.columns))
+
+
+def changing_table(path: str) -> None:
+    """Write versions that append, update, delete, merge, compact, add a column and overwrite."""
+    make_table(Path(path), 400, per_file=100, enable_stable_row_ids=True)
+    table = lance.dataset(path)
+    append(path, 400, 200)
+    table = lance.dataset(path)
+    table.update({"price": "-price"}, where="id % 3 = 1")
+    table.delete("id % 5 = 0")
+    merged = rows(0, 700).set_column(3, "price", pa.array([0.5] * 700))
+    merge = lance.dataset(path).merge_insert("id")
+    merge.when_matched_update_all("target.id > 550").when_not_matched_insert_all().execute(merged)
+    lance.dataset(path).optimize.compact_files()
+    lance.write_dataset(rows(50, 300), path, mode="overwrite", enable_stable_row_ids=True)
+
+
+def test_the_change_feed_is_divided_among_tasks(tmp_path: Path) -> None:
+    """Each task reads its share; together they are what `changes` finds."""
+    path = str(tmp_path / "t.lance")
+    changing_table(path)
+    dataset = lancefs.open(path)
+    options = {"path": path, "readChangeFeed": "true", "rowsPerPartition": "64"}
+    source = LanceDataSource({**options, "startingVersion": "1"})
+    reader = source.streamReader(source.schema())
+    order = [("id", "ascending"), ("_change_type", "ascending")]
+    counts = {
+        2: {"insert": 200},
+        3: {"update_preimage": 200, "update_postimage": 200},
+        4: {"delete": 120},
+        5: {"update_preimage": 40, "update_postimage": 40, "insert": 220},
+        7: {},  # compaction changes no row, and reserves ids for its fragments before
+        8: {"delete": 700, "insert": 300},
+    }
+    for version, count in counts.items():
+        tasks, found = changes_of(reader, version - 1, version)
+        assert tasks > 1, version
+        assert Counter(found["_change_type"].to_pylist()) == count, version
+        expected = dataset.changes(version - 1, version).select(found.column_names)
+        assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist(), version
+    assert changes_of(reader, 5, 6)[0] == 0
+
+
+def test_the_change_feed_reads_no_more_rows_than_are_in_a_task(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 4000, enable_stable_row_ids=True)
+    lance.dataset(path).delete("id >= 0 and id < 640")
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    options = {"path": path, "readChangeFeed": "true", "rowsPerPartition": "160"}
+    source = LanceDataSource({**options, "startingVersion": "1", "columns": "id"})
+    reader = source.streamReader(source.schema())
+    tasks = reader.partitions({"version": 1}, {"version": 2})
+    sizes = [sum(batch.num_rows for batch in reader.read(task)) for task in tasks]
+    assert sizes == [160, 160, 160, 160]
+    first = reader.partitions({"version": 0}, {"version": 1})
+    assert sum(batch.num_rows for task in first for batch in reader.read(task)) == 4000
+    assert len(first) == 28  # each fragment of 1,000 rows in seven
+    assert reader.partitions({"version": 2}, {"version": 3}) == []  # an index changes no row
+
+
+def test_a_version_without_a_column_of_the_change_feed_is_named(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 10, enable_stable_row_ids=True)
+    lance.dataset(path).add_columns({"twice": "price * 2"})
+    source = LanceDataSource({"path": path, "readChangeFeed": "true", "startingVersion": "1"})
+    reader = source.streamReader(source.schema())
+    with pytest.raises(UnsupportedFeature, match=r"t\.lance: version 1 has no column 'twice'"):
+        reader.partitions({"version": 0}, {"version": 1})
 
 
 def test_the_change_feed_needs_stable_row_ids(spark: Any, tmp_path: Path) -> None:

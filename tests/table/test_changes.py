@@ -19,13 +19,16 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import Container
 from lancefs.errors import ColumnNotFound, RefNotFound
-from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT
+from lancefs.storage import Store
+from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT, IdShare, read_changes
+from lancefs.table.open_version import open_version
 from lancefs.table.refs import Ref
 
 EXTRA = ("p", "q", "r")
@@ -210,6 +213,19 @@ def check(writer: Writer, since: int, until: int) -> None:
     compare = check_by_id if writer.stable else check_by_value
     compare(writer, parts, old, new, (old_state, new_state), shown, common)
     check_by_key(writer, (since, until), (old, new), shown, common)
+    if writer.stable:
+        check_shares(writer, since, until, changes)
+
+
+def check_shares(writer: Writer, since: int, until: int, changes: pa.Table) -> None:
+    """Every change is in one share."""
+    versions = [
+        open_version(Store(LocalFileSystem(), writer.path), Ref(one)) for one in (since, until)
+    ]
+    shares = [read_changes(*versions, share=IdShare(number, 3, 2)) for number in range(3)]
+    order = [("_rowid", "ascending"), ("_change_type", "descending")]
+    together = pa.concat_tables(shares).sort_by(order)
+    assert together.to_pylist() == changes.sort_by(order).to_pylist()
 
 
 def check_by_key(
@@ -491,6 +507,15 @@ def test_an_id_of_a_column_that_is_used_again_is_not_the_same_column(tmp_path: P
     dataset.delete("id = 1")
     changes = lancefs.open(tmp_path / "t.lance").changes(1)
     assert said(changes, "id", "z") == [("delete", 4, 1, None)]
+
+
+def test_a_share_needs_stable_ids_and_no_key(tmp_path: Path) -> None:
+    small(tmp_path / "t.lance", stable=False)
+    version = open_version(Store(LocalFileSystem(), str(tmp_path / "t.lance")), Ref())
+    with pytest.raises(
+        ValueError, match=r"t\.lance@1: a share .* needs stable row ids, and no key"
+    ):
+        read_changes(version, version, share=IdShare(0, 2, 1))
 
 
 def test_versions_between_that_are_gone_are_done_without(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What was materialised: the small manifest at a destination, and reading by it.
 
     _lancefs.json          which version is complete, and which files make it up
+    _lineage.jsonl         where the rows of each of these files came from, for people and programs
     data/…                 the files
     _progress/…            what an unfinished run has done so far, one note a piece
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +34,8 @@ from lancefs.spark.pipeline.destination import (
     parse_manifest,
 )
 from lancefs.spark.pipeline.jobs import cores_of, run_pieces
+from lancefs.spark.pipeline.lineage import LINEAGE, to_lines
+from lancefs.spark.pipeline.metrics import Metrics
 from lancefs.spark.pipeline.output_check import find_changes
 from lancefs.spark.pipeline.output_files import Files, FileState
 from lancefs.spark.pipeline.packing import Pack, pack
@@ -59,6 +65,7 @@ def materialize(
     target_file_size: int = TARGET_BYTES,
     incremental: bool = False,
     check: bool = False,
+    metrics: str | Path | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
     base_paths: Mapping[str, str] | None = None,
@@ -83,6 +90,8 @@ def materialize(
         incremental: Whether files of fragments that have not changed since the version that is
             there are kept, if their sizes and times are those that were recorded.
         check: Whether files that are kept are read, and their checksums compared.
+        metrics: A file of this machine to which lines of JSON are appended: one for each task, and
+            one for the run.
         storage_options: For the table's store.
         destination_options: For the destination's.
         base_paths: Where the files below base paths of the table are now, by base path.
@@ -94,6 +103,7 @@ def materialize(
         ValueError: An argument makes no sense, or the destination holds something else.
         LanceError: The table cannot be read.
     """
+    began = time.monotonic()
     settings = _settings(format, partition_by, columns, types, target_file_size)
     table = TableOptions(absolute(source), dict(storage_options or {}), moved=base_paths or {})
     version = open_table(table, make_ref(ref=ref))
@@ -103,7 +113,9 @@ def materialize(
     check_partition_columns(schema, settings.partition_by)
     found = files.read(MANIFEST)
     before = None if found is None else parse_manifest(files, found)
-    _check_destination(files, before, mask_secrets(table.url), incremental)
+    shown = mask_secrets(table.url)
+    _check_destination(files, before, shown, incremental)
+    measured = Metrics(metrics, job="materialize", source=shown, version=dataset.version)
 
     wanted = _keys(dataset, settings)
     kept = _kept(_known(files, before if incremental else None), wanted)
@@ -111,19 +123,9 @@ def materialize(
         kept = _sound(spark, files, kept)
     of_kept = {fragment for piece in kept for fragment in piece.fragments}
     todo = [i for i, fragment in enumerate(wanted) if fragment not in of_kept]
-    _log_plan(dataset, wanted, of_kept, before)
+    _log_plan(dataset, wanted, of_kept, before, schema)
     packs = pack(dataset.fragments, todo, settings.target_bytes, cores_of(spark))
-    results = run_pieces(
-        spark,
-        f"materialize {mask_secrets(table.url)}@{dataset.version}",
-        len(packs),
-        make_writer,
-        pin(table, version),
-        (files.url, files.storage),
-        _shipped(settings),
-        packs,
-    )
-    written = [Piece.from_json(json.loads(text)) for text in results]
+    written, tasks = _written(spark, files, pin(table, version), settings, packs)
     place = {fragment: position for position, fragment in enumerate(wanted)}
     pieces = tuple(sorted([*kept, *written], key=lambda piece: place[piece.fragments[0]]))
     complete = _complete(files, table, dataset, settings, schema, pieces, before)
@@ -132,9 +134,24 @@ def materialize(
             f"{files.url}: another run has completed a version meanwhile; run this one again"
         )
     files.write(MANIFEST, complete.to_json())
+    files.write(LINEAGE, to_lines(complete))
     _tidy(files, complete)
+    measured.add(*_lines(written, tasks, complete, time.monotonic() - began))
     logger.info("%s: version %d, %d rows", files.shown, complete.version, complete.rows)
     return complete
+
+
+def _written(
+    spark: SparkSession, files: Files, pinned: Pinned, settings: Settings, packs: list[Pack]
+) -> tuple[list[Piece], list[dict[str, Any]]]:
+    """Write fragments; return what was written together, and what each task said beside it."""
+    where = files.url, files.storage
+    results = run_pieces(
+        spark, f"materialize {pinned}", len(packs), make_writer,
+        pinned, where, _shipped(settings), packs,
+    )  # fmt: skip
+    tasks = [json.loads(text) for text in results]
+    return [Piece.from_json(task.pop("piece")) for task in tasks], tasks
 
 
 def make_writer(
@@ -146,6 +163,7 @@ def make_writer(
     contents, schema = Contents(LanceDataset(version), how), _schema(LanceDataset(version), how)
 
     def write(number: int) -> str:
+        began = time.monotonic()
         try:
             piece = _write(version, packs[number], contents, schema, files, how)
             files.write(piece.note, piece.to_json().encode())
@@ -153,9 +171,38 @@ def make_writer(
             raise
         except OSError as error:  # disk full, no permission, …
             raise LanceError(f"{files.url} cannot be written: {error}") from error
-        return piece.to_json()
+        seconds = round(time.monotonic() - began, 3)
+        host = socket.gethostname()
+        return json.dumps({"piece": asdict(piece), "seconds": seconds, "host": host})
 
     return write
+
+
+def _lines(
+    written: Sequence[Piece],
+    tasks: Sequence[Mapping[str, Any]],
+    complete: Materialized,
+    seconds: float,
+) -> list[dict[str, Any]]:
+    """Return the metrics of a run: what each task wrote, and the run."""
+    lines = [
+        {"event": "task", **_measures([piece]), **task}
+        for piece, task in zip(written, tasks, strict=True)
+    ]
+    of_run = _measures(written)
+    kept = len(complete.paths) - of_run["files"]
+    return [*lines, {"event": "run", **of_run, "kept_files": kept, "seconds": round(seconds, 3)}]
+
+
+def _measures(pieces: Sequence[Piece]) -> dict[str, int]:
+    """How much was written."""
+    parts = [part for piece in pieces for part in piece.parts]
+    return {
+        "fragments": sum(len(piece.fragments) for piece in pieces),
+        "files": len(parts),
+        "rows": sum(part.rows for part in parts),
+        "bytes": sum(part.size for part in parts),
+    }
 
 
 def _write(
@@ -217,7 +264,7 @@ def _check_destination(
                 f"date from {source}; choose another destination, or leave incremental out"
             )
         return
-    own = (DATA, PROGRESS)  # and what a run that was killed left of the manifest
+    own = (DATA, PROGRESS, LINEAGE)  # and what a run that was killed left of the manifest
     tops = sorted({name.split("/")[0] for name in files.names()})
     foreign = [name for name in tops if name not in own and not name.startswith("._")]
     if foreign:
@@ -323,7 +370,10 @@ def _log_plan(
     wanted: Sequence[tuple[int, str]],
     kept: Set[tuple[int, str]],
     before: Materialized | None,
+    schema: pa.Schema,
 ) -> None:
+    if before is not None and not before.schema.equals(schema):
+        logger.info("the columns have changed since version %d: all is written", before.version)
     pieces = () if before is None else before.pieces
     old = {number: key for piece in pieces for number, key in piece.fragments}
     reasons: Counter[str] = Counter()

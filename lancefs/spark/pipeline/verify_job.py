@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from lancefs.masking import mask_secrets
 from lancefs.spark.partitions import BYTES_PER_PARTITION
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.jobs import cores_of, run_pieces
+from lancefs.spark.pipeline.metrics import Metrics
 from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
@@ -74,6 +76,7 @@ def verify(
     ref: Ref | str | int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     base_paths: Mapping[str, str] | None = None,
+    metrics: str | Path | None = None,
 ) -> Report:
     """Decode every value of a version, and compare counts and lengths with the manifest.
 
@@ -83,6 +86,7 @@ def verify(
         ref: The version; the newest by default.
         storage_options: For fsspec.
         base_paths: Where the files below base paths of the table are now, by base path.
+        metrics: A file of this machine to which a line of JSON is appended.
 
     Raises:
         LanceError: The version cannot be opened at all.
@@ -92,12 +96,13 @@ def verify(
     version = open_table(table, make_ref(ref=ref))
     number, fragments = version.manifest.version, version.manifest.fragments
     shown = mask_secrets(table.url)
+    measured = Metrics(metrics, job="verify", source=shown, version=number)
     packs = pack(fragments, range(len(fragments)), BYTES_PER_PARTITION, cores_of(spark))
     what = f"verify {shown}@{number}"
     results = run_pieces(spark, what, len(packs), make_verifier, pin(table, version), packs)
     found = [one for text in results for one in json.loads(text)]
     said = sorted(found, key=lambda one: int(one["fragment"]))
-    return Report(
+    report = Report(
         source=shown,
         version=number,
         fragments=len(said),
@@ -108,6 +113,8 @@ def verify(
         seconds=round(time.monotonic() - began, 3),
         problems=tuple(Problem(**problem) for one in said for problem in one["problems"]),
     )
+    measured.add({"event": "run", **asdict(report), "problems": len(report.problems)})
+    return report
 
 
 def make_verifier(pinned: Pinned, packs: list[Pack]) -> Callable[[int], str]:

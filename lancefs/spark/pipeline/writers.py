@@ -20,7 +20,8 @@ from lancefs.spark.pipeline.output_files import Checksum, Files
 
 # Files that are open at once where rows go to many directories.
 _OPEN = 100
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+# What the directory of nulls is called.
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _EXTENSIONS = {"parquet": "parquet", "arrow": "arrow"}
 
 
@@ -179,7 +180,7 @@ def check_partition_columns(schema: pa.Schema, by: tuple[str, ...]) -> None:
 
 def _text(name: str, value: Any) -> str:
     if value is None:
-        return _NULL
+        return NULL_DIRECTORY
     if value == "":  # Hive has no name for it, and Spark reads it as null
         raise UnsupportedFeature(
             f"column {name} holds an empty text, which cannot name a directory; choose other "

@@ -1,0 +1,74 @@
+"""The tables of a folder, or those that a pattern matches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from lancefs.errors import NotALanceTable
+from lancefs.spark.stores import absolute, reaching
+from lancefs.storage import Store
+
+SUFFIX = ".lance"
+# Signs of a pattern, as fsspec has them.
+_SIGNS = "*?["
+
+
+def find_tables(place: str, storage: Mapping[str, Any]) -> dict[str, str]:
+    """Find tables, which are folders whose names end in `.lance`.
+
+    Args:
+        place: A folder that holds them, or a pattern like `lake/*/o*.lance`. A name that is a
+            folder's is no pattern, whatever signs it has.
+        storage: For fsspec.
+
+    Returns:
+        Their URLs by name, sorted: without `.lance`, and without the folders before the first one
+        with a sign of a pattern (`eu/orders`).
+
+    Raises:
+        NotALanceTable: There are none.
+        ValueError: Names differ in case only.
+    """
+    place = absolute(place)
+    with reaching(place):
+        fs, path = fsspec.core.url_to_fs(place, **storage)
+        path = str(path).rstrip("/")
+        if _has_signs(path) and not fs.isdir(path):
+            top, found = _top(path), fs.glob(path, detail=True).items()
+        else:
+            top = path
+            found = [(f"{path}/{name}", info) for name, info in Store(fs, path).entries()]
+    folders = sorted(str(one).rstrip("/") for one, info in found if info["type"] == "directory")
+    protocol = fsspec.core.split_protocol(place)[0]
+    start = "" if protocol is None or isinstance(fs, LocalFileSystem) else f"{protocol}://"
+    tables = {
+        folder[len(top) :].lstrip("/").removesuffix(SUFFIX): start + folder
+        for folder in folders
+        if folder.endswith(SUFFIX)
+    }
+    if not tables:
+        raise NotALanceTable(
+            f"{place}: no table is in it, a folder whose name ends in {SUFFIX}"
+            if top == path
+            else f"{place}: no table matches, a folder whose name ends in {SUFFIX}"
+        )
+    if len({name.casefold() for name in tables}) < len(tables):
+        raise ValueError(f"{place}: names of tables differ in case only, {sorted(tables)}")
+    return tables
+
+
+def _has_signs(path: str) -> bool:
+    return any(sign in path for sign in _SIGNS)
+
+
+def _top(pattern: str) -> str:
+    """Return the folders of a pattern before the first one that has a sign."""
+    top = os.path.dirname(pattern)
+    while _has_signs(top):
+        top = os.path.dirname(top)
+    return top
