@@ -4,8 +4,8 @@ The tables are four of TPC-H at scale factor 1 (`lineitem` has 6 M rows), made b
 extension; `logs`, 3 M rows of times, strings, numbers and a struct; and `fragments`, 1,500
 fragments of 200 such rows. They are as pylance writes them by default, and as DuckDB writes Parquet
 (one file; the logs with zstd). Each method answers each query in a process of its own: once to warm
-up, then five times, of which the median counts. A path is opened anew by every query; pylance's
-dataset is opened once, and registered.
+up, then five times, of which the median counts. Every query looks for the newest version of a
+path; pylance's dataset is opened once, and registered.
 
 A ratio is the time of another method over that of lancefs in the same DuckDB: above 1, lancefs is
 faster. At the end of a row, our time is given as a multiple of Parquet's, with the target for it.
