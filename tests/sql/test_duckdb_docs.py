@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import lance
+import pyarrow as pa
 import pytest
 from roads import connect, needs_install, run_python
 from support import ORDERS, REPOSITORY
@@ -23,6 +25,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the tables that the page speaks of."""
     for name in ("orders.lance", "tables/orders.lance", "tables/teas.lance"):
         shutil.copytree(ORDERS, tmp_path / name)
+    requests = [{"path": f"/{n}", "status": 200} for n in range(9)]
+    lance.write_dataset(pa.table({"request": requests}), str(tmp_path / "logs.lance"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
