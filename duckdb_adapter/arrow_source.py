@@ -132,10 +132,8 @@ class Rows(RowSource):
         """Whether filters may speak of a column: not where its type changes on the way."""
         if column == COUNTER:
             return True
-        if (
-            column not in self.dataset.opened.named_fields
-        ):  # a member, which filters spell otherwise
-            return False
+        if column not in self.dataset.opened.named_fields:  # it is a member
+            return False  # of which filters speak by the path into the struct
         return bool(self.plain_field(column).type == self.dataset.schema.field(column).type)
 
     def plain_field(self, column: str) -> pa.Field:

@@ -93,12 +93,13 @@ def versioned_names(statement: Any, message: str) -> dict[str, str]:
     found = {}
     for match in _AT.finditer(text):
         name, unit = _plain(match["name"]), match["unit"].upper()
-        is_version = unit == "VERSION"
-        argument = "version := 7" if is_version else "as_of := TIMESTAMP '2030-01-01 00:00:00'"
-        short = f"'{name}@v7' or " if is_version else ""
+        path = name.replace("'", "''")
+        advice = f"'{path}@v7' or lance_scan('{path}', version := 7)"
+        if unit == "TIMESTAMP":
+            advice = f"lance_scan('{path}', as_of := TIMESTAMP '2030-01-01 00:00:00')"
         found[name] = (
             f"Invalid Input Error: {name}: DuckDB knows AT ({unit} => …) for tables of a catalog "
-            f"only; write {short}lance_scan('{name}', {argument})"
+            f"only; write {advice}"
         )
     return found
 
