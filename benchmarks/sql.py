@@ -4,8 +4,8 @@ The tables are four of TPC-H at scale factor 1 (`lineitem` has 6 M rows), made b
 extension; `logs`, 3 M rows of times, strings, numbers and a struct; and `fragments`, 1,500
 fragments of 200 such rows. They are as pylance writes them by default, and as DuckDB writes Parquet
 (one file; the logs with zstd). Each method answers each query in a process of its own: once to warm
-up, then five times, of which the median counts. A path is opened anew by every query; pylance's
-dataset is opened once, and registered.
+up, then five times, of which the median counts. Every query looks for the newest version of a
+path; pylance's dataset is opened once, and registered.
 
 A ratio is the time of another method over that of lancefs in the same DuckDB: above 1, lancefs is
 faster. At the end of a row, our time is given as a multiple of Parquet's, with the target for it.
@@ -265,12 +265,12 @@ def print_row(name: str, results: dict[str, dict[str, Any]]) -> None:
     """Print the times of one query, each with its ratio to ours in the same DuckDB."""
     ours = {METHODS[method][0]: method for method in reversed(results)}
     cells = []
-    answers: dict[str, str] = {}
+    answers: dict[str, Any] = {}
     for method, result in results.items():
         mine = results[ours[METHODS[method][0]]]
         cell = "-"
         if "seconds" in result:
-            answers[method] = repr(result.pop("answer"))
+            answers[method] = result.pop("answer")
             cell = f"{result['seconds'] * 1e3:,.1f}"
             if "seconds" in mine and mine is not result:
                 cell += f" ({result['seconds'] / mine['seconds']:.2f})"
@@ -280,8 +280,18 @@ def print_row(name: str, results: dict[str, dict[str, Any]]) -> None:
         if "error" in result:
             print(f"  {method}: {result['error']}")
     for method, answer in answers.items():
-        if answer != next(iter(answers.values())):
-            print(f"  {method}: another answer than {next(iter(answers))}")
+        first = next(iter(answers))
+        if answer != answers[first]:
+            print(f"  {method}: another answer than {first}: {_difference(answer, answers[first])}")
+
+
+def _difference(answer: Any, expected: Any) -> str:
+    """Return the first rows that differ, or how many rows there are."""
+    if not isinstance(answer, list) or len(answer) != len(expected):
+        counts = [len(rows) if isinstance(rows, list) else rows for rows in (answer, expected)]
+        return "{} rows in place of {}".format(*counts)
+    pairs = zip(answer, expected, strict=True)
+    return "{} in place of {}".format(*next(pair for pair in pairs if pair[0] != pair[1]))
 
 
 def _against_parquet(name: str, results: dict[str, dict[str, Any]]) -> str:

@@ -21,6 +21,7 @@ from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on
+from duckdb_adapter.kept_versions import forgotten_on_errors
 from duckdb_adapter.stream_errors import without_traceback
 from lancefs.arrow_dataset import pads
 from lancefs.errors import LanceError
@@ -133,6 +134,8 @@ class Rows(RowSource):
         """Whether filters may speak of a column: not where its type changes on the way."""
         if column == COUNTER:
             return True
+        if column not in self.dataset.opened.named_fields:  # it is a member
+            return False  # of which filters speak by the path into the struct
         return bool(self.plain_field(column).type == self.dataset.schema.field(column).type)
 
     def plain_field(self, column: str) -> pa.Field:
@@ -370,7 +373,7 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
 
     def read() -> Iterator[pa.RecordBatch | None]:
         try:
-            with passed_on():
+            with passed_on(), forgotten_on_errors():
                 yield None  # from here on, an interrupt that waits for the call is passed on
                 yield from streams.read(batches)
         except LanceError as error:  # says all; DuckDB would add the way that it came

@@ -20,6 +20,7 @@ from duckdb_adapter.arrow_source import (
     make_source,
     make_table_source,
 )
+from duckdb_adapter.kept_versions import forgotten_on_errors
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.table_unions import TableUnion
@@ -96,9 +97,10 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
         LanceError: It is, but what it stands for cannot be read.
         ValueError: It is, but it contradicts itself.
     """
-    answer = functions.call(name, storage)
-    if answer is None:
-        answer = functions.find_rows(name, storage)
+    with forgotten_on_errors():
+        answer = functions.call(name, storage)
+        if answer is None:
+            answer = functions.find_rows(name, storage)
     if answer is None:
         return None
     if isinstance(answer, LanceDataset):

@@ -157,13 +157,12 @@ def _scan(arguments: Arguments, storage: Storage) -> LanceDataset | TableUnion:
 
 def _scan_one(path: str, arguments: Arguments, storage: Storage) -> LanceDataset:
     dataset = _open_one(path, arguments, storage).dataset
-    names = arguments.get("row_metadata") or []
-    if isinstance(names, str):
-        names = [names]
+    names = _names("row_metadata", arguments)
     if arguments.get("with_row_id"):
         names = [ROW_ID.name, *names]
     if names:
         dataset = dataset.with_row_metadata(*dict.fromkeys(names))
+    dataset = dataset.with_members(*_names("members", arguments))
     row_ids = arguments.get("row_ids")
     if row_ids is None:
         return dataset
@@ -172,6 +171,15 @@ def _scan_one(path: str, arguments: Arguments, storage: Storage) -> LanceDataset
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise ValueError(f"lance_scan: row_ids is a list of row ids: {error}") from error
     return dataset.filter(pc.field(ROW_ID.name).isin(wanted))
+
+
+def _names(parameter: str, arguments: Arguments) -> list[str]:
+    """Return the names of columns that an argument is, which may be one name or a list."""
+    given = arguments.get(parameter) or []
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"lance_scan: {parameter} is {given!r}; names of columns were expected")
+    return names
 
 
 def _changes(arguments: Arguments, storage: Storage) -> pa.Table:
@@ -203,14 +211,15 @@ FUNCTIONS = (
         "lance_scan",
         (
             *("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
-            *("row_ids", "filename", "union_by_name"),
+            *("row_ids", "filename", "union_by_name", "members"),
         ),
         "The rows of a Lance table, or of all tables that a pattern matches or a list names (with "
         "filename := true, a column tells which; with union_by_name := true, the tables may have "
         "different columns): of its newest version, or of the version, tag, branch or point "
         "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
         f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices; "
-        "with row_ids, the rows that have these ids",
+        "with row_ids, the rows that have these ids; with the members of structs that members "
+        "names as columns",
         "FROM lance_scan('t.lance', version := 7)",
         _scan,
     ),

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import fsspec
 
+from duckdb_adapter.kept_versions import open_kept
 from duckdb_adapter.paths import TableName, options_for, parse_name
 from duckdb_adapter.pins import Pins
 from lancefs.errors import NotALanceTable
@@ -15,7 +16,6 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, confine
-from lancefs.table.open_version import open_version
 from lancefs.table.refs import Ref, Resolved, make_ref
 
 
@@ -126,7 +126,7 @@ def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -
     fs, path = fsspec.core.url_to_fs(url, **storage(url))
     store = confine(Store(fs, path), storage.rules)
     version = storage.pins.open(
-        (fs, path), ref, lambda wanted: open_version(store, wanted, storage.rules)
+        (fs, path), ref, lambda wanted: open_kept(store, wanted, storage.rules)
     )
     uses = storage.use_index if use_index is None else use_index
     return NamedTable(LanceDataset(version, use_index=uses), version.resolved)

@@ -23,6 +23,8 @@ from lancefs.table.versions import VERSIONS
 _QUERY = re.compile(r"\.lance\?.*")
 _SIGNS = re.compile(r"[*?[]")
 _WEB = ("http", "https")
+# Protocols of fsspec that keep copies of what the URL behind them names, as in `simplecache::s3://…`.
+_CACHES = re.compile(r"(?:(?:simplecache|filecache|blockcache|cached)::)+")
 _SUFFIX = ".lance"
 
 
@@ -60,7 +62,7 @@ def expand(name: str, storage: Storage, is_claimed: bool) -> list[str] | None:
 
 
 def _has_signs(name: TableName) -> bool:
-    first = _QUERY.sub("", name.url.partition("::")[0])
+    first = _QUERY.sub("", _CACHES.sub("", name.url, count=1).partition("::")[0])
     is_web = split_protocol(first)[0] in _WEB
     return "*" in first or (not is_web and ("?" in first or "[" in first))
 

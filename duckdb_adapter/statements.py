@@ -22,6 +22,13 @@ _CHANGE = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _EACH_PART = re.compile(_PART)
+# A name with a version, which DuckDB's grammar lets tables of catalogs have.
+_AT = re.compile(
+    rf"(?P<name>{_PART}){_SPACE}+(?:AS{_SPACE}+(?:{_PART}){_SPACE}+)?AT{_SPACE}*"
+    rf"\({_SPACE}*(?P<unit>VERSION|TIMESTAMP){_SPACE}*=>",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_TIME_TRAVEL = "Catalog type does not support time travel"
 # Statements that change tables, by DuckDB's names.
 _CHANGES = {"CREATE", "INSERT", "DELETE", "UPDATE", "MERGE_INTO", "ALTER", "DROP"}
 # What DuckDB says where the target of such a statement is none of its own tables.
@@ -71,6 +78,30 @@ def refusal(name: str, statement: Any) -> str:
         f"Invalid Input Error: {name}: lancefs only reads Lance tables, and refuses this {kind}; "
         "write to the table with pylance, or to a table of DuckDB"
     )
+
+
+def versioned_names(statement: Any, message: str) -> dict[str, str]:
+    """Return the names that DuckDB refused to read at a version, each with what to write in place.
+
+    Args:
+        statement: The statement.
+        message: DuckDB's.
+    """
+    text = getattr(statement, "query", None)
+    if _NO_TIME_TRAVEL not in message or not isinstance(text, str):
+        return {}
+    found = {}
+    for match in _AT.finditer(text):
+        name, unit = _plain(match["name"]), match["unit"].upper()
+        path = name.replace("'", "''")
+        advice = f"'{path}@v7' or lance_scan('{path}', version := 7)"
+        if unit == "TIMESTAMP":
+            advice = f"lance_scan('{path}', as_of := TIMESTAMP '2030-01-01 00:00:00')"
+        found[name] = (
+            f"Invalid Input Error: {name}: DuckDB knows AT ({unit} => …) for tables of a catalog "
+            f"only; write {advice}"
+        )
+    return found
 
 
 def _plain(part: str) -> str:

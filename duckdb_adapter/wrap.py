@@ -31,6 +31,7 @@ from duckdb_adapter.statements import (
     kind_of,
     refusal,
     target_of,
+    versioned_names,
 )
 from lancefs.errors import LanceError
 
@@ -215,10 +216,10 @@ class LanceConnection:
         try:
             result = self._run(method, arguments, kwargs, scope, kind)
         except duckdb.Error as error:
-            name = self._refused(statement, str(error), scope)
-            if name is None:
+            reason = self._reason(statement, str(error), scope)
+            if reason is None:
                 raise
-            raise duckdb.InvalidInputException(refusal(name, statement)) from error
+            raise duckdb.InvalidInputException(reason) from error
         finally:
             if kind == "TRANSACTION" and not begins_transaction(statement):
                 self._transaction = None
@@ -261,6 +262,14 @@ class LanceConnection:
             names = other.get_table_names(text) if isinstance(text, str) else ()
         added = [scope.add_name(name) for name in names]
         return any(added)
+
+    def _reason(self, statement: Any, message: str, scope: Scope) -> str | None:
+        """Return why a statement failed, where we can say it better than DuckDB; None elsewhere."""
+        name = self._refused(statement, message, scope)
+        if name is not None:
+            return refusal(name, statement)
+        versioned = versioned_names(statement, message)
+        return next((versioned[one] for one in versioned if scope.find(one) is not None), None)
 
     def _refused(self, statement: Any, message: str, scope: Scope) -> str | None:
         """Return the Lance table that a statement would change; None where it would not."""

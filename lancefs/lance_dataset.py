@@ -158,7 +158,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     Args:
         version: The open version.
-        row_metadata: Names of row metadata columns that are shown like columns of the table.
+        more: Names of row metadata and of members of structs that are shown like columns of the
+            table, behind these.
         filters: Rows that the dataset has: those for which all of these are true.
         use_index: Whether filters may be looked up in the indices of the table.
     """
@@ -166,21 +167,20 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
     def __init__(
         self,
         version: OpenVersion,
-        row_metadata: Sequence[str] = (),
+        more: Sequence[str] = (),
         filters: Sequence[Filter] = (),
         use_index: bool = True,
     ) -> None:
         child = refusing_child()
         super().__init__(child.schema, [child])
         self._version = version
-        self._columns = (*version.fields, *(ROW_METADATA[name] for name in row_metadata))
+        self._columns = (*version.fields, *map(version.column, more))
         # Kept as they were given: the expression of a text may call functions of this process.
         self._filters = tuple(filters)
         self._use_index = use_index
 
     def __reduce__(self) -> tuple[Any, ...]:
-        extra = [field.name for field in self._columns[len(self._version.fields) :]]
-        return LanceDataset, (self._version, extra, self._filters, self._use_index)
+        return LanceDataset, (self._version, self._more, self._filters, self._use_index)
 
     def __repr__(self) -> str:
         from lancefs.showing import as_text
@@ -223,6 +223,11 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         unmerged = tuple(self.unmerged_generations()) if self.is_fresh else ()
         place = self._version.resolved.root.url(), self.is_local, self.branch
         return *place, manifest.version, manifest.timestamp, columns, unmerged
+
+    @property
+    def _more(self) -> list[str]:
+        """The names of the columns that are shown behind those of the table."""
+        return [field.name for field in self._columns[len(self._version.fields) :]]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -317,8 +322,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             RefNotFound: There is no such version.
             ValueError: The text is not a ref.
         """
-        extra = [field.name for field in self._columns[len(self._version.fields) :]]
-        return LanceDataset(self._version.at(ref), extra, self._filters)
+        return LanceDataset(self._version.at(ref), self._more, self._filters)
 
     @property
     def latest_version(self) -> int:
@@ -356,12 +360,31 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             raise ColumnNotFound(f"{unknown[0]!r} is none of {', '.join(ROW_METADATA)}")
         wanted = names or (ROW_ID.name,)
         self._version.refuse_if_fresh(wanted[0])
-        return LanceDataset(self._version, wanted, self._filters, self._use_index)
+        members = [name for name in self._more if name not in ROW_METADATA]
+        return LanceDataset(self._version, [*wanted, *members], self._filters, self._use_index)
+
+    def with_members(self, *names: str) -> LanceDataset:
+        """Return the same version with members of structs as more columns, behind its own.
+
+        For readers that choose among the columns of the schema, and ask for a struct as a whole:
+        the pages of a member alone are read. `columns=["user.age"]` reads one without this.
+
+        Args:
+            *names: The way to each member, which its column is called: `user.age`.
+
+        Raises:
+            ColumnNotFound: There is no such member.
+            ValueError: The table has a column of this name.
+        """
+        taken = [name for name in names if name in self._version.named_fields]
+        if taken:
+            raise ValueError(f"{taken[0]!r} is a column of {self._version.name}, not a member")
+        more = dict.fromkeys([*self._more, *names])
+        return LanceDataset(self._version, [*more], self._filters, self._use_index)
 
     def without_indices(self) -> LanceDataset:
         """Return the same version without its indices: no filter is looked up in them."""
-        extra = [field.name for field in self._columns[len(self._version.fields) :]]
-        return LanceDataset(self._version, extra, self._filters, use_index=False)
+        return LanceDataset(self._version, self._more, self._filters, use_index=False)
 
     def history(self, newest: int | None = None) -> pa.Table:
         """Tell what each version of the branch that this version is on did, oldest first.
@@ -669,10 +692,9 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         Raises:
             InvalidFilter: The text cannot be parsed.
         """
-        extra = [field.name for field in self._columns[len(self._version.fields) :]]
         as_expression(expression, self._version)  # raises where the filter cannot be read
         filters = (*self._filters, expression)
-        return LanceDataset(self._version, extra, filters, self._use_index)
+        return LanceDataset(self._version, self._more, filters, self._use_index)
 
     def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
         """Return the rows with another schema, read into memory, as a dataset."""

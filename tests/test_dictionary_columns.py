@@ -138,6 +138,49 @@ def test_other_columns_are_refused(stored: LanceDataset) -> None:
         stored.to_table(dictionary_columns=["missing"])
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("name", READS)
+def test_small_fragments_have_the_values_of_plain_ones(
+    small: dict[str, str], version: str, name: str
+) -> None:
+    strings = ["mode"] if name == "expressions" else ["maybe", "mode"]
+    encoded = {"dictionary_columns": strings, **READS[name]}
+    plain = {key: value for key, value in READS[name].items() if key != "dictionary_columns"}
+    dataset = lancefs.open(small[version])
+    found, expected = dataset.to_table(**encoded), dataset.to_table(**plain)
+    found.validate(full=True)
+    for encoded_name in encoded["dictionary_columns"]:
+        column = found.column(encoded_name)
+        assert column.type == ENCODED
+        for chunk in column.chunks:
+            assert not chunk.dictionary.null_count
+            assert len(chunk.dictionary.unique()) == len(chunk.dictionary)
+    assert _plain(found).equals(expected.replace_schema_metadata(None))
+    if not READS[name]:
+        assert _plain(found).equals(lance.dataset(small[version]).to_table())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Tables of forty fragments of 50 rows, some of nulls or empty strings, and of a large one."""
+    maybe = pa.concat_arrays(
+        [
+            pa.nulls(50, pa.string()),
+            pa.array([""] * 50),
+            pa.array(["", None] * 25),
+            *(pa.array([None, "", "é" * one, "common", f"{one}"] * 10) for one in range(37)),
+        ]
+    )
+    rows = _rows(0, len(maybe)).set_column(2, "maybe", maybe)
+    home, paths = tmp_path_factory.mktemp("small"), {}
+    for version in ("2.0", "2.1", "2.2"):
+        paths[version] = where = str(home / f"{version}.lance")
+        lance.write_dataset(rows, where, max_rows_per_file=50, data_storage_version=version)
+        lance.write_dataset(_rows(ROWS, 20_000), where, mode="append")
+        lance.dataset(where).delete("id % 10 = 3 or (id >= 100 and id < 150) or id = 0")
+    return paths
+
+
 FAR = 10**10
 NUMBERS: dict[str, pa.DataType] = {
     "whole": pa.int64(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,24 @@ def test_an_index_of_a_member_is_used(newest: str, monkeypatch: pytest.MonkeyPat
         assert scanner.to_table() == scanned
         assert "st.x_idx (BTree)" in scanner.explain()
         assert dataset.count_rows(filter) == len(scanned)
+
+
+def test_a_dataset_shows_members_behind_its_columns(path: str) -> None:
+    dataset = lancefs.open(path)
+    more = dataset.with_members("st.x").with_row_metadata("_rowid").with_members("st.inner.z")
+    assert more.schema.names == ["id", "st", "_rowid", "st.x", "st.inner.z"]
+    names = ["st.inner.z", "_rowid", "id", "st.x"]
+    expected = dataset.to_table(columns=names)
+    assert more.to_table(columns=names).equals(expected)
+    assert more.to_table().select(names).equals(expected)
+    assert pickle.loads(pickle.dumps(more)).to_table(columns=names).equals(expected)
+    assert more.without_indices().filter("id < 50").schema == more.schema
+    assert more.checkout(1).schema.names == more.schema.names
+    assert dataset.with_members("st.x").with_members("st.x").schema.names == ["id", "st", "st.x"]
+    with pytest.raises(ColumnNotFound, match=r"st\.y"):
+        dataset.with_members("st.y")
+    with pytest.raises(ValueError, match="'id' is a column of"):
+        dataset.with_members("id")
 
 
 def test_members_are_put_back_into_the_structs_that_expressions_name() -> None:

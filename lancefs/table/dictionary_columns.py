@@ -13,6 +13,9 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
+# Rows of a fragment of a run, on average, up to which decoding the strings of all together, and
+# encoding them, is quicker than joining their dictionaries: 230 ms in place of 530 with 200 rows.
+_SMALL_ROWS = 4 * 1024
 
 
 def read(
@@ -32,9 +35,7 @@ def read(
         encoded: The ids of columns that come with dictionaries and indices of 32 bits, whatever
             their pages are.
     """
-    decodable = set(encoded)
-    for part, _ in reader.parts(ranges):
-        decodable -= _decoded_otherwise(part, decodable)
+    decodable = _decoded_as_stored(reader, ranges, encoded)
     asked = [
         replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
         if field.id in decodable
@@ -48,6 +49,18 @@ def read(
         else array
         for field, array in zip(fields, arrays, strict=True)
     ]
+
+
+def _decoded_as_stored(
+    reader: FragmentReader | FragmentRun, ranges: Sequence[RowRange], encoded: Collection[int]
+) -> set[int]:
+    """Return the columns that are decoded into dictionary arrays; the others are encoded anew."""
+    if isinstance(reader, FragmentRun) and reader.mean_rows <= _SMALL_ROWS:
+        return set()
+    decodable = set(encoded)
+    for part, _ in reader.parts(ranges):
+        decodable -= _decoded_otherwise(part, decodable)
+    return decodable
 
 
 def _decoded_otherwise(reader: FragmentReader, ids: Set[int]) -> set[int]:

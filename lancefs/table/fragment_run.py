@@ -64,6 +64,11 @@ class FragmentRun:
         return self._first_rows[-1]
 
     @property
+    def mean_rows(self) -> float:
+        """Number of rows of a fragment on average, deleted rows included."""
+        return self.physical_rows / len(self.readers)
+
+    @property
     def fragment_ids(self) -> list[int]:
         """The ids of the fragments, in order."""
         return [reader.fragment.id for reader in self.readers]

@@ -32,9 +32,9 @@ QUERIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A table of two fragments, with deleted rows."""
+@pytest.fixture(scope="module", params=[40_000, 700], ids=["two", "many"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of fragments of so many rows, with deleted rows."""
     source = np.random.default_rng(5)
     modes = pa.array(MODES)
     rows = pa.table(
@@ -48,7 +48,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
         }
     )
     where = str(tmp_path_factory.mktemp("tables") / "t.lance")
-    lance.write_dataset(rows, where, max_rows_per_file=40_000)
+    lance.write_dataset(rows, where, max_rows_per_file=request.param)
     lance.dataset(where).delete("id % 10 = 3")
     return where
 

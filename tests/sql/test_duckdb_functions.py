@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import lance
 import pyarrow as pa
 import pytest
 from roads import ORDERS_ROWS, connect, needs_install
@@ -127,6 +128,53 @@ def test_other_row_metadata_is_named(con: Any) -> None:
     assert rows(con, query) == expected.to_pylist()
     with pytest.raises(duckdb.Error, match="'_row' is none of _rowid, _rowaddr"):
         con.execute(f"FROM lance_scan('{ORDERS}', row_metadata := ['_row'])")
+
+
+@pytest.fixture(scope="module")
+def with_structs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("structs") / "t.lance")
+    struct = [
+        None if n % 7 == 3 else {"x": n % 10 or None, "s": f"text {n % 4}"} for n in range(99)
+    ]
+    lance.write_dataset(pa.table({"id": range(99), "st": struct}), path, max_rows_per_file=40)
+    return path
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "SELECT * EXCLUDE (st) FROM {} ORDER BY id",
+        'SELECT sum("st.x"), max("st.s"), count(st.x) FROM {}',
+        'SELECT id FROM {} WHERE "st.x" > 3 AND "st.s" = \'text 1\' ORDER BY id',
+        'SELECT "st.s", count(*) FROM {} WHERE "st.x" IS NULL GROUP BY 1 ORDER BY 1',
+        'SELECT "st.x" FROM {} WHERE "st.x" IN (2, 3, 5) ORDER BY id LIMIT 4',
+    ],
+)
+@pytest.mark.parametrize("place", ["'{}'", "['{}']"])
+def test_members_of_structs_are_columns_where_they_are_named(
+    con: Any, with_structs: str, rest: str, place: str
+) -> None:
+    members = f"lance_scan({place.format(with_structs)}, members := ['st.x', 'st.s'])"
+    structs = f"""(SELECT *, st.x AS "st.x", st.s AS "st.s" FROM '{with_structs}')"""
+    found = con.execute(rest.format(members)).fetchall()
+    assert found
+    assert found == con.execute(rest.format(structs)).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ("['st.y']", r"there is no column 'st\.y'"),
+        ("'id'", "'id' is a column of"),
+        ("5", "members is 5; names of columns were expected"),
+        ("[1]", r"members is \[1\]; names"),
+    ],
+)
+def test_members_that_are_not_there_are_refused(
+    con: Any, with_structs: str, members: str, message: str
+) -> None:
+    with pytest.raises(duckdb.Error, match=message):
+        con.execute(f"FROM lance_scan('{with_structs}', members := {members})")
 
 
 def test_lance_changes_tells_the_rows_that_differ(con: Any) -> None:

@@ -234,6 +234,16 @@ def test_patterns_work_on_remote_stores(con: Any, remote: str) -> None:
         con.sql(f"FROM '{remote}/data*/*.lance'")
 
 
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+def test_patterns_work_behind_caches(con: Any, remote: str, cache: str) -> None:
+    tables = f"lance_scan('{cache}::{remote}/*.lance', filename := true)"
+    found = con.sql(f"SELECT filename, max(id) FROM {tables} GROUP BY ALL ORDER BY ALL")
+    where = f"{cache}::{remote}"
+    assert found.fetchall() == [(f"{where}/a.lance", 2), (f"{where}/b.lance", 4)]
+    assert con.sql(f"SELECT sum(id) FROM '{where}/[ab].lance@v1'").fetchall() == [(10,)]
+    assert con.sql(f"SELECT sum(id) FROM '{where}/b.lance'").fetchall() == [(7,)]
+
+
 def test_without_a_connection(unchanged: Path) -> None:
     assert lancefs.sql(f"SELECT sum(id) FROM '{unchanged}/*.lance'").fetchall() == [(10,)]
 

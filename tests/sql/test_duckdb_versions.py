@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import lance
 import pyarrow as pa
 import pytest
@@ -80,14 +82,14 @@ def test_a_table_that_is_named_twice_is_one_version(
 ) -> None:
     from duckdb_adapter import open_names
 
-    opened = open_names.open_version
+    opened = open_names.open_kept
 
     def open_and_write(*args: Any, **kwargs: Any) -> Any:
         version = opened(*args, **kwargs)
         add_row(table)
         return version
 
-    monkeypatch.setattr(open_names, "open_version", open_and_write)
+    monkeypatch.setattr(open_names, "open_kept", open_and_write)
     query = f"""
         SELECT (SELECT count(*) FROM '{table}'), (SELECT count(*) FROM '{table}/'),
             (SELECT count(*) FROM 'file://{table}'), (SELECT count(*) FROM lance_scan('{table}'))
@@ -177,3 +179,29 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
         pins(connection, 1)
     assert pins(1, 10) is not last
     assert parse_asked("orders.lance") is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("AT (VERSION => 1)", "write '{0}@v7' or lance_scan('{0}', version := 7)"),
+        ("at(timestamp=>now())", "write lance_scan('{0}', as_of := TIMESTAMP '2030-"),
+        ("/* then */ AS t AT -- ?\n (VERSION => 1)", "lance_scan('{0}', version := 7)"),
+    ],
+)
+def test_a_version_in_duckdbs_words_is_told_in_ours(table: str, asked: str, told: str) -> None:
+    con = connect("wrap")
+    with pytest.raises(duckdb.Error, match=re.escape(told.format(table))):
+        con.execute(f"SELECT count(*) FROM '{table}' {asked}")
+    assert rows(con, f"SELECT count(*) FROM '{table}@v1'") == 1
+
+
+def test_other_tables_at_a_version_are_duckdbs_trouble(table: str) -> None:
+    con = connect("wrap")
+    con.execute("CREATE TABLE own AS SELECT 1 AS a")
+    for query in (
+        f"SELECT * FROM own AT (VERSION => 1), '{table}'",
+        "SELECT * FROM 'missing.lance' AT (VERSION => 1)",
+    ):
+        with pytest.raises(duckdb.Error, match="Catalog type does not support time travel"):
+            con.execute(query)

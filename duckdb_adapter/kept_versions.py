@@ -1,0 +1,83 @@
+"""Versions of tables that stay open from one query to the next.
+
+Each query lists the versions of a table anew. If a name means the version that it meant before, and
+the store tells that its manifest is still the same file with the same bytes, the version is not
+opened again: manifest, readers of fragments, and small files are those of the query before. What
+they take is within the budgets that all open tables of a process share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from lancefs.errors import LanceError
+from lancefs.storage import Store
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.base_paths import BaseRules
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, resolve
+
+# Budget of what manifests tell, in bytes, about: of a table, and of each of its fragments.
+_BUDGET = 64 * 1024 * 1024
+_TABLE = 256 * 1024
+_FRAGMENT = 512
+
+
+class _Kept(NamedTuple):
+    """A version, and what tells its manifest from all others."""
+
+    manifest: Hashable
+    version: OpenVersion
+
+
+# By the table, how it is reached, and the ref. A newer version takes the place of an older one,
+# whose files may be gone, and a point in time that of another one.
+_VERSIONS: BudgetCache[Hashable, _Kept] = BudgetCache(_BUDGET)
+
+
+def open_kept(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
+    """Find the version that a ref names now, and open it unless it is open.
+
+    Args:
+        store: The directory of the table.
+        ref: The ref.
+        rules: How far base paths of the manifest are followed.
+
+    Raises:
+        LanceError: As `open_version` does.
+    """
+    return again_if_cleaned_up(lambda: _opened(resolve(store, ref), ref, rules))
+
+
+@contextmanager
+def forgotten_on_errors() -> Iterator[None]:
+    """Forget all versions after an error, so that a file that is put back is read again."""
+    try:
+        yield
+    except LanceError:
+        forget()
+        raise
+
+
+def forget() -> None:
+    """Open all versions anew when they are named next."""
+    _VERSIONS.clear()
+
+
+def _opened(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersion:
+    store, file = resolved.root, resolved.manifest
+    identity = file.identity()  # before it is read: if it is replaced now, it differs next time
+    if identity is None:
+        return OpenVersion(resolved, rules)
+    # Equal filesystems may hold different files, and rules have no hash: a version keeps both, so
+    # that no others can have their ids.
+    reached = store.maps if store.is_local else id(store.fs), id(rules)
+    key, manifest = (store.root, *reached, ref._replace(as_of=None)), (file.place, identity)
+    kept = _VERSIONS.peek(key)
+    if kept is None or kept.manifest != manifest:
+        version = OpenVersion(resolved, rules)
+        kept = _Kept(manifest, version)
+        _VERSIONS.put(key, kept, _TABLE + _FRAGMENT * len(version.manifest.fragments))
+    return kept.version
