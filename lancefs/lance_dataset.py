@@ -608,8 +608,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """
         from lancefs.scan.shards import sharded
 
-        extra = [field.name for field in self._columns[len(self._version.fields) :]]
-        every = LanceDataset(self._version, extra)
+        every = LanceDataset(self._version, self._more)
         passing = None
         if filter is not None or self._filters:
             passing = self.scanner([ROW_OFFSET.name], filter)
