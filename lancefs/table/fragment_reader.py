@@ -138,8 +138,8 @@ class FragmentReader:
     def let_go(self) -> None:
         """Close the files, and forget what was read of them; the next read opens them again."""
         kept = None if self._kept is None else self._kept()
-        if kept is not None:
-            kept.pop(self.fragment.id, None)
+        if kept is not None and kept.get(self.fragment.id) is self:
+            kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()
         self._row_sizes.clear()
@@ -160,6 +160,8 @@ class FragmentReader:
             recorded = self.fragment.physical_rows
             rows = None if recorded is not None else self.physical_rows
             self._deleted = deleted = read_deletions(self.files, self.fragment, rows)
+            if len(deleted):
+                self.keep()
         return deleted
 
     def live_offsets(self) -> Ints:
@@ -416,8 +418,16 @@ class FragmentReader:
                 rows = None if is_overlay else self.fragment.physical_rows
                 reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
                 opened = self._readers[data_file] = file, reader
-                READERS.hold(self)
+                self.keep()
             return opened
+
+    def keep(self) -> FragmentReader:
+        """Have the version keep this reader, unless it keeps another one; return the one kept."""
+        kept = None if self._kept is None else self._kept()
+        reader = self if kept is None else kept.setdefault(self.fragment.id, self)
+        if reader is self:
+            READERS.hold(self)
+        return reader
 
 
 def with_members(

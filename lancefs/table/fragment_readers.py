@@ -1,4 +1,4 @@
-"""The readers of a version's fragments, made on first use and kept open for the next reader."""
+"""The readers of a version's fragments, made on first use; those of open files are kept."""
 
 from __future__ import annotations
 
@@ -27,15 +27,20 @@ class _OpenReaders:
         self._kept = KeptReaders()
 
     def reader(self, fragment: Fragment) -> FragmentReader:
+        return self._known(fragment) or self._made(fragment).keep()
+
+    def passing_reader(self, fragment: Fragment) -> FragmentReader:
+        """Return a reader that is kept from when it opens a file, or knows deleted rows."""
+        return self._known(fragment) or self._made(fragment)
+
+    def _known(self, fragment: Fragment) -> FragmentReader | None:
         reader = self._kept.get(fragment.id)
         if reader is not None:
             READERS.use(reader)
-            return reader
-        made = FragmentReader(self._files, fragment, self._fields, self._kept)
-        reader = self._kept.setdefault(fragment.id, made)  # another thread may have been quicker
-        if reader is made:
-            READERS.hold(made)
         return reader
+
+    def _made(self, fragment: Fragment) -> FragmentReader:
+        return FragmentReader(self._files, fragment, self._fields, self._kept)
 
     def close(self) -> None:
         for reader in list(self._kept.values()):
@@ -79,6 +84,13 @@ class FragmentReaders(Sequence[FragmentReader]):
         part = FragmentReaders.__new__(FragmentReaders)
         part._fragments, part._open = self._fragments[index], self._open
         return part
+
+    def __iter__(self) -> Iterator[FragmentReader]:
+        """Yield a reader of each fragment, of which only those that open files are kept.
+
+        A scan passes over many small fragments, which are read in runs and without being opened.
+        """
+        return map(self._open.passing_reader, self._fragments)
 
     def close(self) -> None:
         """Let go of all readers, and with them of open files; they are made again when needed."""

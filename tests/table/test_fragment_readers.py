@@ -11,7 +11,7 @@ from support import local_store
 
 import lancefs
 from lancefs.storage.shared_budget import SharedBudget
-from lancefs.table import fragment_readers
+from lancefs.table import fragment_reader
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_readers import FragmentReaders
 
@@ -37,7 +37,7 @@ def test_a_reader_is_made_once_and_slices_share_it(readers: FragmentReaders) -> 
 def test_the_readers_that_were_used_last_are_kept(
     readers: FragmentReaders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fragment_readers, "READERS", SharedBudget(lambda: 4, 1 << 40))
+    monkeypatch.setattr(fragment_reader, "READERS", SharedBudget(lambda: 4, 1 << 40))
     first, second, *_ = (readers[position] for position in range(4))
     assert readers[0] is first
     assert readers[4] is not None  # in place of those that were not asked for since

@@ -21,7 +21,7 @@ from lancefs.datafile import data_file
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.errors import CorruptFile, LanceError, MissingFile
 from lancefs.storage.shared_budget import SharedBudget
-from lancefs.table import fragment_reader, fragment_readers, fragment_run
+from lancefs.table import fragment_reader, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
 
@@ -169,7 +169,7 @@ def test_few_fragments_are_open_at_a_time_when_rows_of_many_are_taken(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fragment_run, "_MAX_FRAGMENTS", 2)
-    monkeypatch.setattr(fragment_readers, "READERS", SharedBudget(lambda: 1, 1 << 40))
+    monkeypatch.setattr(fragment_reader, "READERS", SharedBudget(lambda: 1, 1 << 40))
     opened, most = WeakSet[FragmentReader](), 0
     open_file = FragmentReader.open_file
 
