@@ -113,6 +113,7 @@ def read_small(
     files: Sequence[tuple[File, int, Sequence[RowRange]]],
     columns: Mapping[int, int],
     fields: Sequence[Field],
+    holds: bool,
 ) -> SmallRows:
     """Read rows of small local files, of those fields whose pages kernels know.
 
@@ -121,6 +122,7 @@ def read_small(
             rows, ascending and disjoint.
         columns: Index of the column of each field, by field id; the same in all files.
         fields: The fields.
+        holds: Whether the bytes of the files are held, for later reads.
 
     Raises:
         MissingFile: A file is gone.
@@ -130,7 +132,7 @@ def read_small(
     ends = np.cumsum([file.size for file, _, _ in files])
     starts = np.concatenate(([0], ends[:-1]))
     data = empty(int(ends[-1]), np.uint8)
-    read_joined([file for file, _, _ in files], data)
+    read_joined([file for file, _, _ in files], data, holds)
     rows = np.array([rows for _, rows, _ in files], np.int64)
     bounds, ranges = np.stack((starts, ends), axis=1), [ranges for _, _, ranges in files]
     found = decode_small(SmallFiles(data, bounds, rows, ranges), columns, fields)

@@ -555,12 +555,13 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
     return results
 
 
-def read_joined(files: Sequence[File], memory: Bytes) -> None:
-    """Read whole small local files, one after the other; nothing of them is held.
+def read_joined(files: Sequence[File], memory: Bytes, holds: bool) -> None:
+    """Read whole small local files, one after the other.
 
     Args:
         files: The files, of known sizes.
         memory: What the bytes are written to, as long as all files together.
+        holds: Whether the bytes of each file are held as well, for later reads.
 
     Raises:
         MissingFile: A file does not exist.
@@ -571,7 +572,7 @@ def read_joined(files: Sequence[File], memory: Bytes) -> None:
     view, start = memory.data, 0
     for file in files:
         end = start + file.size
-        if not file.local.read_into(view[start:end]):
+        if holds or not file.local.read_into(view[start:end]):
             memory[start:end] = file.local.read([(0, end - start)])[0]
             file.verify()
         start = end

@@ -135,10 +135,16 @@ class FragmentReader:
         deleted = 0 if self._deleted is None else self._deleted.nbytes
         return _READER_BYTES + columns * _COLUMN_BYTES + deleted
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the version keeps this reader, so that later reads find what it holds."""
+        kept = None if self._kept is None else self._kept()
+        return kept is not None and kept.get(self.fragment.id) is self
+
     def let_go(self) -> None:
         """Close the files, and forget what was read of them; the next read opens them again."""
         kept = None if self._kept is None else self._kept()
-        if kept is not None and kept.get(self.fragment.id) is self:
+        if kept is not None and self.is_kept:
             kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()

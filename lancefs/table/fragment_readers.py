@@ -17,11 +17,22 @@ from lancefs.table.fragments import Fragment
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
 
+# Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
+# fragments, they would take longer to be kept than the next pass takes to make them.
+_FEW_FRAGMENTS = 512
+
 
 class _OpenReaders:
-    """Makes readers and keeps them, within the budget of the process. Threads may share it."""
+    """Makes readers and keeps them, within the budget of the process. Threads may share it.
 
-    def __init__(self, files: TableFiles, fields: Sequence[Field]) -> None:
+    Args:
+        files: Finds the files of the version.
+        fields: The columns of the table.
+        is_long: Whether there are so many fragments that a pass over all keeps no readers.
+    """
+
+    def __init__(self, files: TableFiles, fields: Sequence[Field], is_long: bool) -> None:
+        self._is_long = is_long
         self._files = files
         self._fields = tuple(fields)
         self._kept = KeptReaders()
@@ -30,8 +41,13 @@ class _OpenReaders:
         return self._known(fragment) or self._made(fragment).keep()
 
     def passing_reader(self, fragment: Fragment) -> FragmentReader:
-        """Return a reader that is kept from when it opens a file, or knows deleted rows."""
-        return self._known(fragment) or self._made(fragment)
+        """Return a reader for one pass over all fragments.
+
+        Of many fragments it is kept only from when it opens a file, or knows deleted rows.
+        """
+        return self._known(fragment) or (
+            self._made(fragment) if self._is_long else self._made(fragment).keep()
+        )
 
     def _known(self, fragment: Fragment) -> FragmentReader | None:
         reader = self._kept.get(fragment.id)
@@ -58,7 +74,7 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def __init__(self, files: TableFiles, fragments: Fragments, fields: Sequence[Field]) -> None:
         self._fragments = fragments
-        self._open = _OpenReaders(files, fields)
+        self._open = _OpenReaders(files, fields, len(fragments) > _FEW_FRAGMENTS)
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -86,9 +102,9 @@ class FragmentReaders(Sequence[FragmentReader]):
         return part
 
     def __iter__(self) -> Iterator[FragmentReader]:
-        """Yield a reader of each fragment, of which only those that open files are kept.
+        """Yield a reader of each fragment; of many, only those that open files are kept.
 
-        A scan passes over many small fragments, which are read in runs and without being opened.
+        A scan reads small fragments in runs, without opening one.
         """
         return map(self._open.passing_reader, self._fragments)
 
