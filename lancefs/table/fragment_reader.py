@@ -305,10 +305,11 @@ class FragmentReader:
 
     def _has_at_most(self, rows: int, size: int) -> bool:
         """Whether the manifest records at most this many rows and bytes of data files."""
-        own_rows, own_size = self.fragment.physical_rows, self.fragment.size
-        if own_rows is None or own_size is None:
+        own_rows = self.fragment.physical_rows
+        if own_rows is None or own_rows > rows:
             return False
-        return own_rows <= rows and own_size <= size
+        own_size = self.fragment.size
+        return own_size is not None and own_size <= size
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
         """Return the fragments of ranges of rows, each with its ranges: only this fragment."""

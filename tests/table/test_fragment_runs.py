@@ -213,7 +213,7 @@ def test_small_fragments_that_are_long_are_cut(
 
 def test_runs_do_not_lengthen_batches(table: Path, runs: list[int]) -> None:
     batches = list(lancefs.open(table).to_batches(batch_size=2000))
-    assert max(runs) == 2
+    assert set(runs) == {FRAGMENTS - 1}  # read in parts, as long as a batch and longer
     assert max(batch.num_rows for batch in batches) <= 2000
     assert_same_table(pa.Table.from_batches(batches), lancefs.open(table).to_table())
 
@@ -253,6 +253,13 @@ def test_large_fragments_and_others_stay_alone(
     with monkeypatch.context() as patch:
         patch.setattr(fragment_run, "_MAX_BYTES", 2 * size)
         assert lengths() == [2, 2, 2, 1, 1]
+    with monkeypatch.context() as patch:  # files that are mapped
+        patch.setattr(fragment_run, "SMALL_FILE", size - 1)
+        patch.setattr(fragment_run, "_MAX_MAPPED", 0)
+        assert max(lengths()) < 3
+        patch.setattr(fragment_run, "SMALL_FILE", 1)
+        patch.setattr(fragment_run, "_MAX_MAPPED", 2)
+        assert lengths() == [2, 2, 2, 1]
     monkeypatch.setattr(fragment_reader, "_SMALL_ROWS", 1000)
     assert lengths() == [3, 1, 1, 1, 1, 1]
     monkeypatch.setattr(fragment_reader, "_SMALL_BYTES", 1000)
