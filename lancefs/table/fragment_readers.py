@@ -108,6 +108,10 @@ class FragmentReaders(Sequence[FragmentReader]):
         """
         return map(self._open.passing_reader, self._fragments)
 
+    def passing(self, position: int) -> FragmentReader:
+        """Return the reader of a fragment, kept or not, as iterating does."""
+        return self._open.passing_reader(self._fragments[position])
+
     def close(self) -> None:
         """Let go of all readers, and with them of open files; they are made again when needed."""
         self._open.close()

@@ -218,8 +218,14 @@ class Batches(Sequence[Batch]):
         if reader is None:
             if len(self._used) >= _USED:
                 self._used.clear()
-            reader = self._used[position] = self._readers[position]
+            reader = self._used[position] = self._reader(position)
         return Batch(reader, position, int(self.numbers[index]), int(self.rows[index]))
+
+    def _reader(self, position: int) -> FragmentReader:
+        readers = self._readers
+        return (
+            readers.passing(position) if isinstance(readers, FragmentReaders) else readers[position]
+        )
 
 
 def _table(readers: Sequence[FragmentReader]) -> Ints:

@@ -458,8 +458,12 @@ class Measures:
             measures: The measures, all known, of shape (batches, num_measures).
         """
         known, name = self.columns[column][list(batches)], self._names[column]
-        is_new = (known == measures).all(axis=1) | (known < 0).all(axis=1)
-        for at, batch in enumerate(batches):
+        is_same = (known == measures).all(axis=1)
+        is_new = is_same | (known < 0).all(axis=1)
+        # What this view found itself, other views have been told already.
+        left = range(len(batches)) if self.is_loaded else np.flatnonzero(~is_same).tolist()
+        for at in left:
+            batch = batches[at]
             of_fragment = self._of_fragment(batch)
             has_one_batch = self.batches[batch].fragment.physical_rows <= BATCH_ROWS
             if has_one_batch and is_new[at] and name not in of_fragment:
