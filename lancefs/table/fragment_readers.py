@@ -37,6 +37,10 @@ class _OpenReaders:
         self._fields = tuple(fields)
         self._kept = KeptReaders()
 
+    @property
+    def root(self) -> str:
+        return self._files.store.root
+
     def reader(self, fragment: Fragment) -> FragmentReader:
         return self._known(fragment) or self._made(fragment).keep()
 
@@ -111,6 +115,15 @@ class FragmentReaders(Sequence[FragmentReader]):
     def passing(self, position: int) -> FragmentReader:
         """Return the reader of a fragment, kept or not, as iterating does."""
         return self._open.passing_reader(self._fragments[position])
+
+    @property
+    def root(self) -> str:
+        """The directory of the table."""
+        return self._open.root
+
+    def message_bytes(self, position: int) -> bytes:
+        """Return the bytes of the message of a fragment."""
+        return self._fragments.message_bytes(position)
 
     def close(self) -> None:
         """Let go of all readers, and with them of open files; they are made again when needed."""
