@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.page_ranges import join_columns
@@ -15,9 +17,17 @@ from lancefs.datafile.v2_1.assembly import assemble
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
-from lancefs.datafile.v2_1.small_files import SmallFile, SmallRows, decode_small
+from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import File, Reads, SparseRanges, count_bytes, read_all, run
+from lancefs.storage import (
+    File,
+    Reads,
+    SparseRanges,
+    count_bytes,
+    read_all,
+    read_joined,
+    run,
+)
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -112,6 +122,7 @@ def read_small(
     files: Sequence[tuple[File, int, Sequence[RowRange]]],
     columns: Mapping[int, int],
     fields: Sequence[Field],
+    holds: bool,
 ) -> SmallRows:
     """Read rows of small local files, of those fields whose pages kernels know.
 
@@ -120,24 +131,21 @@ def read_small(
             rows, ascending and disjoint.
         columns: Index of the column of each field, by field id; the same in all files.
         fields: The fields.
+        holds: Whether the bytes of the files are held, for later reads.
 
     Raises:
         MissingFile: A file is gone.
         CorruptFile: A file is shorter than the manifest says.
         ReadFailed: A file was rewritten meanwhile, or cannot be read.
     """
-    read = read_all([(file, SparseRanges([(0, file.size)])) for file, _, _ in files])
-    found = decode_small(
-        [
-            SmallFile(data, rows, ranges)
-            for (data,), (_, rows, ranges) in zip(read, files, strict=True)
-        ],
-        columns,
-        fields,
-    )
+    ends = np.cumsum([file.size for file, _, _ in files])
+    starts = np.concatenate(([0], ends[:-1]))
+    data = empty(int(ends[-1]), np.uint8)
+    read_joined([file for file, _, _ in files], data, holds)
+    rows = np.array([rows for _, rows, _ in files], np.int64)
+    bounds, ranges = np.stack((starts, ends), axis=1), [ranges for _, _, ranges in files]
+    found = decode_small(SmallFiles(data, bounds, rows, ranges), columns, fields)
     count_bytes(found.size)
-    for file, _, _ in files:
-        file.verify()
     return found
 
 

@@ -277,7 +277,7 @@ class Scan:
         """
         candidates = self._candidates()
         if candidates is None:
-            most_rows = self.batch_rows
+            most_rows = max(self.batch_rows, self.settings.batch_rows)
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 1

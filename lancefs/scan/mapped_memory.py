@@ -27,7 +27,7 @@ class Mapped:
 
     def watch(self, fragment: FragmentReader | FragmentRun) -> None:
         """Note that rows of a fragment were read."""
-        if not fragment.is_local:
+        if not fragment.is_local or not fragment.touched:
             return
         with self._lock:
             last = self._fragments[-1:]

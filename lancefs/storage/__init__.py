@@ -4,7 +4,16 @@ from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_bytes, count_pages, counting
 from lancefs.storage.open_files import SMALL_FILE
 from lancefs.storage.reads import Reads, run, together
-from lancefs.storage.store import SMALL, TAIL, File, Store, forget, holding_tails, read_all
+from lancefs.storage.store import (
+    SMALL,
+    TAIL,
+    File,
+    Store,
+    forget,
+    holding_tails,
+    read_all,
+    read_joined,
+)
 
 __all__ = [
     "SMALL",
@@ -22,6 +31,7 @@ __all__ = [
     "forget",
     "holding_tails",
     "read_all",
+    "read_joined",
     "run",
     "together",
 ]

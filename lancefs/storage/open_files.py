@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ from lancefs.storage.local_files import open_regular
 from lancefs.storage.mapping import map_descriptor, release
 from lancefs.storage.retries import attempts, is_transient
 from lancefs.storage.shared_budget import SharedBudget
+
+T = TypeVar("T")
 
 # Bytes of a file that is read as a whole: open, read and close take half the time of open, map,
 # touch, close and unmap, even if a tenth of the file is wanted.
@@ -187,6 +190,40 @@ class LocalFile:
         data = held.data
         return [data[start:end] for start, end in ranges]
 
+    def read_into(self, memory: memoryview) -> bool:
+        """Read a small file into memory that has its size; nothing is held.
+
+        Of many files that are read once, this takes a fraction of the time of `read`.
+
+        Args:
+            memory: What the bytes are written to.
+
+        Returns:
+            Whether the memory has the bytes. If not, the file is held already, or has another size:
+            `read` knows what to do.
+
+        Raises:
+            MissingFile: The file does not exist.
+            ReadFailed: The operating system refused, the file is no regular file, or it is being
+                rewritten.
+            UnsupportedFeature: The file is a symbolic link that leads out of the confines.
+        """
+        if self._held is not None:
+            return False
+        return self._tried(partial(self._read_into_once, memory))
+
+    def _read_into_once(self, memory: memoryview) -> bool:
+        descriptor, status = open_regular(self._path, confines=self._confines)
+        try:
+            before = _Identity.of(status)
+            if not before.size == len(memory) <= SMALL_FILE:
+                return False
+            if not _fill(descriptor, memory, 0) or _Identity.of(os.fstat(descriptor)) != before:
+                raise _rewritten(self._path)
+            return True
+        finally:
+            os.close(descriptor)
+
     def identity(self) -> Hashable | None:
         """Return what tells the bytes that a read returns from others; None where it would fail."""
         held = self._held
@@ -233,7 +270,7 @@ class LocalFile:
     def _access(
         self, ranges: Sequence[ByteRange] | None = ()
     ) -> tuple[_Identity, list[Bytes], _Held | None]:
-        """Open the file, and map it or read it; try again where that may help.
+        """Open the file, and map it or read it.
 
         Args:
             ranges: What to read of a file that is not held; None for all of it.
@@ -242,9 +279,13 @@ class LocalFile:
             What the file was, the bytes of the ranges if they were read, and what is held now; if
             anything is held, the ranges were not read.
         """
+        return self._tried(partial(self._access_once, ranges))
+
+    def _tried(self, once: Callable[[], T]) -> T:
+        """Call a function that opens the file; call it again where that may help."""
         for is_last in attempts(self._path):
             try:
-                return self._access_once(ranges)
+                return once()
             except FileNotFoundError as error:
                 raise MissingFile.of(self._path, self._version) from error
             except ReadFailed:  # it is being rewritten
@@ -314,22 +355,29 @@ def _read_range(descriptor: int, start: int, end: int) -> Bytes | None:
     """Read a range of an open file into memory of Arrow's; None if the file ends before."""
     shift = start % _ALIGNMENT
     memory = np.frombuffer(pa.allocate_buffer(end - start + shift), dtype=np.uint8)[shift:]
-    done = 0
-    while done < len(memory):  # the operating system may give less than is asked for
-        count = _read_into(descriptor, memory[done:], start + done)
-        if count == 0:
-            return None
-        done += count
+    if not _fill(descriptor, memory.data, start):
+        return None
     memory.flags.writeable = False
     return memory
 
 
-def _read_into(descriptor: int, memory: Bytes, offset: int) -> int:
+def _fill(descriptor: int, memory: memoryview, offset: int) -> bool:
+    """Read bytes of an open file into memory; return whether it has so many."""
+    done = 0
+    while done < len(memory):  # the operating system may give less than is asked for
+        count = _read_into(descriptor, memory[done:], offset + done)
+        if count == 0:
+            return False
+        done += count
+    return True
+
+
+def _read_into(descriptor: int, memory: memoryview, offset: int) -> int:
     if hasattr(os, "preadv"):
-        return os.preadv(descriptor, [memory.data], offset)
+        return os.preadv(descriptor, [memory], offset)
     os.lseek(descriptor, offset, os.SEEK_SET)
     data = os.read(descriptor, len(memory))
-    memory[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+    memory[: len(data)] = data
     return len(data)
 
 

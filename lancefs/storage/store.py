@@ -561,6 +561,29 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
     return results
 
 
+def read_joined(files: Sequence[File], memory: Bytes, holds: bool) -> None:
+    """Read whole small local files, one after the other.
+
+    Args:
+        files: The files, of known sizes.
+        memory: What the bytes are written to, as long as all files together.
+        holds: Whether the bytes of each file are held as well, for later reads.
+
+    Raises:
+        MissingFile: A file does not exist.
+        CorruptFile: A file is shorter than its known size.
+        ReadFailed: A file was rewritten meanwhile, or cannot be read.
+        UnsupportedFeature: A file is a symbolic link that leads out of the confines.
+    """
+    view, start = memory.data, 0
+    for file in files:
+        end = start + file.size
+        if holds or not file.local.read_into(view[start:end]):
+            memory[start:end] = file.local.read([(0, end - start)])[0]
+            file.verify()
+        start = end
+
+
 @contextmanager
 def holding_tails(files: Sequence[File]) -> Iterator[None]:
     """Read the ends of several remote files in one round of requests, and hold them in memory.

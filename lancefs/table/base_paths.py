@@ -432,7 +432,7 @@ def _climbs(path: str) -> bool:
     for _ in range(_MAX_QUOTED):
         if "\0" in path or ".." in path.replace("\\", "/").split("/"):
             return True
-        unquoted = unquote(path)
+        unquoted = unquote(path) if "%" in path else path
         if unquoted == path:
             return False
         path = unquoted

@@ -135,11 +135,17 @@ class FragmentReader:
         deleted = 0 if self._deleted is None else self._deleted.nbytes
         return _READER_BYTES + columns * _COLUMN_BYTES + deleted
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the version keeps this reader, so that later reads find what it holds."""
+        kept = None if self._kept is None else self._kept()
+        return kept is not None and kept.get(self.fragment.id) is self
+
     def let_go(self) -> None:
         """Close the files, and forget what was read of them; the next read opens them again."""
         kept = None if self._kept is None else self._kept()
-        if kept is not None:
-            kept.pop(self.fragment.id, None)
+        if kept is not None and self.is_kept:
+            kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()
         self._row_sizes.clear()
@@ -160,6 +166,8 @@ class FragmentReader:
             recorded = self.fragment.physical_rows
             rows = None if recorded is not None else self.physical_rows
             self._deleted = deleted = read_deletions(self.files, self.fragment, rows)
+            if len(deleted):
+                self.keep()
         return deleted
 
     def live_offsets(self) -> Ints:
@@ -305,10 +313,11 @@ class FragmentReader:
 
     def _has_at_most(self, rows: int, size: int) -> bool:
         """Whether the manifest records at most this many rows and bytes of data files."""
-        own_rows, own_size = self.fragment.physical_rows, self.fragment.size
-        if own_rows is None or own_size is None:
+        own_rows = self.fragment.physical_rows
+        if own_rows is None or own_rows > rows:
             return False
-        return own_rows <= rows and own_size <= size
+        own_size = self.fragment.size
+        return own_size is not None and own_size <= size
 
     def parts(self, ranges: Sequence[RowRange]) -> list[tuple[FragmentReader, Sequence[RowRange]]]:
         """Return the fragments of ranges of rows, each with its ranges: only this fragment."""
@@ -428,8 +437,16 @@ class FragmentReader:
                     file.let_go()  # it may have been read while something wrote it
                     raise
                 opened = self._readers[data_file] = file, reader
-                READERS.hold(self)
+                self.keep()
             return opened
+
+    def keep(self) -> FragmentReader:
+        """Have the version keep this reader, unless it keeps another one; return the one kept."""
+        kept = None if self._kept is None else self._kept()
+        reader = self if kept is None else kept.setdefault(self.fragment.id, self)
+        if reader is self:
+            READERS.hold(self)
+        return reader
 
 
 def with_members(

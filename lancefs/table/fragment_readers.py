@@ -1,4 +1,4 @@
-"""The readers of a version's fragments, made on first use and kept open for the next reader."""
+"""The readers of a version's fragments, made on first use; those of open files are kept."""
 
 from __future__ import annotations
 
@@ -17,25 +17,50 @@ from lancefs.table.fragments import Fragment
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
 
+# Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
+# fragments, they would take longer to be kept than the next pass takes to make them.
+_FEW_FRAGMENTS = 512
+
 
 class _OpenReaders:
-    """Makes readers and keeps them, within the budget of the process. Threads may share it."""
+    """Makes readers and keeps them, within the budget of the process. Threads may share it.
 
-    def __init__(self, files: TableFiles, fields: Sequence[Field]) -> None:
+    Args:
+        files: Finds the files of the version.
+        fields: The columns of the table.
+        is_long: Whether there are so many fragments that a pass over all keeps no readers.
+    """
+
+    def __init__(self, files: TableFiles, fields: Sequence[Field], is_long: bool) -> None:
+        self._is_long = is_long
         self._files = files
         self._fields = tuple(fields)
         self._kept = KeptReaders()
 
+    @property
+    def root(self) -> str:
+        return self._files.store.root
+
     def reader(self, fragment: Fragment) -> FragmentReader:
+        return self._known(fragment) or self._made(fragment).keep()
+
+    def passing_reader(self, fragment: Fragment) -> FragmentReader:
+        """Return a reader for one pass over all fragments.
+
+        Of many fragments it is kept only from when it opens a file, or knows deleted rows.
+        """
+        return self._known(fragment) or (
+            self._made(fragment) if self._is_long else self._made(fragment).keep()
+        )
+
+    def _known(self, fragment: Fragment) -> FragmentReader | None:
         reader = self._kept.get(fragment.id)
         if reader is not None:
             READERS.use(reader)
-            return reader
-        made = FragmentReader(self._files, fragment, self._fields, self._kept)
-        reader = self._kept.setdefault(fragment.id, made)  # another thread may have been quicker
-        if reader is made:
-            READERS.hold(made)
         return reader
+
+    def _made(self, fragment: Fragment) -> FragmentReader:
+        return FragmentReader(self._files, fragment, self._fields, self._kept)
 
     def close(self) -> None:
         for reader in list(self._kept.values()):
@@ -53,7 +78,7 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def __init__(self, files: TableFiles, fragments: Fragments, fields: Sequence[Field]) -> None:
         self._fragments = fragments
-        self._open = _OpenReaders(files, fields)
+        self._open = _OpenReaders(files, fields, len(fragments) > _FEW_FRAGMENTS)
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -79,6 +104,26 @@ class FragmentReaders(Sequence[FragmentReader]):
         part = FragmentReaders.__new__(FragmentReaders)
         part._fragments, part._open = self._fragments[index], self._open
         return part
+
+    def __iter__(self) -> Iterator[FragmentReader]:
+        """Yield a reader of each fragment; of many, only those that open files are kept.
+
+        A scan reads small fragments in runs, without opening one.
+        """
+        return map(self._open.passing_reader, self._fragments)
+
+    def passing(self, position: int) -> FragmentReader:
+        """Return the reader of a fragment, kept or not, as iterating does."""
+        return self._open.passing_reader(self._fragments[position])
+
+    @property
+    def root(self) -> str:
+        """The directory of the table."""
+        return self._open.root
+
+    def message_bytes(self, position: int) -> bytes:
+        """Return the bytes of the message of a fragment."""
+        return self._fragments.message_bytes(position)
 
     def close(self) -> None:
         """Let go of all readers, and with them of open files; they are made again when needed."""

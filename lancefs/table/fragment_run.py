@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
 
-# Most fragments of a run, whose files are open at the same time, and most bytes of their files.
-_MAX_FRAGMENTS = 64
+# Most fragments of a run: of small files, which are read as one block, and of others, which are
+# mapped at the same time. And most bytes of the files.
+_MAX_FRAGMENTS = 512
+_MAX_MAPPED = 64
 _MAX_BYTES = 32 * 1024 * 1024
 
 # The fields and column indices of each data file of a fragment.
@@ -183,7 +185,8 @@ def _read_small(number: int, parts: Sequence[_RunPart], fields: Sequence[Field])
         small.append((reader.file(data_file), rows, local))
     if len(small) < 2:
         return SmallRows({})
-    return read_small(small, parts[0][0].fragment.files[number].columns, fields)
+    holds = all(reader.is_kept for reader, _ in parts)
+    return read_small(small, parts[0][0].fragment.files[number].columns, fields, holds)
 
 
 def in_runs(
@@ -219,7 +222,7 @@ def runs_with(
     def sized() -> Iterator[tuple[FragmentReader, int, int]]:
         for reader, offsets in selections:
             pending.append(offsets)
-            yield reader, len(offsets), 0
+            yield reader, len(offsets), _bytes_of_small_files(reader) or 0
 
     for group in _group(sized(), most_rows):
         source, offsets = _join(group), [pending.popleft() for _ in group]
@@ -237,14 +240,16 @@ def _group(
         most_rows: Most rows to read from a group.
     """
     group: list[FragmentReader] = []
-    group_kind, rows, size = None, 0, 0
+    group_kind, rows, size, mapped = None, 0, 0, 0
     for reader, own_rows, own_size in readers:
         kind = None if own_size is None else _kind(reader)
-        rows, size = rows + own_rows, size + (own_size or 0)
-        is_full = rows > most_rows or size > _MAX_BYTES or len(group) == _MAX_FRAGMENTS
+        own_mapped = _bytes_of_small_files(reader) is None
+        rows, size, mapped = rows + own_rows, size + (own_size or 0), mapped + own_mapped
+        is_full = rows > most_rows or size > _MAX_BYTES
+        is_full |= len(group) == _MAX_FRAGMENTS or mapped > _MAX_MAPPED
         if group and (kind is None or kind != group_kind or is_full):
             yield group
-            group, rows, size = [], own_rows, own_size or 0
+            group, rows, size, mapped = [], own_rows, own_size or 0, own_mapped
         group.append(reader)
         group_kind = kind
     if group:
@@ -253,6 +258,16 @@ def _group(
 
 def _join(group: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
     return group[0] if len(group) == 1 else FragmentRun(group)
+
+
+def _bytes_of_small_files(reader: FragmentReader) -> int | None:
+    """Return the bytes of the data files of a fragment; None where one may be mapped."""
+    total = 0
+    for file in reader.fragment.files:
+        if file.size is None or file.size > SMALL_FILE:
+            return None
+        total += file.size
+    return total
 
 
 def _kind(reader: FragmentReader) -> _Kind | None:

@@ -205,7 +205,7 @@ class Fragments(Sequence[Fragment]):
 
     def _is_same(self, position: int, others: Fragments, other: int) -> bool:
         """Return whether a fragment is the same in another version; bytes may be ordered anew."""
-        if self._bytes(position) == others._bytes(other):
+        if self.message_bytes(position) == others.message_bytes(other):
             return True
         return self._message(position) == others._message(other)
 
@@ -213,11 +213,12 @@ class Fragments(Sequence[Fragment]):
     def _is_ascending(self) -> bool:
         return bool((self.ids[1:] > self.ids[:-1]).all())
 
-    def _bytes(self, position: int) -> bytes:
+    def message_bytes(self, position: int) -> bytes:
+        """Return the bytes of the message of a fragment."""
         return self._data[self._columns.starts[position] : self._columns.ends[position]]
 
     def _message(self, position: int) -> table_pb2.DataFragment:
-        return parse_message(table_pb2.DataFragment(), self._bytes(position), "fragment")
+        return parse_message(table_pb2.DataFragment(), self.message_bytes(position), "fragment")
 
     def _build(self, position: int) -> Fragment:
         message = self._message(position)

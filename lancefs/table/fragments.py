@@ -181,8 +181,12 @@ class Fragment(NamedTuple):
     @property
     def size(self) -> int | None:
         """Size of the data files in bytes; None if the manifest lacks the size of one."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
+        total = 0
+        for file in self.files:
+            if file.size is None:
+                return None
+            total += file.size
+        return total
 
     def holders(self) -> dict[int, DataFile]:
         """Return the data file that holds each field, by its id.

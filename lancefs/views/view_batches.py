@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -218,8 +219,29 @@ class Batches(Sequence[Batch]):
         if reader is None:
             if len(self._used) >= _USED:
                 self._used.clear()
-            reader = self._used[position] = self._readers[position]
+            reader = self._used[position] = self._reader(position)
         return Batch(reader, position, int(self.numbers[index]), int(self.rows[index]))
+
+    def identity(self, index: int) -> bytes:
+        """Return a digest of everything that the rows of the fragment of a batch depend on.
+
+        The digest of the fragment's message takes a tenth of the time of that of its parts.
+        """
+        readers, position = self._readers, int(self.fragments[index])
+        if isinstance(readers, FragmentReaders):
+            parts: tuple[object, ...] = (readers.root, readers.message_bytes(position))
+        else:
+            reader = self[index].fragment
+            fragment, root = reader.fragment, reader.files.store.root
+            data = fragment.files, fragment.deletion_file, fragment.overlays
+            parts = root, *data, fragment.physical_rows
+        return hashlib.sha256(repr(parts).encode()).digest()
+
+    def _reader(self, position: int) -> FragmentReader:
+        readers = self._readers
+        return (
+            readers.passing(position) if isinstance(readers, FragmentReaders) else readers[position]
+        )
 
 
 def _table(readers: Sequence[FragmentReader]) -> Ints:

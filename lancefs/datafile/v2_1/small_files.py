@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
-from lancefs.datafile.buffers import empty, reserve
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import parse_description
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import find_pages
@@ -45,18 +45,20 @@ _ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
 _CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
 
 
-class SmallFile(NamedTuple):
-    """A small file, with the rows to read of it.
+class SmallFiles(NamedTuple):
+    """Small files, with the rows to read of each.
 
     Attributes:
-        data: The bytes of the file.
-        rows: The rows that it has.
-        ranges: Rows to read, ascending and disjoint.
+        data: The bytes of all files, one after the other.
+        bounds: Where each file begins and ends among them, of shape (files, 2).
+        rows: The rows that each file has, of shape (files,).
+        ranges: Rows to read of each file, ascending and disjoint.
     """
 
     data: Bytes
-    rows: int
-    ranges: Sequence[RowRange]
+    bounds: Ints
+    rows: Ints
+    ranges: Sequence[Sequence[RowRange]]
 
 
 class SmallRows(NamedTuple):
@@ -74,7 +76,7 @@ class SmallRows(NamedTuple):
 
 
 def decode_small(
-    files: Sequence[SmallFile], columns: Mapping[int, int], fields: Sequence[Field]
+    files: SmallFiles, columns: Mapping[int, int], fields: Sequence[Field]
 ) -> SmallRows:
     """Decode the rows of those fields whose pages kernels know.
 
@@ -94,11 +96,10 @@ def decode_small(
     known.sort(key=lambda one: one[1])
     if not known:
         return SmallRows({})
-    data, bounds = _joined([one.data for one in files])
-    found = find_pages(data, bounds, np.array([column for _, column, _ in known], np.int64))
+    data, rows = files.data, files.rows
+    found = find_pages(data, files.bounds, np.array([column for _, column, _ in known], np.int64))
     if found is None or not _are_known(found.versions):
         return SmallRows({})
-    rows = np.array([one.rows for one in files], np.int64)
     plans: dict[int, LeafPlan] = {}
     for (field, _, bits), pages in zip(known, found.pages, strict=True):
         with suppress(CorruptFile, UnsupportedFeature):  # the general way says what is wrong
@@ -107,7 +108,7 @@ def decode_small(
                 plans[field.id] = plan
     if not plans:
         return SmallRows({})
-    wanted = _wanted(files, rows)
+    wanted = _wanted(files)
     try:
         reserve(len(wanted) * sum(plan.bits for plan in plans.values()) // 8, len(data))
         points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
@@ -115,15 +116,8 @@ def decode_small(
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return SmallRows({})
-    count_pages(len(plans) * sum(1 for one in files if len(one.ranges)))
+    count_pages(len(plans) * sum(1 for ranges in files.ranges if len(ranges)))
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
-
-
-def _joined(parts: Sequence[Bytes]) -> tuple[Bytes, Ints]:
-    """Return the bytes of files, one after the other, and where each begins and ends."""
-    ends = np.cumsum([len(part) for part in parts])
-    bounds = np.stack((ends - [len(part) for part in parts], ends), axis=1)
-    return np.concatenate(parts, out=empty(int(ends[-1]), np.uint8)), bounds
 
 
 def _are_known(versions: Ints) -> bool:
@@ -133,13 +127,14 @@ def _are_known(versions: Ints) -> bool:
     return bool(((versions[:, 0] == major) & (minor >= first) & (minor <= last)).all())
 
 
-def _wanted(files: Sequence[SmallFile], rows: Ints) -> Ints:
+def _wanted(files: SmallFiles) -> Ints:
     """Return the wanted rows, among those of all files."""
-    firsts = (np.cumsum(rows) - rows).tolist()
-    if all(len(one.ranges) == 1 and one.ranges[0] == (0, one.rows) for one in files):
-        return np.arange(int(rows.sum()))
+    firsts, rows = (np.cumsum(files.rows) - files.rows).tolist(), files.rows.tolist()
+    pairs = zip(files.ranges, rows, strict=True)
+    if all(len(ranges) == 1 and ranges[0] == (0, count) for ranges, count in pairs):
+        return np.arange(int(files.rows.sum()))
     return np.concatenate(
-        [rows_of(one.ranges) + first for one, first in zip(files, firsts, strict=True)]
+        [rows_of(ranges) + first for ranges, first in zip(files.ranges, firsts, strict=True)]
     )
 
 

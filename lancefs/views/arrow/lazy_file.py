@@ -252,7 +252,8 @@ class LazyFile(View):
         if not columns:
             return
         self._messages_read = 0
-        self._arrays = {place: array for place, array in self._arrays.items() if place[0] >= batch}
+        if next(iter(self._arrays), (batch,))[0] < batch:  # they were read in this order
+            self._arrays = {at: array for at, array in self._arrays.items() if at[0] >= batch}
         bodies: dict[tuple[int, int], Bytes] = {}
         for group in _group_columns(columns, bounds, _ROUND_BYTES):
             bodies |= self._write_columns(batch, group, output)

@@ -13,7 +13,6 @@ fragment share its measures.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby, islice, pairwise
@@ -31,16 +30,15 @@ from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
 from lancefs.storage import SMALL_FILE
 from lancefs.storage.budget_cache import BudgetCache
-from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
 from lancefs.views.arrow.shapes import Shape, measure, measure_flat, walk
 from lancefs.views.view_batches import BATCH_ROWS, Batches, group_small, joins, read_together
 
 # A fragment: sharer and table as in `view.Key`, identity of the fragment.
-FragmentKey: TypeAlias = tuple[str, str, str]
+FragmentKey: TypeAlias = tuple[str, str, bytes]
 # A column of a fragment: the same, and the column as text.
-ColumnKey: TypeAlias = tuple[str, str, str, str]
+ColumnKey: TypeAlias = tuple[str, str, bytes, str]
 
 # Of each fragment, by column: its measures in all batches, of shape (batches, num_measures); -1 if
 # unknown. The budget is in bytes.
@@ -104,7 +102,7 @@ class Measures:
         self.fields = fields
         self.shapes = shapes
         self._sharer = sharer
-        self._identities: dict[int, str] = {}  # of fragments, by their positions
+        self._identities: dict[int, bytes] = {}  # of fragments, by their positions
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = Lock()
         self.is_loaded = False
@@ -300,7 +298,7 @@ class Measures:
         position = int(self.batches.fragments[batch])
         identity = self._identities.get(position)
         if identity is None:
-            identity = self._identities[position] = _identity(self.batches[batch].fragment)
+            identity = self._identities[position] = self.batches.identity(batch)
         return *self._sharer, identity
 
     def _array_key(self, column: int, batch: int) -> tuple[ColumnKey, int]:
@@ -380,7 +378,7 @@ class Measures:
             missing: list[int] = self._unknown(batches, first).tolist()
             for group in self.group_by_fragment(missing):
                 self._record_null_free_fragment(group, first)
-            unknown = self.in_threads(lambda batch: self._columns_to_read(batch, first), missing)
+            unknown = self._columns_to_read(missing, first)
             tasks = []
             pairs = zip(missing, unknown, strict=True)
             for columns, same in groupby(pairs, lambda pair: pair[1]):
@@ -458,8 +456,12 @@ class Measures:
             measures: The measures, all known, of shape (batches, num_measures).
         """
         known, name = self.columns[column][list(batches)], self._names[column]
-        is_new = (known == measures).all(axis=1) | (known < 0).all(axis=1)
-        for at, batch in enumerate(batches):
+        is_same = (known == measures).all(axis=1)
+        is_new = is_same | (known < 0).all(axis=1)
+        # What this view found itself, other views have been told already.
+        left = range(len(batches)) if self.is_loaded else np.flatnonzero(~is_same).tolist()
+        for at in left:
+            batch = batches[at]
             of_fragment = self._of_fragment(batch)
             has_one_batch = self.batches[batch].fragment.physical_rows <= BATCH_ROWS
             if has_one_batch and is_new[at] and name not in of_fragment:
@@ -476,28 +478,30 @@ class Measures:
     def _is_remote(self) -> bool:
         return any(batch.is_remote for batch in self.batches[:1])
 
-    def _columns_to_read(self, batch: int, first: Sequence[int]) -> list[int]:
-        """Return the columns of a batch whose missing measures do not follow from metadata.
-
-        Args:
-            batch: Position of the batch.
-            first: For each column the first of its measures that is needed.
-        """
-        unknown = [
-            column
-            for column, known in enumerate(self.columns)
-            if np.any(known[batch, first[column] :] < 0)
-        ]
-        return self._record_null_free(batch, unknown) if unknown else []
+    def _columns_to_read(self, batches: Sequence[int], first: Sequence[int]) -> list[list[int]]:
+        """Return for each batch the columns whose missing measures do not follow from metadata."""
+        if not batches:
+            return []
+        pairs = zip(self.columns, first, strict=True)
+        lacks = np.stack([(known[batches, low:] < 0).any(axis=1) for known, low in pairs], axis=1)
+        unknown: list[list[int]] = [np.flatnonzero(row).tolist() for row in lacks]
+        has_fixed_width = lacks[:, [not shape.num_extents for shape in self.shapes]].any(axis=1)
+        asked: list[int] = np.flatnonzero(has_fixed_width).tolist()
+        found = self.in_threads(lambda at: self._record_null_free(batches[at], unknown[at]), asked)
+        for at, columns in zip(asked, found, strict=True):
+            unknown[at] = columns
+        return unknown
 
     def _record_null_free_fragment(self, batches: Sequence[int], first: Sequence[int]) -> None:
         """Record the columns without nulls in a whole fragment, for several batches at once."""
+        if len(batches) == 1:
+            return
         fixed_width = [
             column
             for column, known in enumerate(self.columns)
             if not self.shapes[column].num_extents and np.any(known[batches, first[column] :] < 0)
         ]
-        if len(batches) == 1 or not fixed_width:
+        if not fixed_width:
             return
         fragment = self.batches[batches[0]].fragment
         rows = [(0, fragment.physical_rows)]
@@ -533,17 +537,3 @@ class Measures:
             if any(not file.has_nulls_apart for file in files):
                 return None
         return outline_of(self.fields[column])
-
-
-def _identity(reader: FragmentReader) -> str:
-    """Return a digest of everything that the rows of a fragment depend on."""
-    fragment = reader.fragment
-    root = reader.files.store.root
-    parts = (
-        root,
-        fragment.files,
-        fragment.deletion_file,
-        fragment.overlays,
-        fragment.physical_rows,
-    )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
