@@ -17,7 +17,7 @@ from lancefs.datafile.v2_1.assembly import assemble
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
-from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small
+from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small, known_fields
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import (
     File,
@@ -131,20 +131,25 @@ def read_small(
             rows, ascending and disjoint.
         columns: Index of the column of each field, by field id; the same in all files.
         fields: The fields.
-        holds: Whether the bytes of the files are held, for later reads.
+        holds: Whether the bytes of the files are held, for later reads; they are where other fields
+            are left to be read.
 
     Raises:
         MissingFile: A file is gone.
         CorruptFile: A file is shorter than the manifest says.
         ReadFailed: A file was rewritten meanwhile, or cannot be read.
     """
+    known = known_fields(columns, fields)
+    if not known:
+        return SmallRows({})
+    holds |= len(known) < len(fields)
     ends = np.cumsum([file.size for file, _, _ in files])
     starts = np.concatenate(([0], ends[:-1]))
     data = empty(int(ends[-1]), np.uint8)
     read_joined([file for file, _, _ in files], data, holds)
     rows = np.array([rows for _, rows, _ in files], np.int64)
     bounds, ranges = np.stack((starts, ends), axis=1), [ranges for _, _, ranges in files]
-    found = decode_small(SmallFiles(data, bounds, rows, ranges), columns, fields)
+    found = decode_small(SmallFiles(data, bounds, rows, ranges), known)
     count_bytes(found.size)
     return found
 

@@ -21,8 +21,9 @@ from lancefs.datafile import data_file
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.errors import CorruptFile, LanceError, MissingFile
 from lancefs.proto import table_pb2
+from lancefs.storage import open_files
 from lancefs.storage.shared_budget import SharedBudget
-from lancefs.table import fragment_reader, fragment_run
+from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, in_runs
 
@@ -282,6 +283,26 @@ def test_columns_of_small_files_are_decoded_by_one_call(
     assert "twice" in by_kernel
     assert "list" not in by_kernel
     assert_same_table(got, apart(table).select(got.column_names))
+
+
+def test_small_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fields that no kernel knows, the general way reads them; it finds what was read before."""
+    path = tmp_path / "t.lance"
+    lance.write_dataset(some_rows(1, 500), path, max_rows_per_file=100)
+    monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 0)  # no reader is kept at first
+    opened: list[str] = []
+    open_regular = open_files.open_regular
+
+    def watched(path: str, **options: Any) -> Any:
+        opened.append(path)
+        return open_regular(path, **options)
+
+    monkeypatch.setattr(open_files, "open_regular", watched)
+    for columns in (["list"], ["plain"], ["plain", "list"]):
+        opened.clear()
+        assert lancefs.open(path).to_table(columns=columns).num_rows == 500
+        files = [path for path in opened if "/data/" in path]
+        assert len(files) == len(set(files)) == 5
 
 
 def test_a_missing_file_of_a_run_is_named(table: Path) -> None:

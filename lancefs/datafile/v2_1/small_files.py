@@ -75,29 +75,47 @@ class SmallRows(NamedTuple):
     size: int = 0
 
 
-def decode_small(
-    files: SmallFiles, columns: Mapping[int, int], fields: Sequence[Field]
-) -> SmallRows:
-    """Decode the rows of those fields whose pages kernels know.
+class KnownField(NamedTuple):
+    """A field whose pages kernels may know.
+
+    Attributes:
+        field: The field.
+        column: Index of its column.
+        bits: Bits of a value; 0 for strings.
+    """
+
+    field: Field
+    column: int
+    bits: int
+
+
+def known_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> list[KnownField]:
+    """Return those fields whose pages kernels may know, in the order of their columns.
 
     Args:
-        files: The files.
-        columns: Index of the column of each field, by field id; the same in all files.
+        columns: Index of the column of each field, by field id.
         fields: The fields.
     """
     known = [
-        (field, columns[field.id], bits)
+        KnownField(field, columns[field.id], bits)
         for field in fields
         if field.is_leaf and not field.is_outline and not field.is_blob
         if field.id in columns
         and (bits := value_bits(field.storage_type)) is not None
         and bits != CODED
     ]
-    known.sort(key=lambda one: one[1])
-    if not known:
-        return SmallRows({})
+    return sorted(known, key=lambda one: one.column)
+
+
+def decode_small(files: SmallFiles, known: Sequence[KnownField]) -> SmallRows:
+    """Decode the rows of those fields whose pages kernels know.
+
+    Args:
+        files: The files, with the same columns.
+        known: The fields; see `known_fields`.
+    """
     data, rows = files.data, files.rows
-    found = find_pages(data, files.bounds, np.array([column for _, column, _ in known], np.int64))
+    found = find_pages(data, files.bounds, np.array([one.column for one in known], np.int64))
     if found is None or not _are_known(found.versions):
         return SmallRows({})
     plans: dict[int, LeafPlan] = {}
