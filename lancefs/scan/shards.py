@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import overload
 
 import numpy as np
@@ -56,8 +57,7 @@ class ShardedRows:
         if self.seed is None:
             return np.arange(start, end)
         block_rows = self.block_rows
-        blocks = np.random.default_rng(self.seed).permutation(-(-self.rows // block_rows))
-        ends = np.cumsum(np.minimum(block_rows, self.rows - blocks * block_rows))
+        blocks, ends = _shuffled_blocks(self.rows, block_rows, self.seed)
         first, last = np.searchsorted(ends, (start, end - 1), side="right")
         before = int(ends[first - 1]) if first else 0
         ranges = [
@@ -69,6 +69,13 @@ class ShardedRows:
     def read(self, numbers: _Ints) -> pa.Table:
         """Read rows by their numbers, in this order."""
         return self.scanner.take(numbers if self.positions is None else self.positions[numbers])
+
+
+@lru_cache(maxsize=4)  # asked for by each buffer
+def _shuffled_blocks(rows: int, block_rows: int, seed: int) -> tuple[_Ints, _Ints]:
+    """Return the numbers of all blocks in their order, and the number of rows up to each end."""
+    blocks = np.random.default_rng(seed).permutation(-(-rows // block_rows))
+    return blocks, np.cumsum(np.minimum(block_rows, rows - blocks * block_rows))
 
 
 class Shard:
