@@ -11,7 +11,8 @@ It shows descriptors, mapped data files, threads and memory over time, and how m
 an hour, by the second half of the run: that of Python and its libraries, how much of it the C
 library keeps for what will be allocated next, that of mapped files, and what Arrow and DuckDB say
 they hold. The caches of lancefs grow to their budgets at first; what they hold is a column of its
-own. At the end they are emptied, and what is left in memory then is what was not given back.
+own. At the end, Arrow's allocator and the C library give back what they keep for later (`trimmed`),
+then the caches are emptied (`let go`): what is left in memory then is what was not given back.
 """
 
 from __future__ import annotations
@@ -214,6 +215,14 @@ def cached() -> int:
     return sum(counted) + sum(one.cost for one in held if one is not None)
 
 
+def trim() -> None:
+    """Give free memory back to the system."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def let_go() -> None:
     """Empty the caches of lancefs, and give free memory back to the system."""
     from lancefs.storage import budget_cache
@@ -224,10 +233,7 @@ def let_go() -> None:
         cache.clear()
     READ_FILES.let_go_all()
     READERS.let_go_all()
-    gc.collect()
-    pa.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
+    trim()
 
 
 def growth(rows: Sequence[Sequence[float]], column: int) -> float:
@@ -279,8 +285,9 @@ def watch(
         reader.is_over.set()
     for reader in running:
         reader.join()
-    let_go()
-    show("let go", state(connection))
+    for what, give_back in (("trimmed", trim), ("let go", let_go)):
+        give_back()
+        show(what, state(connection))
     return rows
 
 
