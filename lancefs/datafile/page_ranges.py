@@ -55,7 +55,9 @@ def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[P
     rows = bounds_of(ranges)
     if len(rows) and not 0 <= rows[0, 0] <= rows[-1, 1] <= first_rows[-1]:
         raise CorruptFile(f"row {rows[-1, 1] - 1} is wanted, the column has {first_rows[-1]} rows")
-    rows = rows[rows[:, 0] < rows[:, 1]]
+    is_filled = rows[:, 0] < rows[:, 1]
+    if not is_filled.all():
+        rows = rows[is_filled]
     if len(first_rows) <= _FEW_PAGES and (within := _within_pages(first_rows, rows)) is not None:
         return within
     cut: list[tuple[int, RowRanges]] = []
@@ -72,19 +74,17 @@ def by_page(first_rows: Sequence[int], ranges: Sequence[RowRange]) -> Sequence[P
 
 
 def _within_pages(first_rows: Sequence[int], rows: Ints) -> list[tuple[int, RowRanges]] | None:
-    """Cut ranges that all lie within a page, such as single rows; None where one does not."""
-    firsts = np.array(first_rows, np.int64)
-    pages = firsts.searchsorted(rows[:, 0], "right") - 1
-    if not len(rows) or (rows[:, 1] > firsts[pages + 1]).any():
+    """Cut ranges that all lie within a page, such as single rows; None where one does not.
+
+    Pages are looked up among the ranges: a take of many rows has far more ranges than pages.
+    """
+    borders = np.array(first_rows, np.int64)
+    cuts = rows[:, 0].searchsorted(borders)
+    pages = np.flatnonzero(cuts[:-1] < cuts[1:])
+    if not len(rows) or (rows[cuts[pages + 1] - 1, 1] > borders[pages + 1]).any():
         return None
-    local = rows - firsts[pages, None]
-    edges = (np.flatnonzero(pages[1:] != pages[:-1]) + 1).tolist()
-    bounds = zip([0, *edges], [*edges, len(rows)], strict=True)
-    numbers = pages[[0, *edges]].tolist()
-    return [
-        (number, RowRanges(local[start:end]))
-        for number, (start, end) in zip(numbers, bounds, strict=True)
-    ]
+    bounds = zip(pages.tolist(), cuts[pages].tolist(), cuts[pages + 1].tolist(), strict=True)
+    return [(page, RowRanges(rows[start:end] - first_rows[page])) for page, start, end in bounds]
 
 
 def _range_by_page(

@@ -65,7 +65,9 @@ def as_ranges(rows: Ints) -> RowRanges:
     """Return ascending distinct rows as ranges; consecutive rows form one range."""
     if not len(rows):
         return RowRanges(np.empty((0, 2), np.int64))
-    breaks = np.flatnonzero(np.diff(rows) != 1)
+    breaks = np.flatnonzero(rows[1:] - rows[:-1] != 1)
+    if len(breaks) == len(rows) - 1:  # as where rows are drawn
+        return between(rows, rows + np.int64(1))
     return between(
         rows[np.append(0, breaks + 1)], rows[np.append(breaks, len(rows) - 1)] + np.int64(1)
     )

@@ -168,7 +168,7 @@ class MorselReader:
             fitted = pace.fit(morsel, self.fields, passed)
             if fitted.rows < morsel.rows:
                 return self._read_fitting(fitted, pace)
-            morsel, columns = fitted, self._returned_columns(columns, by_item)
+            morsel, columns = fitted, _with_values(columns, by_item - self.encoded)
         if mask is None or mask.all():
             others = self._read_others(morsel, columns, morsel.ranges)
             mask = None
@@ -218,8 +218,8 @@ class MorselReader:
         """Decode the filter columns of candidate rows, and test them.
 
         Returns:
-            The filter columns of the rows that pass, the mask of these rows in the morsel, and the
-            bytes that count for what is dropped at once.
+            The returned columns of those that were read, of the rows that pass; the mask of these
+            rows in the morsel; and the bytes that count for what is dropped at once.
         """
         is_sparse = mask is not None and (self._is_sparse(mask) or self.blobs == "bytes")
         ranges = (
@@ -245,7 +245,8 @@ class MorselReader:
         else:
             mask = passed = passed & mask
         size = decoded_bytes(columns) // 2
-        return columns if passed.all() else _masked(columns, passed), mask, size
+        returned = {field.id: columns[field.id] for field in self.fields if field.id in columns}
+        return returned if passed.all() else _masked(returned, passed), mask, size
 
     def _seen(self, morsel: Morsel) -> Seen:
         """Return what keeps the ranges of the values of a morsel that is about to be read."""

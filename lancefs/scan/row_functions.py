@@ -99,10 +99,14 @@ def _array_has(context: Any, lists: _Values, value: _Values) -> pa.Array:
 
 def _remainder(context: Any, left: _Values, right: _Values) -> pa.Array:
     rows = context.batch_length
-    nulls = _nulls(left, rows) | _nulls(right, rows)
     dividends, divisors = _numbers(left), _numbers(right)
-    if divisors.dtype.kind != "f" and np.any(np.broadcast_to(divisors == 0, rows) & ~nulls):
-        raise pa.ArrowInvalid("divide by zero")
+    nulls = None
+    if _has_nulls(left) or _has_nulls(right):
+        nulls = _nulls(left, rows) | _nulls(right, rows)
+    if divisors.dtype.kind != "f" and not divisors.all():
+        is_zero = np.broadcast_to(divisors == 0, rows)
+        if np.any(is_zero if nulls is None else is_zero & ~nulls):
+            raise pa.ArrowInvalid("divide by zero")
     with np.errstate(all="ignore"):
         return pa.array(np.broadcast_to(np.fmod(dividends, divisors), rows), left.type, mask=nulls)
 
@@ -110,8 +114,13 @@ def _remainder(context: Any, left: _Values, right: _Values) -> pa.Array:
 def _numbers(values: _Values) -> npt.NDArray[Any]:
     """Return numbers, with 1 in place of missing ones; a scalar gives a single number."""
     array = pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
-    numbers: npt.NDArray[Any] = pc.fill_null(array, pa.scalar(1, array.type)).to_numpy()
+    filled = pc.fill_null(array, pa.scalar(1, array.type)) if array.null_count else array
+    numbers: npt.NDArray[Any] = filled.to_numpy()
     return numbers
+
+
+def _has_nulls(values: _Values) -> bool:
+    return not values.is_valid if isinstance(values, pa.Scalar) else values.null_count > 0
 
 
 def _nulls(values: _Values, rows: int) -> npt.NDArray[np.bool_]:
