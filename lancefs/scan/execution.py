@@ -177,7 +177,7 @@ class Scan:
         fragments, first, skip = self._skip_offset()
         budget = self.settings.table_bytes if self.is_kept else self.settings.stream_bytes
         columns = len(self.fields) + len(self.filter_fields)
-        pace = Pace(self.batch_rows, budget, columns, self.settings)
+        pace = Pace(self.batch_rows, budget, columns, self.settings, self._is_remote_bulk)
         morsels = self._plan(fragments, first, pace)
         if left == 0:
             return
@@ -222,6 +222,15 @@ class Scan:
         """Tell whether so few rows are wanted that decoding ahead would be wasted."""
         passed_over = 0 if self.filter is None else self.offset
         return self.limit is not None and passed_over + self.limit <= self.batch_rows
+
+    @cached_property
+    def _is_remote_bulk(self) -> bool:
+        """Whether all rows of a remote table are read before anyone looks at the first ones.
+
+        Then every morsel that waits for another one costs a round of requests.
+        """
+        is_bulk = self.limit is None and (self.is_kept or not self.fields)
+        return is_bulk and bool(self.fragments) and not self.fragments[0].is_local
 
     # Planning
 
@@ -280,7 +289,7 @@ class Scan:
             most_rows = max(self.batch_rows, self.settings.batch_rows)
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
-            alone = 1
+            alone = 0 if self._is_remote_bulk else 1
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
                 if is_whole:
                     left = (fragment for fragment, _ in group)
@@ -462,7 +471,7 @@ class Scan:
         self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader
     ) -> Iterator[DecodedMorsel]:
         """Decode morsels in threads, in order; closing the generator stops the threads."""
-        left = yield from self._inline(morsels, pace, reader)
+        left = morsels if self._is_remote_bulk else (yield from self._inline(morsels, pace, reader))
         first = next(left, None)
         if first is None:
             return

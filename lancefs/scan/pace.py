@@ -23,13 +23,22 @@ class Pace:
         budget: Decoded bytes of a morsel.
         columns: Number of columns that are read.
         settings: What the scan is tuned by.
+        starts_long: Whether the first morsel may be as long as any other.
     """
 
-    def __init__(self, batch_rows: int, budget: int, columns: int, settings: ScanSettings) -> None:
-        self.rows = self._unit = batch_rows
+    def __init__(
+        self,
+        batch_rows: int,
+        budget: int,
+        columns: int,
+        settings: ScanSettings,
+        starts_long: bool = False,
+    ) -> None:
+        self._unit = batch_rows
         self._budget = budget
         self._columns = columns
         self._settings = settings
+        self.rows = self._rounded(settings.longest_morsel_rows) if starts_long else batch_rows
         self._last_bytes = 0  # of the last morsel
         # Times fewer bytes than estimated that dictionary values are taken to have. Pages do not
         # record how often a value occurs; the estimate assumes that all occur equally often.

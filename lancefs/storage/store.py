@@ -19,7 +19,7 @@ from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut, split
 from lancefs.storage.counters import count_bytes, counters_in_use
-from lancefs.storage.filesystems import inner_path, is_web
+from lancefs.storage.filesystems import cat_ranges, inner_path, is_web
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
 from lancefs.storage.open_files import READ_AROUND, LocalFile
@@ -276,7 +276,7 @@ class Store:
             fs, paths = fs.fs, fs._join(paths)
         starts, ends = [start for _, (start, _) in parts], [end for _, (_, end) in parts]
         try:
-            return list(fs.cat_ranges(paths, starts, ends, on_error="return"))
+            return list(cat_ranges(fs)(paths, starts, ends, on_error="return"))
         except Exception as error:  # the filesystem does not say which range failed
             if isinstance(error, FileNotFoundError) and len(set(paths)) > 1:
                 return [answer for part in parts for answer in self._cat([part])]

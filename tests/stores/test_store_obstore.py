@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import fsspec
+import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
@@ -81,5 +84,22 @@ def test_of_several_files_the_missing_one_is_named(
         dataset = lancefs.open(copy, filesystem=obstore_at(s3_options))
         with pytest.raises(MissingFile, match=f"{gone}: the file is gone"):
             dataset.to_table(columns=["n1"])
+    finally:
+        s3.rm(copy, recursive=True)
+
+
+def test_no_bytes_between_ranges_are_fetched(
+    s3_options: dict[str, Any], store: FsspecStore, s3_counts: Counts, tmp_path: Path
+) -> None:
+    numbers = np.random.default_rng(1).random(40_000)
+    rows = pa.table({f"c{i}": numbers for i in range(20)})
+    lance.write_dataset(rows, str(tmp_path / "t.lance"))
+    s3, copy = fsspec.filesystem("s3", **s3_options), f"{BUCKET}/columns.lance"
+    s3.put(str(tmp_path / "t.lance"), copy, recursive=True)
+    try:
+        dataset = lancefs.open(copy, filesystem=store)
+        s3_counts.clear()
+        assert dataset.head(10).equals(rows.slice(0, 10))
+        assert s3_counts.bytes < rows.nbytes / 10
     finally:
         s3.rm(copy, recursive=True)

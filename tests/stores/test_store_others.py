@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import lance
@@ -78,7 +80,7 @@ def test_the_footer_of_a_wide_table_takes_one_request(tmp_path: Path) -> None:
     assert len(store.requests) == 2  # the footer, and the page
 
 
-def test_the_first_rows_of_a_wide_table_take_five_rounds_of_requests(tmp_path: Path) -> None:
+def test_the_first_rows_of_a_wide_table_take_four_rounds_of_requests(tmp_path: Path) -> None:
     path = str(tmp_path / "wide.lance")
     numbers = np.random.default_rng(1).random(9_000)  # too many bytes to read pages whole
     rows = pa.table({f"c{i:03}": numbers for i in range(500)})
@@ -86,5 +88,44 @@ def test_the_first_rows_of_a_wide_table_take_five_rounds_of_requests(tmp_path: P
     store = SlowFileSystem(0.0)
     dataset = LanceDataset(OpenVersion(resolve(Store(store, path))))
     assert dataset.head(10).equals(rows.slice(0, 10))
-    # The versions, the manifest, the footer with the columns' metadata, the chunk tables, the rows.
-    assert store.rounds <= 5
+    # The versions, the manifest, the footer with the columns' metadata, the first chunks of pages.
+    assert store.rounds <= 4
+
+
+def test_the_first_rows_are_found_where_chunks_are_larger_than_most(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    texts = ["x" * (3000 if i < 9 else 5) + str(i) for i in range(40_000)]
+    rows = pa.table({"a": texts, "b": [[i, i] for i in range(40_000)]})
+    lance.write_dataset(rows, path, data_storage_version="2.2")
+    dataset = LanceDataset(OpenVersion(resolve(Store(SlowFileSystem(0.0), path))))
+    for length in (1, 9, 11, 5_000, 20_000, 39_999):
+        assert dataset.head(length).equals(rows.slice(0, length))
+
+
+class MeetingFileSystem(SlowFileSystem):
+    """A store that answers requests for data files once some of them are under way together."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(0.0)
+        self.missing = number
+        self.is_complete = asyncio.Event()
+
+    async def _cat_file(self, path: str, *args: Any, **kwargs: Any) -> bytes:
+        if "/data/" in path:
+            self.missing -= 1
+            if self.missing <= 0:
+                self.is_complete.set()
+            await asyncio.wait_for(self.is_complete.wait(), 60)
+        return await super()._cat_file(path, *args, **kwargs)
+
+
+@pytest.mark.parametrize("read", ["to_table", "count_rows"])
+def test_all_fragments_are_asked_at_once_where_all_rows_are_wanted(
+    read: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    numbers = np.random.default_rng(1).random(200_000)
+    lance.write_dataset(pa.table({"a": numbers}), path, max_rows_per_file=50_000)
+    dataset = LanceDataset(OpenVersion(resolve(Store(MeetingFileSystem(4), path))))
+    rows = getattr(dataset, read)(filter="a >= 0")
+    assert (rows if read == "count_rows" else rows.num_rows) == 200_000

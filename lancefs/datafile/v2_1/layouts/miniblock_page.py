@@ -41,6 +41,8 @@ from lancefs.storage import ByteRange, Bytes, Reads
 # Above this number of byte ranges, ranges are merged across gaps of at most this many bytes.
 _MANY_SPANS = 32
 _GAP = 64 * 1024
+# Bytes of most chunks, at most.
+_LIKELY_CHUNK = 8 * 1024
 # Decoding one value alone costs as much as decoding this many values of whole chunks.
 _COST_OF_ONE = 16
 
@@ -138,11 +140,16 @@ class MiniBlockPage:
             over the page.
         """
         request = self.request(ranges)
+        if request is not None:
+            return request.open((yield request.ranges))
+        index, first = yield from self._load(ranges)
+        request = self.request(ranges)
         if request is None:
-            index = yield from self._load()
-            request = self.request(ranges)
-            if request is None:
-                return (yield from self._read_scattered(index, ranges))
+            return (yield from self._read_scattered(index, ranges))
+        ((start, end),) = request.ranges
+        begin = self.page.buffers[1][0]
+        if start == begin and end - begin <= len(first):
+            return request.open([first[: end - begin]])
         return request.open((yield request.ranges))
 
     def _read_scattered(self, index: _Index, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
@@ -172,11 +179,27 @@ class MiniBlockPage:
             index.continues is not None and bool(index.continues[first]),
         )
 
-    def _load(self) -> Reads[_Index]:
-        """Return the index of the page; read it unless it was read before."""
-        if self._shared.index is None:
-            self._shared.index = self._parse_index((yield self._index_ranges()))
-        return self._shared.index
+    def _load(self, ranges: Sequence[RowRange]) -> Reads[tuple[_Index, Bytes]]:
+        """Return the index of the page; read it unless it was read before.
+
+        Returns:
+            The index, and the beginning of the chunks, if it was read as well: the first rows of a
+            page, as for `head`, take one round of requests so.
+        """
+        if self._shared.index is not None:
+            return self._shared.index, NO_BYTES
+        index_ranges = self._index_ranges()
+        *buffers, first = yield [*index_ranges, self._likely_chunks(ranges)]
+        self._shared.index = self._parse_index(buffers)
+        return self._shared.index, first
+
+    def _likely_chunks(self, ranges: Sequence[RowRange]) -> ByteRange:
+        """Return where the chunks of the first rows of the page are, if values are of like size."""
+        start, end = self.page.buffers[1]
+        if len(ranges) != 1 or ranges[0][0] != 0:
+            return start, start
+        share = (end - start) * ranges[0][1] // self.page.rows
+        return start, min(start + share + share // 16 + _LIKELY_CHUNK, end)
 
     def _read_values(self, index: _Index, rows: Ints) -> Reads[DecodedPage]:
         """Read rows of a page without lists, where every row is one value."""
