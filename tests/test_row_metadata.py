@@ -109,6 +109,25 @@ def test_an_id_without_a_row_is_named(table: str) -> None:
         dataset.take([0], row_ids=[0])
 
 
+@pytest.mark.parametrize(
+    ("ids", "error", "text"),
+    [
+        ([-1], IndexError, "numbers from 0 to"),
+        ([2**64], IndexError, "numbers from 0 to"),
+        (pa.array(["a"]), TypeError, "whole numbers, not string"),
+        (pa.array([1.5]), TypeError, "whole numbers, not double"),
+        (pa.array([1, None]), TypeError, "missing"),
+    ],
+)
+def test_what_is_no_row_id_is_said(
+    ids: Any, error: type[Exception], text: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1, 2]}), path)
+    with pytest.raises(error, match=text):
+        lancefs.open(path).take(row_ids=ids)
+
+
 _ADDRESSES = st.builds(lambda f, o: (f << 32) + o, st.integers(0, 8), st.integers(-1, 32))
 _VALUES = st.one_of(st.integers(-2, 70), _ADDRESSES)
 

@@ -329,9 +329,10 @@ class LanceScanner:
 
         Raises:
             IndexError: The table has no such row.
+            TypeError: They are no whole numbers.
         """
         self._version.refuse_if_fresh(ROW_ID.name)
-        wanted, position = np.unique(np.asarray(row_ids, dtype=np.uint64), return_inverse=True)
+        wanted, position = np.unique(_as_ids(row_ids), return_inverse=True)
         found = self._version.row_index.find_ids(wanted)
         which = np.concatenate([np.empty(0, np.int64), *(rows.which for rows in found)])
         order = np.argsort(which)
@@ -463,6 +464,19 @@ class LanceScanner:
         batch = nested(batch, paths_of(self._scan.fields))
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
+
+
+def _as_ids(row_ids: Sequence[int] | Positions | pa.Array) -> npt.NDArray[np.uint64]:
+    """Return ids as an array, whatever holds them."""
+    if isinstance(row_ids, pa.Array | pa.ChunkedArray):
+        if not pa.types.is_integer(row_ids.type):
+            raise TypeError(f"row ids are whole numbers, not {row_ids.type}")
+        if row_ids.null_count:
+            raise TypeError("a row id is missing (null)")
+    try:
+        return np.asarray(row_ids, dtype=np.uint64)
+    except OverflowError:
+        raise IndexError("row ids are numbers from 0 to 2^64 - 1") from None
 
 
 def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | None) -> None:

@@ -399,7 +399,7 @@ class _Comparison:
         schema = changes_schema(self.until.manifest.fields)
         stamps = [self.timeline.timestamps[version] for version in rows.commits.tolist()]
         columns = [
-            pa.nulls(len(rows), shown.type) if one is None else next(read).cast(shown.type)
+            pa.nulls(len(rows), shown.type) if one is None else _of_type(next(read), shown.type)
             for one, shown in zip(wanted, schema, strict=False)
         ]
         columns += [
@@ -413,6 +413,11 @@ class _Comparison:
             nothing = pa.nulls(len(rows), CHANGED_COLUMNS.type)
             columns.append(nothing if changed is None else changed)
         return pa.table(columns, schema=schema)
+
+
+def _of_type(values: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
+    # Arrow does not cast structs without a value to their own type if a member has no nulls.
+    return values if values.type == data_type else values.cast(data_type)
 
 
 def _differ(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> Mask:

@@ -389,6 +389,16 @@ def test_without_stable_ids_an_update_is_a_delete_and_an_insert(tmp_path: Path) 
     assert said(changes, "id", "x") == [("delete", 2, 2, "b"), ("insert", 2, 2, "B")]
 
 
+def test_rows_without_a_struct_are_changes_where_a_member_has_no_nulls(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    struct = pa.struct([pa.field("x", pa.int32()), pa.field("y", pa.string(), nullable=False)])
+    dataset = lance.write_dataset(pa.table({"id": [1, 2]}), path)
+    dataset.add_columns(pa.schema([pa.field("s", struct)]))
+    lance.write_dataset(pa.table({"id": [3]}), path, mode="append")
+    changes = lancefs.open(path).changes(2, 3)
+    assert changes.select(["id", "s"]).to_pylist() == [{"id": 3, "s": None}]
+
+
 def test_with_a_key_an_update_is_a_pair_that_names_the_columns(tmp_path: Path) -> None:
     dataset = small(tmp_path / "t.lance", stable=False)
     dataset.update({"x": "'B'"}, where="id = 2")
