@@ -203,6 +203,13 @@ def _abs(name: str, operand: Operand) -> Typed:
     return result(pc.abs_checked(values.expression), values.type, values)
 
 
+def _isnan(name: str, operand: Operand) -> Typed:
+    values = typed(operand)
+    if not is_number(values.type):
+        raise Refused(f"{name} takes a number, not {values.type}", operand.start)
+    return condition(pc.is_nan(values.expression), values)
+
+
 def _coalesce(name: str, *operands: Operand) -> Typed:
     known = [operand for operand in operands if isinstance(operand, Typed)]
     target = known[0].type if known else pa.null()
@@ -320,6 +327,7 @@ _FUNCTIONS: dict[str, _SqlFunction] = {
     "list_contains": _SqlFunction(_array_has, 2, 2),
     "list_has_all": _SqlFunction(_array_has_all, 2, 2),
     "list_has_any": _SqlFunction(_array_has_any, 2, 2),
+    "isnan": _SqlFunction(_isnan, 1, 1),
     "lower": _SqlFunction(_lower, 1, 1),
     "regexp_like": _SqlFunction(_regexp_like, 2, 3),
     "regexp_match": _SqlFunction(_regexp_match, 2, 3),
