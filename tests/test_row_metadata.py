@@ -95,9 +95,9 @@ def test_rows_are_taken_by_their_ids(table: str) -> None:
 
 def test_an_id_without_a_row_is_named(table: str) -> None:
     dataset = lancefs.open(table)
-    with pytest.raises(IndexError, match=r"no row with the id 999$"):
+    with pytest.raises(IndexError, match=r"no row with the row id 999$"):
         dataset.take(row_ids=[999])
-    with pytest.raises(IndexError, match=r"no row with the id 998 \(nor with 1 others\)"):
+    with pytest.raises(IndexError, match=r"no row with the row id 998 \(nor with 1 others\)"):
         dataset.take(row_ids=[999, 998])
     before = lancefs.open(table, version=1).to_table(with_row_id=True)
     deleted = before.filter(pc.field("id") == 20)["_rowid"].to_pylist()

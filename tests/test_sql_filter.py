@@ -241,6 +241,10 @@ character_length(city) > 4
 abs(i) = 7
 abs(x) = 2.5
 abs(price) = 2.5
+isnan(x)
+not isnan(x)
+isnan(x) is null
+isnan(x * 2) or id = 1
 coalesce(i, 9) = 9
 coalesce(city, 'none') = 'none'
 coalesce(gift, true)

@@ -25,11 +25,13 @@ from lancefs.datafile.kernels import holds, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
+from lancefs.scan.constants import scalar_of
 from lancefs.scan.expressions import ColumnCondition, Comparison, Membership, TextPart
 from lancefs.table.members import nested, paths_of
 
 # Enough digits for a decimal of any scale in the units of any other.
 _EXACT = Context(prec=200)
+_FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
 # Numbers between the least and the greatest one of a set that are looked up in a table.
@@ -179,7 +181,7 @@ class Condition:
                 raise
             text = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}…"
             raise InvalidFilter(f"the filter {text!r} fails for a row: {error}") from error
-        return mask_of(pc.fill_null(passed, False))
+        return mask_of(pc.fill_null(passed, _FALSE))
 
     def _evaluate_on_dictionary(self, batch: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that pass, for a dictionary-encoded column."""
@@ -343,7 +345,7 @@ def _compare(array: pa.Array, test: ColumnCondition) -> Mask:
         return mask_of(pc.is_in(array, value_set=test.values))
     if test.value is None:
         return mask_of(array.is_valid())
-    return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), False))
+    return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), _FALSE))
 
 
 def _hold(array: pa.StringArray, part: bytes) -> Mask:

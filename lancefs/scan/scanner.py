@@ -339,7 +339,7 @@ class LanceScanner:
         if len(which) < len(wanted):
             missing = np.delete(wanted, which)
             raise IndexError(
-                f"{self._version.name} has no row with the id {missing[0]}"
+                f"{self._version.name} has no row with the row id {missing[0]}"
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
         batches = self._kept.rows_of((rows.reader, rows.offsets) for rows in found)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.scan.constants import null_of, scalar_of
 from lancefs.scan.expressions import evaluate
 from lancefs.scan.sql_literals import (
     Value,
@@ -80,7 +81,7 @@ def cast(operand: Operand, target: pa.DataType) -> Operand:
     if isinstance(operand, Typed):
         return _cast_values(operand, target)
     if operand.value is None:
-        return Typed(pc.scalar(pa.scalar(None, target)), target, operand.start)
+        return Typed(pc.scalar(null_of(target)), target, operand.start)
     value: Value = operand.value
     try:
         if isinstance(value, str):
@@ -105,7 +106,7 @@ def _converted(values: Typed, target: pa.DataType) -> pc.Expression | None:
     """Return values in another type; None where the types do not convert."""
     source = values.type
     if pa.types.is_null(source):
-        return pc.scalar(pa.scalar(None, target))
+        return pc.scalar(null_of(target))
     for is_kind, convert in _CONVERT:
         if is_kind(target):
             return convert(values, target)
@@ -116,7 +117,7 @@ def _converted(values: Typed, target: pa.DataType) -> pc.Expression | None:
 def _to_boolean(values: Typed, target: pa.DataType) -> pc.Expression | None:
     if is_number(values.type):
         is_float = pa.types.is_floating(values.type)
-        zero = pa.scalar(0.0, values.type) if is_float else of_units([0], values.type)[0]
+        zero = scalar_of(0.0, values.type) if is_float else of_units([0], values.type)[0]
         return values.expression != pc.scalar(zero)
     return values.expression.cast(target) if is_text(values.type) else None
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.scan import row_functions
+from lancefs.scan.constants import array_of, scalar_of
 from lancefs.scan.sql_literals import has_units, is_number, of_units, unit_bounds
 from lancefs.scan.sql_operands import (
     UNKNOWN,
@@ -107,7 +108,10 @@ def like(
         return condition(UNKNOWN, values)
     expression = values.expression
     if ignores_case:
-        expression, text = pc.utf8_lower(expression), pc.utf8_lower(pa.scalar(text)).as_py()
+        expression, text = (
+            pc.utf8_lower(expression),
+            pc.utf8_lower(scalar_of(text, pa.string())).as_py(),
+        )
         escape = escape and escape.lower()
     return condition(pc.match_like(expression, _arrow_pattern(text, escape, pattern.start)), values)
 
@@ -165,7 +169,7 @@ def _regexp_like(
     if isinstance(pattern, Literal) and isinstance(pattern.value, str):
         full = f"(?{letters}){pattern.value}" if letters else pattern.value
         try:
-            pc.match_substring_regex(pa.array([""]), full)
+            pc.match_substring_regex(array_of([""], pa.string()), full)
         except pa.ArrowInvalid as error:
             raise Refused(str(error).splitlines()[0], pattern.start) from None
         pattern = Literal(full, pattern.start)
@@ -203,6 +207,13 @@ def _abs(name: str, operand: Operand) -> Typed:
     return result(pc.abs_checked(values.expression), values.type, values)
 
 
+def _isnan(name: str, operand: Operand) -> Typed:
+    values = typed(operand)
+    if not is_number(values.type):
+        raise Refused(f"{name} takes a number, not {values.type}", operand.start)
+    return condition(pc.is_nan(values.expression), values)
+
+
 def _coalesce(name: str, *operands: Operand) -> Typed:
     known = [operand for operand in operands if isinstance(operand, Typed)]
     target = known[0].type if known else pa.null()
@@ -238,7 +249,7 @@ def _scalar_as(literal: Literal, data_type: pa.DataType, is_half: bool = False) 
     """
     value = fit(literal, data_type, is_half)
     if not has_units(data_type):
-        return pa.scalar(value, data_type)
+        return scalar_of(value, data_type)
     low, high = unit_bounds(data_type)
     if not low <= value <= high or value != int(value):
         return None
@@ -320,6 +331,7 @@ _FUNCTIONS: dict[str, _SqlFunction] = {
     "list_contains": _SqlFunction(_array_has, 2, 2),
     "list_has_all": _SqlFunction(_array_has_all, 2, 2),
     "list_has_any": _SqlFunction(_array_has_any, 2, 2),
+    "isnan": _SqlFunction(_isnan, 1, 1),
     "lower": _SqlFunction(_lower, 1, 1),
     "regexp_like": _SqlFunction(_regexp_like, 2, 3),
     "regexp_match": _SqlFunction(_regexp_match, 2, 3),

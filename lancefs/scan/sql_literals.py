@@ -19,6 +19,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.scan.constants import array_of, decimals_of_units, scalar_of
+
 MomentKind: TypeAlias = Literal["date", "timestamp", "time"]
 
 
@@ -40,6 +42,15 @@ Value: TypeAlias = bool | int | Decimal | float | str | bytes | Moment | None
 _MOST_DIGITS = 400
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
+# The types of scalars; others are moments, decimals and integers of more bits.
+_TYPES: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    type(None): pa.bool_(),
+}
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EXACT = Context(prec=2 * _MOST_DIGITS, traps=[Inexact])
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,18}))?)?"
@@ -224,12 +235,11 @@ def unit_bounds(data_type: pa.DataType) -> tuple[int, int]:
 def of_units(numbers: Iterable[int], data_type: pa.DataType) -> pa.Array:
     """Return values of a type that `has_units`, given in units within its bounds."""
     if pa.types.is_decimal(data_type):
-        scaled = [Decimal(number).scaleb(-data_type.scale, _EXACT) for number in numbers]
-        return pa.array(scaled, data_type)
+        return decimals_of_units(numbers, data_type)
     if pa.types.is_integer(data_type):
-        return pa.array(list(numbers), data_type)
+        return array_of(list(numbers), data_type)
     whole = pa.int32() if data_type.bit_width == 32 else pa.int64()
-    return pa.array(list(numbers), whole).view(data_type)
+    return array_of(list(numbers), whole).view(data_type)
 
 
 def nearest_float(value: Value, data_type: pa.DataType) -> float:
@@ -268,8 +278,9 @@ def to_scalar(value: Value) -> pa.Scalar:
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
         value = Decimal(value)
     if isinstance(value, Decimal):
-        return pa.scalar(value, decimal_type(*_digits(value)))
-    return pa.scalar(value, pa.bool_() if value is None else None)
+        data_type = decimal_type(*_digits(value))
+        return of_units([int(value.scaleb(data_type.scale, _EXACT))], data_type)[0]
+    return scalar_of(value, _TYPES[type(value)])
 
 
 def to_value(scalar: pa.Scalar) -> Value:

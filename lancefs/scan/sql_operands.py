@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
+from lancefs.scan.constants import null_of
 from lancefs.scan.sql_literals import (
     Value,
     decimal_type,
@@ -33,7 +34,7 @@ _UNITS = ("s", "ms", "us", "ns")
 # Digits of the whole numbers of as many bits.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 # The answer to a question about a missing value.
-UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
+UNKNOWN = pc.scalar(null_of(pa.bool_()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def typed(operand: Operand) -> Typed:
     if isinstance(operand, Typed):
         return operand
     if operand.value is None:
-        return Typed(pc.scalar(pa.scalar(None, pa.null())), pa.null(), operand.start)
+        return Typed(pc.scalar(null_of(pa.null())), pa.null(), operand.start)
     try:
         scalar = to_scalar(operand.value)
     except ValueError:
@@ -184,7 +185,7 @@ def require_text(operand: Operand, what: str) -> Typed:
     """
     values = typed(operand)
     if pa.types.is_null(values.type):
-        values = Typed(pc.scalar(pa.scalar(None, pa.string())), pa.string(), operand.start)
+        values = Typed(pc.scalar(null_of(pa.string())), pa.string(), operand.start)
     if not is_text(values.type):
         raise Refused(f"{what} takes a string, not {values.type}", operand.start)
     return values
@@ -215,7 +216,7 @@ def convert(values: Typed, target: pa.DataType) -> pc.Expression:
     if values.type.equals(target):
         return values.expression
     if pa.types.is_null(values.type):
-        return pc.scalar(pa.scalar(None, target))
+        return pc.scalar(null_of(target))
     if pa.types.is_floating(target):
         return to_floats(values, target)
     return values.expression.cast(target)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.scan import row_functions
+from lancefs.scan.constants import array_of, scalar_of
 from lancefs.scan.sql_literals import (
     Moment,
     calculate,
@@ -110,7 +111,7 @@ def _compare_with_literal(sign: str, left: Typed, literal: Literal) -> pc.Expres
         return _compare_with_float(sign, left, value)
     if isinstance(value, bytes) and not _fits_width(value, left.type):
         return _COMPARE[sign](left.expression.cast(pa.binary()), pc.scalar(value))
-    return _COMPARE[sign](left.compared, pc.scalar(pa.scalar(value, left.type)))
+    return _COMPARE[sign](left.compared, pc.scalar(scalar_of(value, left.type)))
 
 
 def fit(literal: Literal, data_type: pa.DataType, is_half: bool = False) -> Any:
@@ -182,7 +183,7 @@ def _compare_with_float(sign: str, left: Typed, number: float) -> pc.Expression:
             case "!=" | "<":
                 return ~is_nan
         return is_nan | ~is_nan if sign == "<=" else is_nan & ~is_nan
-    compared = _COMPARE[sign](left.compared, pc.scalar(pa.scalar(number, left.type)))
+    compared = _COMPARE[sign](left.compared, pc.scalar(scalar_of(number, left.type)))
     return compared | pc.is_nan(values) if sign in (">", ">=") else compared
 
 
@@ -237,7 +238,7 @@ def _value_set(left: Typed, literals: Sequence[Literal]) -> pa.Array:
         values += [0.0, -0.0]  # the set tells one zero from the other
     if is_binary(left.type):
         values = [value for value in values if _fits_width(value, left.type)]
-    return pa.array(values, left.type)
+    return array_of(values, left.type)
 
 
 def conjunction(terms: Sequence[Operand]) -> Typed:
@@ -398,10 +399,10 @@ def _as_number(operand: Operand, other: Operand) -> Typed:
         is_exact = not isinstance(value, float)
         if pa.types.is_float32(other.type) and is_exact and not isinstance(value, str):
             number = fit(operand, other.type)
-            return Typed(pc.scalar(pa.scalar(number, pa.float32())), pa.float32(), operand.start)
+            return Typed(pc.scalar(scalar_of(number, pa.float32())), pa.float32(), operand.start)
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if is_whole and pa.types.is_unsigned_integer(other.type) and value in range(2**64):
-            scalar = pa.scalar(value, pa.uint64())
+            scalar = scalar_of(value, pa.uint64())
             return Typed(pc.scalar(scalar), pa.uint64(), operand.start)
     values = typed(operand)
     if not is_number(values.type):

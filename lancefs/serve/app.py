@@ -106,6 +106,7 @@ def make_app(
         allow_origins=["*"],
         allow_methods=list(METHODS),
         allow_headers=["*"],
+        allow_private_network=True,  # pages of the internet too, which some browsers ask for
         expose_headers=list(_EXPOSED),
         max_age=86_400,
     )

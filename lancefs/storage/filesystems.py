@@ -79,13 +79,18 @@ def is_machine(fs: fsspec.AbstractFileSystem) -> bool:
     return not is_directory(fs) and bool(_MACHINES & protocols(fs))
 
 
+def is_obstore(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether a filesystem is one of obstore."""
+    return isinstance(fs, _class("obstore.fsspec", "FsspecStore"))
+
+
 def cat_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]]:
     """Return the method that fetches the byte ranges of files, and nothing between them.
 
     That of obstore merges ranges that lie less than a megabyte apart, so that ten rows of a file of
     500 columns would cost the whole file: ranges were merged before, where that pays.
     """
-    if not isinstance(fs, _class("obstore.fsspec", "FsspecStore")):
+    if not is_obstore(fs):
         method: Callable[..., list[Any]] = fs.cat_ranges
         return method
     from fsspec.asyn import AsyncFileSystem, sync

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, cause
-from lancefs.forks import cached_property
+from lancefs.forks import cached_property, generation
 from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut, split
 from lancefs.storage.counters import count_bytes, counters_in_use
 from lancefs.storage.filesystems import cat_ranges, inner_path, is_web
+from lancefs.storage.forked import usable_here
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
 from lancefs.storage.open_files import READ_AROUND, LocalFile
@@ -86,6 +88,7 @@ class Store:
             guard_redirects(fs)
         self.maps = fs is None or bool(fs.storage_options.get("mmap", True))
         self.version: str | None = None
+        self._usable_in: int | None = None  # the generation of processes in which `fs` was checked
 
     def __repr__(self) -> str:
         return f"Store({mask_secrets(self.url())!r})"
@@ -106,10 +109,21 @@ class Store:
         store.version = version
         return store
 
-    @cached_property
+    @property
     def fs(self) -> fsspec.AbstractFileSystem:
-        """The filesystem; the local filesystem is created at the first access."""
-        return local_filesystem() if self._fs is None else self._fs
+        """The filesystem, for requests; in a forked child process one that can make them.
+
+        Raises:
+            ReadFailed: It cannot be used in this process, which was forked.
+        """
+        if self._fs is None:
+            return local_filesystem()
+        if self._usable_in != generation():
+            self._fs = usable_here(self._fs, self.url())
+            if self.is_web:
+                guard_redirects(self._fs)
+            self._usable_in = generation()
+        return self._fs
 
     def refresh(self, path: str) -> None:
         """Invalidate the filesystem's cached listing of a directory below this one."""
@@ -118,9 +132,9 @@ class Store:
 
     def url(self, path: str = "") -> str:
         """Return the URL of a path below the directory; for a local file its absolute path."""
-        return (
-            str(self.fs.unstrip_protocol(self.full(path))) if not self.is_local else self.full(path)
-        )
+        if self._fs is None or self.is_local:
+            return self.full(path)
+        return str(self._fs.unstrip_protocol(self.full(path)))
 
     def full(self, path: str) -> str:
         """Return the path of a file below the directory, in the spelling of `fs`."""
@@ -199,10 +213,11 @@ class Store:
             UnsupportedFeature: A symbolic link leads out of the confines.
         """
         self._check_directory(path)
+        fs = None if self._fs is None else self.fs
         try:
-            if self._fs is None:
+            if fs is None:
                 return retry(lambda: list_directory(self.full(path)), self.url(path))
-            infos = retry(lambda: self.fs.ls(self.full(path), detail=True), self.url(path))
+            infos = retry(partial(fs.ls, self.full(path), detail=True), self.url(path))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except ReadFailed as error:

@@ -8,11 +8,11 @@ goes behind the names.
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from lancefs.forks import Lock
 from lancefs.storage.filesystems import innermost
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CARRIED = {"accept", "accept-encoding", "if-match", "if-range", "range", "user-agent"}
 
 _GUARDED = "_lancefs_guards_redirects"
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 def split_query(url: str) -> tuple[str, str]:

@@ -134,8 +134,8 @@ class OpenVersion:
         self.refuse_if_fresh(name)
         import difflib
 
-        names = [field.name for field in self.fields]
-        near = difflib.get_close_matches(name, names, n=3)
+        lower = {field.name.lower(): field.name for field in self.fields}
+        near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=3)]
         hint = f"did you mean {', '.join(near)}?" if near else listed(self.fields)
         raise ColumnNotFound(f"{self.name} has no column {name!r}; {hint}")
 

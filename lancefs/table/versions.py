@@ -174,7 +174,7 @@ def pick(store: Store, versions: Sequence[VersionFile], version: int) -> Version
         return versions[position]
     raise RefNotFound(
         f"{store.url()}: there is no version {version}; {describe(versions)}"
-        + (" (older ones were cleaned up)" if version < versions[0].version else "")
+        + (" (older ones were cleaned up)" if 0 < version < versions[0].version else "")
     )
 
 

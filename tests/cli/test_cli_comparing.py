@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
+import pytest
 from running import Here, run, run_on_terminal
 from support import ORDERS
 
@@ -29,6 +30,18 @@ def test_diff_takes_refs_in_any_of_its_forms(here: Here) -> None:
         [f"{ORDERS}@3"],
     ):
         assert here("diff", *arguments).out == wanted
+
+
+def test_diff_alone_shows_what_the_newest_version_changed(
+    shop: Path, tmp_path: Path, here: Here
+) -> None:
+    table = f"{shop}/teas.lance"
+    assert here("diff", table).out == here("diff", table, "2", "3").out
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    done = here("diff", path)
+    assert (done.code, done.out) == (2, "")
+    assert "t.lance@1 is the only version" in done.err
 
 
 def test_diff_shows_the_rows_when_asked(shop: Path, here: Here) -> None:
@@ -141,3 +154,14 @@ def test_sql_has_a_prompt() -> None:
     assert "1188" in done.out
     assert "42" in done.out
     assert "Traceback" not in done.out
+
+
+def test_sql_explains_what_duckdb_cannot_know_of_tables(
+    shop: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    done = here("sql", "FROM 'no such.lance@3'")
+    assert done.code == 2
+    assert "no such.lance@3: there is no such table; 'lancefs ls' lists" in done.err
+    assert "single quotes: FROM 'teas.lance'" in here("sql", "FROM teas.lance").err
+    assert "quotes" not in here("sql", "FROM teas").err

@@ -143,6 +143,15 @@ def test_bytes_do_not_go_to_a_terminal() -> None:
         (["ls", ORDERS], ["pandas", "duckdb", "rich", "pyarrow.dataset", "pyarrow.compute"]),
         (["log", ORDERS], ["pandas", "duckdb", "rich", "pyarrow.dataset", "pyarrow.compute"]),
         (["show", ORDERS], ["pandas", "duckdb", "rich", "pyarrow.dataset"]),
+        (["head", ORDERS, "-c", "city,price"], ["pandas", "duckdb", "rich"]),
+        (
+            ["count", ORDERS, "-w", "city in ('Gent', 'Graz') and quantity > 3 and price < 20.5"],
+            ["pandas", "duckdb", "rich"],
+        ),
+        (
+            ["head", ORDERS, "-c", "tea", "-w", "lower(tea) like '%grey' and price in (3, 4.5)"],
+            ["pandas", "duckdb", "rich"],
+        ),
     ],
     ids=" ".join,
 )

@@ -171,6 +171,16 @@ def test_an_ending_that_is_no_format_is_refused(tmp_path: Path, here: Here) -> N
     assert here("export", ORDERS, str(path), "--overwrite").code == 0
 
 
+def test_standard_output_is_no_folder_named_so(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = here("export", ORDERS, "-", "--format", "csv")
+    assert done.code == 2
+    assert "to standard output writes lancefs sql" in done.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_that_is_missing_is_named(tmp_path: Path, here: Here) -> None:
     done = here("export", ORDERS, str(tmp_path / "none" / "x.parquet"))
     assert done.code == 2

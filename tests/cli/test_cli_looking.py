@@ -357,6 +357,28 @@ def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
     assert "50 rows by chance, of 1,191 of" in on_terminal.out
 
 
+def test_describe_writes_a_row_a_column(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    lines = here("describe", table, "-c", "id,tea", "-f", "csv").out.splitlines()
+    assert lines[0].startswith('"column","type","rows","nulls","distinct","min","max","mean"')
+    assert lines[1].startswith('"id","int64",90,0,90,"0","89","44.5"')
+    assert lines[2].startswith('"tea","string",90,30,2,"Assam","Sencha"')
+    rows = map(json.loads, here("describe", table, "-f", "ndjson").out.splitlines())
+    assert [row["column"] for row in rows] == ["id", "tea", "price"]
+    refused = here("describe", table, "--against", "1", "-f", "csv")
+    assert (refused.code, refused.out) == (2, "")
+    assert "choose json" in refused.err
+
+
+def test_a_column_in_other_capitals_is_suggested(shop: Path, here: Here) -> None:
+    assert "no column 'ID'; did you mean id?" in here("head", f"{shop}/teas.lance", "-c", "ID").err
+
+
+def test_version_0_was_never_cleaned_up(shop: Path, here: Here) -> None:
+    error = here("count", f"{shop}/teas.lance@0").err
+    assert error.endswith("there is no version 0; the table has 1, 2, 3\n")
+
+
 def test_show_tells_what_a_version_is_made_of(shop: Path, here: Here) -> None:
     table = f"{shop}/teas.lance@clean"
     text = here("show", table).out

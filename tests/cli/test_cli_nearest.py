@@ -66,7 +66,7 @@ def test_a_condition_comes_first(table: str, here: Here) -> None:
     [
         (["--column", "v"], "either --like ROWID or --vector FILE is expected"),
         (["--column", "v", "--like", "1", "--vector", "x"], "either --like ROWID or"),
-        (["--column", "v", "--like", "77"], "no row with the id 77"),
+        (["--column", "v", "--like", "77"], "no row with the row id 77"),
         (["--column", "v", "--like", "3"], "the row with the id 3 has no vector in 'v'"),
         (["--column", "w", "--like", "1"], "no column 'w'"),
         (["--column", "id", "--like", "1"], "column 'id' is int64; vectors are"),

@@ -90,11 +90,13 @@ def test_a_browser_may_ask_before_it_asks(locked: Served) -> None:
         Origin="https://shell.duckdb.org",
         Access_Control_Request_Method="HEAD",
         Access_Control_Request_Headers="range, authorization",
+        Access_Control_Request_Private_Network="true",
     )
     assert answer.status == 200
     assert answer.headers["access-control-allow-origin"] == "*"
     assert "HEAD" in answer.headers["access-control-allow-methods"]
     assert "authorization" in answer.headers["access-control-allow-headers"]
+    assert answer.headers["access-control-allow-private-network"] == "true"
     refused = locked.ask(
         "/", "OPTIONS", Origin="https://x.org", Access_Control_Request_Method="DELETE"
     )

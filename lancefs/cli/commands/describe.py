@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
+from lancefs.cli.exits import Failure
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     lancefs describe orders.lance@prod -c city,price -w "price > 3"
     lancefs describe s3://bucket/orders.lance --sample 10000
     lancefs describe orders.lance --against v3
+    lancefs describe orders.lance --format csv > columns.csv
     lancefs describe orders.lance --format json | jq '.columns[] | {name, nulls}'
     """,
     epilog="In one pass over the rows, in bounded memory: quantiles and bars of more than 131,072 "
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     help="Show what differs from the values of another version: how far distributions are apart, "
     "quantiles, shares.",
 )
-@shared_options.table_or_json
+@shared_options.output
 def describe(
     target: Target,
     columns: list[str] | None,
@@ -48,9 +50,12 @@ def describe(
     from lancefs.cli.render.grid import print_document
     from lancefs.cli.render.profile import print_drift, print_profile
     from lancefs.cli.render.progress import progress
+    from lancefs.cli.render.rows import print_rows
     from lancefs.cli.render.text import to_json
     from lancefs.cli.scanning import checked_filter
 
+    if against is not None and form not in ("table", "json"):
+        raise Failure(f"--format {form} has a row a column of one version: choose json")
     filter = checked_filter(target, where)
     datasets = [target.dataset] + ([] if against is None else [target.dataset.checkout(against)])
     is_counted = filter is None and sample is None
@@ -68,5 +73,8 @@ def describe(
         print_document(to_json(found, indent=2))
     elif others:
         print_drift(others[0], profile)
-    else:
+    elif form == "table":
         print_profile(profile)
+    else:
+        rows = profile.to_table()
+        print_rows(rows.schema, rows.to_batches(), form)

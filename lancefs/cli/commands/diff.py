@@ -26,6 +26,7 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
 
 @shared_options.command(
     examples="""
+    lancefs diff orders.lance
     lancefs diff orders.lance 3 7
     lancefs diff orders.lance@prod orders.lance
     lancefs diff orders.lance 3 7 --rows
@@ -71,8 +72,8 @@ def diff(
 ) -> None:
     """Compare two versions of a table, the older one first: schema, then counts of rows.
 
-    The second version defaults to the newest one. Without --key, an update is a delete and an
-    insert where the table has no stable row ids.
+    The second version defaults to the newest one, and the first to the one before it. Without
+    --key, an update is a delete and an insert where the table has no stable row ids.
     """
     from lancefs.table.history import schema_differences
 
@@ -139,6 +140,8 @@ def _pair(
         old, new = first.at(others[0]), first  # t.lance 3: from 3 to the newest
     elif len(others) == 1:
         old, new = first, first.at(others[0])
+    elif first.ref == Target("").ref:
+        old, new = _version_before(first), first
     else:
         old, new = first, Target(first.url, options=options, rules=rules)
     if old.resolved.root.url() != new.resolved.root.url():
@@ -146,6 +149,18 @@ def _pair(
     if old.manifest.version > new.manifest.version:
         raise Failure(f"{old.name} is newer than {new.name}: the older version is expected first")
     return old, new
+
+
+def _version_before(newest: Target) -> Target:
+    """Return the version before the newest one.
+
+    Raises:
+        Failure: There is none.
+    """
+    before = newest.dataset.versions()[-2:-1]
+    if not before:
+        raise Failure(f"{newest.name} is the only version, and there is none to compare it with")
+    return newest.at(str(before[0]))
 
 
 def _second(first: Target, text: str, options: dict[str, Any]) -> Target:

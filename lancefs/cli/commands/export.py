@@ -65,6 +65,11 @@ def export(
     from lancefs.cli.scanning import checked_filter, selected_columns
     from lancefs.cli.target import open_store
 
+    if dest == "-":
+        raise Failure(
+            "-: an export writes files; to standard output writes "
+            f"lancefs sql \"FROM '{target.name}'\" --format csv"
+        )
     store = open_store(dest, to_options)
     is_file, form = _kind(dest, store, form)
     work = Export(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +104,20 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
             return
         reader = _reader(connection.sql(last))
         print_rows(reader.schema, reader, form, caption=lambda rows: plural(rows, "row"))
+    except duckdb.CatalogException as error:
+        raise Failure(_explained(str(error), query)) from error
     except duckdb.Error as error:
         raise Failure(str(error)) from error
+
+
+def _explained(message: str, query: str) -> str:
+    """Say what DuckDB cannot know about a table that it does not find."""
+    found = re.search(r"Table with name \"?(.+?\.lance[^\"\s]*)\"? does not exist", message)
+    if found is None:
+        return message
+    if f"'{found[1]}'" in query:
+        return f"{found[1]}: there is no such table; 'lancefs ls' lists those of a folder"
+    return f"{message}\nA path stands in single quotes: FROM '{found[1]}'"
 
 
 def _print_plan(connection: Any, query: str) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
-from lancefs.cli.render.text import to_json
+from lancefs.cli.render.text import jsonable, row_to_json, to_json
 from lancefs.cli.render.xlsx import write_xlsx
 from lancefs.printable import printable
 from lancefs.showing import cell, plain_type, python_values, readable
@@ -131,7 +131,8 @@ def print_records(
     elif form in ("json", "ndjson"):
         names = schema.names
         shown = ({name: record.get(name) for name in names} for record in records)
-        (_print_json if form == "json" else _print_ndjson)(shown, _sink())
+        print_them = _print_json if form == "json" else _print_ndjson
+        print_them(map(to_json, shown), _sink())
     else:
         table = pa.Table.from_pylist(list(records), schema)
         print_rows(schema, table.to_batches(), form)
@@ -149,7 +150,7 @@ def write_tsv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[byt
 
 def write_ndjson(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
     """Write one JSON object a line."""
-    _print_ndjson(_dicts(schema, batches), sink)
+    _print_ndjson(_json_rows(schema, batches), sink)
 
 
 def column_of(field: pa.Field) -> GridColumn:
@@ -176,15 +177,26 @@ def _write_separated(
 
 
 def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
-    _print_json(_dicts(schema, batches), sink)
+    _print_json(_json_rows(schema, batches), sink)
 
 
-def _dicts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def _json_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
     for batch in batches:
-        yield from _records(readable(pa.Table.from_batches([batch], schema)))
+        table = readable(pa.Table.from_batches([batch], schema))
+        yield from map(row_to_json, _records(table, _jsonable_values))
 
 
-def _print_json(rows: Iterable[dict[str, Any]], sink: IO[bytes]) -> None:
+def _jsonable_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column of `readable` as JSON holds them."""
+    values, kind = python_values(column), column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        return values
+    if pa.types.is_decimal(kind):
+        return [None if value is None else str(value) for value in values]
+    return list(map(jsonable, values))
+
+
+def _print_json(rows: Iterable[str], sink: IO[bytes]) -> None:
     separator = b"[\n"
     for row in rows:
         sink.write(separator + _json_bytes(row))
@@ -192,13 +204,13 @@ def _print_json(rows: Iterable[dict[str, Any]], sink: IO[bytes]) -> None:
     sink.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
 
 
-def _print_ndjson(rows: Iterable[dict[str, Any]], sink: IO[bytes]) -> None:
+def _print_ndjson(rows: Iterable[str], sink: IO[bytes]) -> None:
     for row in rows:
         sink.write(_json_bytes(row) + b"\n")
 
 
-def _json_bytes(row: dict[str, Any]) -> bytes:
-    return to_json(row).encode("utf-8", "backslashreplace")
+def _json_bytes(row: str) -> bytes:
+    return row.encode("utf-8", "backslashreplace")
 
 
 def _write_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
@@ -217,11 +229,13 @@ _WRITERS: dict[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], IO[bytes]], N
 }
 
 
-def _records(table: pa.Table) -> Iterable[dict[str, Any]]:
+def _records(
+    table: pa.Table, values_of: Callable[[pa.ChunkedArray], list[Any]] = python_values
+) -> Iterable[dict[str, Any]]:
     if table.num_columns == 0:
         return ({} for _ in range(table.num_rows))
     names = table.column_names
-    values = [python_values(column) for column in table.columns]
+    values = [values_of(column) for column in table.columns]
     return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
 
 

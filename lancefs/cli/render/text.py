@@ -50,6 +50,9 @@ def words(values: Sequence[str] | None) -> str:
     return ", ".join(values or ())
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def jsonable(value: Any) -> Any:
     """Convert a value to one that JSON can hold.
 
@@ -78,7 +81,15 @@ def to_json(value: Any, indent: int | None = None) -> str:
     Characters that are not printable are escaped, which no reader of JSON can tell: what is printed
     may meet a terminal.
     """
-    text = json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
+    return _printable(json.dumps(jsonable(value), ensure_ascii=False, indent=indent))
+
+
+def row_to_json(row: dict[str, Any]) -> str:
+    """Serialize a row of values that are `jsonable`, as `to_json` does, in less time."""
+    return _printable(_ENCODER.encode(row))
+
+
+def _printable(text: str) -> str:
     return text if text.isprintable() else _NOT_PRINTABLE.sub(_escape, text)
 
 

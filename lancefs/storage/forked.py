@@ -1,0 +1,69 @@
+"""Filesystems in a forked child process.
+
+Threads make the requests of fsspec's asynchronous filesystems (`s3`, `http`, …) and of obstore; a
+child has none of its parent's threads. A filesystem of fsspec can be made anew there. Those of
+obstore belong to its module, which starts them once: a request of a child would wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from lancefs.errors import ReadFailed, cause
+from lancefs.forks import generation
+from lancefs.storage.filesystems import innermost, is_obstore
+
+if TYPE_CHECKING:
+    import fsspec
+
+_SPAWN = "start worker processes by 'spawn' or 'forkserver'"
+# In which generation of processes lancefs first asked obstore for something.
+_obstore_since: int | None = None
+# By generation and id: filesystems of a parent, and those that were made anew for them.
+_anew: dict[tuple[int, int], tuple[fsspec.AbstractFileSystem, fsspec.AbstractFileSystem]] = {}
+
+
+def usable_here(fs: fsspec.AbstractFileSystem, url: str) -> fsspec.AbstractFileSystem:
+    """Return a filesystem that makes its requests in this process.
+
+    Args:
+        fs: Any filesystem, made in this process or in one that this one was forked from.
+        url: What is read, for messages.
+
+    Returns:
+        The filesystem, or one that was made anew with its arguments.
+
+    Raises:
+        ReadFailed: There is no way to make requests in this process.
+    """
+    global _obstore_since
+    if is_obstore(innermost(fs)):
+        if _obstore_since is None:
+            _obstore_since = generation()
+        elif _obstore_since != generation():
+            raise ReadFailed(
+                f"{url}: obstore was used before this process was forked, and would hang in it; "
+                f"{_SPAWN}, or read by s3fs or the like"
+            )
+    # fsspec itself refuses requests of asynchronous filesystems by this attribute.
+    asks: Any = innermost(fs)
+    if not getattr(asks, "async_impl", False) or getattr(asks, "_pid", None) == os.getpid():
+        return fs
+    key = generation(), id(fs)
+    if key not in _anew:
+        _anew[key] = fs, _copied(fs, url)
+    return _anew[key][1]
+
+
+def _copied(fs: fsspec.AbstractFileSystem, url: str) -> fsspec.AbstractFileSystem:
+    """Make a filesystem, and those that it wraps, with the same arguments."""
+    try:
+        copy: fsspec.AbstractFileSystem = pickle.loads(pickle.dumps(fs))
+    except Exception as error:  # whatever the arguments of a filesystem raise
+        raise ReadFailed(
+            f"{url}: the filesystem was made before this process was forked, and cannot be made "
+            f"anew ({error}); open the table in this process, or {_SPAWN}"
+        ) from cause(error)
+    return copy
