@@ -7,6 +7,7 @@ costs nothing to read; users do not see it, since the name of a table stands for
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
@@ -39,6 +40,10 @@ _COUNTER_FIELD = pa.field(COUNTER, pa.null())
 # How many rows the first batches have. DuckDB does not say that it wants only some rows, it just
 # stops to ask; each of its threads may have asked once by then.
 _FIRST_ROWS = (2 * 1024, 8 * 1024)
+# How many rows the batches of a long table have: each batch costs some Python, in which no other
+# thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
+_LONG_ROWS = 256 * 1024
+_LEAST_SHARE = 4
 # Rows of a batch without columns: DuckDB allocates a bit for each.
 _MOST_COUNTED = 64 * 1024 * 1024
 # Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
@@ -184,7 +189,10 @@ class Rows(RowSource):
         for rows in _FIRST_ROWS:
             yield from self._scanned(columns, limit=rows, offset=done)
             done += rows
-        yield from self._scanned(columns, offset=done)
+        shared = _LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)
+        is_long = (self.known_count() or 0) >= shared
+        size = _LONG_ROWS if is_long else None
+        yield from self._scanned(columns, offset=done, batch_size=size)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         encoded = [name for name in columns if name in self._encoded]

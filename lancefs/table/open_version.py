@@ -26,6 +26,7 @@ from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, re
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
 from lancefs.table.schema import find_column, listed, no_members
+from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 
 if TYPE_CHECKING:
     import fsspec
@@ -110,6 +111,17 @@ class OpenVersion:
     def row_index(self) -> RowIndex:
         """Finds rows by their ids and addresses."""
         return RowIndex(self.row_metadata, self.base_readers, self.manifest.fragments)
+
+    @cached_property
+    def dictionary_columns(self) -> tuple[str, ...]:
+        """The columns of strings whose pages have dictionaries in the first fragment.
+
+        Raises:
+            LanceError: The metadata of the columns cannot be read.
+        """
+        fields = [field for field in self.fields if is_encodable(field)]
+        readers = self.readers[:1]
+        return tuple(field.name for each in readers for field in dictionary_columns(each, fields))
 
     @property
     def positions(self) -> Mapping[int, int]:
