@@ -19,7 +19,7 @@ from lancefs.datafile.masks import filtered
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
-from lancefs.table.fragment_run import FragmentRun, in_runs
+from lancefs.table.fragment_run import MAX_FRAGMENTS, FragmentRun, in_runs
 from lancefs.table.null_free import all_valid
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
@@ -31,6 +31,8 @@ _MOST_BATCHES = 1 << 18
 AT_ONCE = 32 * 1024 * 1024
 # Fragment readers that the batches of a view keep open.
 _USED = 4096
+# Memory of each of them in bytes, about.
+_BATCH_BYTES = 2 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,22 @@ def group_small(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
         yield list(islice(left, len(source.fragment_ids)))
 
 
+def rows_together(rows: Ints) -> list[int]:
+    """Return how many of successive batches are looked at together, as `group_small` may join them.
+
+    Args:
+        rows: Live rows of the batches.
+    """
+    counts, total = [0], 0
+    for count in rows.tolist():
+        total += count
+        if counts[-1] and (total > BATCH_ROWS or counts[-1] == MAX_FRAGMENTS):
+            counts.append(0)
+            total = count
+        counts[-1] += 1
+    return counts
+
+
 def _ranges(batches: Sequence[Batch]) -> list[RowRange]:
     """Return the row ranges of batches in the data files, adjacent ranges joined."""
     ranges: list[RowRange] = []
@@ -222,26 +240,47 @@ class Batches(Sequence[Batch]):
             reader = self._used[position] = self._reader(position)
         return Batch(reader, position, int(self.numbers[index]), int(self.rows[index]))
 
-    def identity(self, index: int) -> bytes:
-        """Return a digest of everything that the rows of the fragment of a batch depend on.
+    @property
+    def cost(self) -> int:
+        """Memory in bytes that the batches and the readers looked at may take, about."""
+        table: int = self.fragments.nbytes + self.numbers.nbytes + self.rows.nbytes
+        return min(len(self), _USED) * _BATCH_BYTES + table
 
-        The digest of the fragment's message takes a tenth of the time of that of its parts.
+    def identities(self, indices: Sequence[int]) -> list[bytes]:
+        """Return digests of everything that the rows of batches depend on.
+
+        The digest of a fragment's message takes a tenth of the time of that of its parts.
+
+        Args:
+            indices: The batches.
         """
-        readers, position = self._readers, int(self.fragments[index])
+        fragments, numbers = self.fragments[indices].tolist(), self.numbers[indices].tolist()
+        readers = self._readers
         if isinstance(readers, FragmentReaders):
-            parts: tuple[object, ...] = (readers.root, readers.message_bytes(position))
+            table = hashlib.sha256(readers.root.encode())
+            digests = []
+            for fragment in fragments:
+                digest = table.copy()
+                digest.update(readers.message_bytes(fragment))
+                digests.append(digest.digest())
         else:
-            reader = self[index].fragment
-            fragment, root = reader.fragment, reader.files.store.root
-            data = fragment.files, fragment.deletion_file, fragment.overlays
-            parts = root, *data, fragment.physical_rows
-        return hashlib.sha256(repr(parts).encode()).digest()
+            digests = [_identity(self[index].fragment) for index in indices]
+        return [
+            digest + number.to_bytes(4, "little") if number else digest
+            for digest, number in zip(digests, numbers, strict=True)
+        ]
 
     def _reader(self, position: int) -> FragmentReader:
         readers = self._readers
         return (
             readers.passing(position) if isinstance(readers, FragmentReaders) else readers[position]
         )
+
+
+def _identity(reader: FragmentReader) -> bytes:
+    fragment, root = reader.fragment, reader.files.store.root
+    data = fragment.files, fragment.deletion_file, fragment.overlays
+    return hashlib.sha256(repr((root, *data, fragment.physical_rows)).encode()).digest()
 
 
 def _table(readers: Sequence[FragmentReader]) -> Ints:

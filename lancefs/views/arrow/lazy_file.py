@@ -59,13 +59,12 @@ class Content:
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return _CONTENT_BYTES + _BATCH_BYTES * len(self.measures.batches) + self.layout.cost
+        return _CONTENT_BYTES + self.measures.cost + self.layout.cost
 
 
 _CONTENTS: BudgetCache[Key, Content] = BudgetCache(64 * 1024 * 1024)  # bytes
-# Cost in bytes of a `Content`, and of each batch that it refers to.
+# Memory of a `Content` in bytes, without its parts that grow with the number of batches.
 _CONTENT_BYTES = 16 * 1024
-_BATCH_BYTES = 2 * 1024
 
 
 def forget(sharer: str) -> None:
