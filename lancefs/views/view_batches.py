@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import overload
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.masks import filtered
@@ -80,22 +80,21 @@ class Batch:
         """
         return all_valid(self.fragment, fields, [(self.start, self.end)])
 
-    def live(self, arrays: list[pa.Array]) -> list[pa.Array]:
-        """Return columns without the deleted rows.
+    def kept(self) -> Mask:
+        """Return for each row, deleted ones included, whether it is live.
 
         Raises:
             LanceError: A deletion file cannot be read, or contradicts the manifest.
         """
-        if self.rows == self.end - self.start:
-            return arrays
         kept = np.ones(self.end - self.start, np.bool_)
-        kept[self.deleted()] = False
+        if self.rows < len(kept):
+            kept[self.deleted()] = False
         if np.count_nonzero(kept) != self.rows:
             raise CorruptFile(
                 f"fragment {self.fragment.fragment.id}: {np.count_nonzero(kept)} rows from row "
                 f"{self.start} on are not deleted; the manifest says {self.rows}"
             )
-        return filtered(arrays, kept)
+        return kept
 
 
 def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
@@ -117,7 +116,7 @@ def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
     return (len(group) + 1) * BATCH_ROWS * columns * size <= AT_ONCE * cells
 
 
-def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
+def read_joined(batches: Sequence[Batch], fields: Sequence[Field]) -> list[pa.Array]:
     """Decode columns of several batches in the same rounds of requests.
 
     Args:
@@ -126,24 +125,39 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
         fields: The columns, or outlines of them.
 
     Returns:
-        The columns of each batch, in the types that readers see.
+        The live rows of all batches as one array for each column, in the types that readers see.
 
     Raises:
         LanceError: They cannot be read.
     """
-    first_batch, last_batch = batches[0], batches[-1]
-    if first_batch.position == last_batch.position:
-        read = first_batch.fragment.read(fields, _ranges(batches))
+    if batches[0].position == batches[-1].position:
+        read = batches[0].fragment.read(fields, _ranges(batches))
     else:
         run = FragmentRun([batch.fragment for batch in batches])
         read = run.read(fields, [(0, run.physical_rows)])
     arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
-    found, first = [], 0
-    for batch in batches:
-        rows = batch.end - batch.start
-        found.append(batch.live([array.slice(first, rows) for array in arrays]))
-        first += rows
-    return found
+    if all(batch.rows == batch.end - batch.start for batch in batches):
+        return arrays
+    return filtered(arrays, np.concatenate([batch.kept() for batch in batches]))
+
+
+def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
+    """Decode columns of several batches as `read_joined` does; return the columns of each batch."""
+    return split(read_joined(batches, fields), [batch.rows for batch in batches])
+
+
+def split(arrays: Sequence[pa.Array], rows: Sequence[int]) -> list[list[pa.Array]]:
+    """Cut joined columns into those of each batch.
+
+    Args:
+        arrays: The columns.
+        rows: Number of rows of each batch.
+    """
+    starts = accumulate(rows, initial=0)
+    return [
+        [array.slice(first, count) for array in arrays]
+        for first, count in zip(starts, rows, strict=False)
+    ]
 
 
 def group_small(batches: Sequence[Batch]) -> Iterator[list[Batch]]:

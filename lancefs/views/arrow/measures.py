@@ -39,8 +39,9 @@ from lancefs.views.view_batches import (
     Batches,
     group_small,
     joins,
-    read_together,
+    read_joined,
     rows_together,
+    split,
 )
 
 # A column of a batch: sharer and table as in `view.Key`, identity of the batch, column as text.
@@ -198,7 +199,8 @@ class Measures:
         ]
         if missing:
             read = self._read(batches, [self.fields[column] for column in missing])
-            for batch, values in zip(batches, read, strict=True):
+            parts = split(read, self.batches.rows[list(batches)].tolist())
+            for batch, values in zip(batches, parts, strict=True):
                 arrays.update(zip(((batch, column) for column in missing), values, strict=True))
         new = set(missing)
         for (batch, column), array in arrays.items():
@@ -223,10 +225,15 @@ class Measures:
         Raises:
             LanceError: As `read_and_measure` does.
         """
-        read = self._read(batches, [self.fields[column] for column in columns])
-        for column, arrays in zip(columns, zip(*read, strict=True), strict=True):
-            self._measure_all(batches, column, arrays)
-        return read
+        arrays = self._measure_small(batches, columns)
+        return split(arrays, self.batches.rows[list(batches)].tolist())
+
+    def _measure_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[pa.Array]:
+        """Read columns as `read_small` does; return the rows of all batches as one array each."""
+        arrays = self._read(batches, [self.fields[column] for column in columns])
+        for column, array in zip(columns, arrays, strict=True):
+            self._measure_all(batches, column, array)
+        return arrays
 
     def small_group(self, batch: int) -> list[int]:
         """Return a batch and those after it that are small fragments which can be read as one."""
@@ -236,10 +243,10 @@ class Measures:
         group = next(group_small([self.batches[number] for number in following]))
         return list(following[: len(group)])
 
-    def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[list[pa.Array]]:
-        """Read columns or outlines of batches that `read_together` takes."""
+    def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[pa.Array]:
+        """Read columns or outlines of batches that `read_joined` takes."""
         group = [self.batches[batch] for batch in batches]
-        read = read_together(group, fields)
+        read = read_joined(group, fields)
         for _, same in groupby(group, lambda batch: batch.position):
             self._mapped.watch(next(same).fragment)
         return read
@@ -395,7 +402,7 @@ class Measures:
             numbers = list(islice(left, len(group)))
             if len(group) >= LEAST_TOGETHER and self._are_small(group):
                 with suppress(MemoryLimitExceeded):  # outlines take less memory
-                    self.read_small(numbers, columns)
+                    self._measure_small(numbers, columns)
                     continue
             for start in range(0, len(columns), _COLUMNS_TOGETHER):
                 self._compute_together(numbers, columns[start : start + _COLUMNS_TOGETHER])
@@ -405,9 +412,9 @@ class Measures:
         candidates = ((column, self._outline(batches[0], column)) for column in columns)
         outlines = {column: outline for column, outline in candidates if outline is not None}
         if outlines:
-            read = self._read(batches, list(outlines.values()))
-            for column, arrays in zip(outlines, zip(*read, strict=True), strict=True):
-                self._measure_all(batches, column, arrays)
+            arrays = self._read(batches, list(outlines.values()))
+            for column, array in zip(outlines, arrays, strict=True):
+                self._measure_all(batches, column, array)
         others = [column for column in columns if column not in outlines]
         if others:
             for group in self.group_by_fragment(batches):
@@ -424,16 +431,20 @@ class Measures:
         """Record the measures of a column in a batch, given its values or its outline."""
         self.record(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
 
-    def _measure_all(self, batches: Sequence[int], column: int, arrays: Sequence[pa.Array]) -> None:
-        """Record the measures of a column in several batches, given its values or its outline."""
-        if len(batches) == 1:
-            self._measure(batches[0], column, arrays[0])
-            return
-        shape = self.shapes[column]
+    def _measure_all(self, batches: Sequence[int], column: int, array: pa.Array) -> None:
+        """Record the measures of a column in several batches, given all of its values or outline.
+
+        Args:
+            batches: Positions of the batches.
+            column: Position of the column.
+            array: The live rows of all batches.
+        """
+        shape, rows = self.shapes[column], self.batches.rows[list(batches)]
         if len(shape.nodes) == 1:
-            self._record_all(batches, column, measure_flat(arrays, shape))
+            self._record_all(batches, column, measure_flat(array, rows, shape))
             return
-        measures = [measure(list(walk(array, hidden=True)), shape) for array in arrays]
+        parts = split([array], rows.tolist())
+        measures = [measure(list(walk(part, hidden=True)), shape) for (part,) in parts]
         self._record_all(batches, column, np.stack(measures))
 
     def _record_all(self, batches: Sequence[int], column: int, measures: Ints) -> None:
