@@ -180,7 +180,7 @@ def rows_together(rows: Ints) -> list[int]:
             counts.append(0)
             total = count
         counts[-1] += 1
-    return counts
+    return counts if len(rows) else []
 
 
 def _ranges(batches: Sequence[Batch]) -> list[RowRange]:

@@ -446,6 +446,8 @@ def _check_columns(layout: Layout, measures: Measures) -> None:
     Raises:
         MemoryLimitExceeded: A batch of a column would be too many times as large as the files.
     """
+    if layout.buffer_offsets[:, -1].max(initial=0) <= MAX_MEMORY:
+        return
     sizes = np.diff(layout.buffer_offsets[:, layout.first_buffers], axis=1)
     for batch, column in np.argwhere(sizes > MAX_MEMORY).tolist():
         fragment = measures.batches[batch].fragment
