@@ -210,7 +210,10 @@ class LocalFile:
         """
         if self._held is not None:
             return False
-        return self._tried(partial(self._read_into_once, memory))
+        try:
+            return self._read_into_once(memory)
+        except (OSError, ValueError):  # tried again where that may help
+            return self._tried(partial(self._read_into_once, memory))
 
     def _read_into_once(self, memory: memoryview) -> bool:
         descriptor, status = open_regular(self._path, confines=self._confines)

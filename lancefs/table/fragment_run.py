@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Most fragments of a run: of small files, which are read as one block, and of others, which are
 # mapped at the same time. And most bytes of the files.
-_MAX_FRAGMENTS = 512
+MAX_FRAGMENTS = 512
 _MAX_MAPPED = 64
 _MAX_BYTES = 32 * 1024 * 1024
 
@@ -246,7 +246,7 @@ def _group(
         own_mapped = _bytes_of_small_files(reader) is None
         rows, size, mapped = rows + own_rows, size + (own_size or 0), mapped + own_mapped
         is_full = rows > most_rows or size > _MAX_BYTES
-        is_full |= len(group) == _MAX_FRAGMENTS or mapped > _MAX_MAPPED
+        is_full |= len(group) == MAX_FRAGMENTS or mapped > _MAX_MAPPED
         if group and (kind is None or kind != group_kind or is_full):
             yield group
             group, rows, size, mapped = [], own_rows, own_size or 0, own_mapped

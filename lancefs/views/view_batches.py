@@ -5,21 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import overload
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.masks import filtered
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
-from lancefs.table.fragment_run import FragmentRun, in_runs
+from lancefs.table.fragment_run import MAX_FRAGMENTS, FragmentRun, in_runs
 from lancefs.table.null_free import all_valid
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
@@ -31,6 +31,8 @@ _MOST_BATCHES = 1 << 18
 AT_ONCE = 32 * 1024 * 1024
 # Fragment readers that the batches of a view keep open.
 _USED = 4096
+# Memory of each of them in bytes, about.
+_BATCH_BYTES = 2 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +80,21 @@ class Batch:
         """
         return all_valid(self.fragment, fields, [(self.start, self.end)])
 
-    def live(self, arrays: list[pa.Array]) -> list[pa.Array]:
-        """Return columns without the deleted rows.
+    def kept(self) -> Mask:
+        """Return for each row, deleted ones included, whether it is live.
 
         Raises:
             LanceError: A deletion file cannot be read, or contradicts the manifest.
         """
-        if self.rows == self.end - self.start:
-            return arrays
         kept = np.ones(self.end - self.start, np.bool_)
-        kept[self.deleted()] = False
+        if self.rows < len(kept):
+            kept[self.deleted()] = False
         if np.count_nonzero(kept) != self.rows:
             raise CorruptFile(
                 f"fragment {self.fragment.fragment.id}: {np.count_nonzero(kept)} rows from row "
                 f"{self.start} on are not deleted; the manifest says {self.rows}"
             )
-        return filtered(arrays, kept)
+        return kept
 
 
 def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
@@ -115,7 +116,7 @@ def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
     return (len(group) + 1) * BATCH_ROWS * columns * size <= AT_ONCE * cells
 
 
-def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
+def read_joined(batches: Sequence[Batch], fields: Sequence[Field]) -> list[pa.Array]:
     """Decode columns of several batches in the same rounds of requests.
 
     Args:
@@ -124,24 +125,39 @@ def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[lis
         fields: The columns, or outlines of them.
 
     Returns:
-        The columns of each batch, in the types that readers see.
+        The live rows of all batches as one array for each column, in the types that readers see.
 
     Raises:
         LanceError: They cannot be read.
     """
-    first_batch, last_batch = batches[0], batches[-1]
-    if first_batch.position == last_batch.position:
-        read = first_batch.fragment.read(fields, _ranges(batches))
+    if batches[0].position == batches[-1].position:
+        read = batches[0].fragment.read(fields, _ranges(batches))
     else:
         run = FragmentRun([batch.fragment for batch in batches])
         read = run.read(fields, [(0, run.physical_rows)])
     arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
-    found, first = [], 0
-    for batch in batches:
-        rows = batch.end - batch.start
-        found.append(batch.live([array.slice(first, rows) for array in arrays]))
-        first += rows
-    return found
+    if all(batch.rows == batch.end - batch.start for batch in batches):
+        return arrays
+    return filtered(arrays, np.concatenate([batch.kept() for batch in batches]))
+
+
+def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
+    """Decode columns of several batches as `read_joined` does; return the columns of each batch."""
+    return split(read_joined(batches, fields), [batch.rows for batch in batches])
+
+
+def split(arrays: Sequence[pa.Array], rows: Sequence[int]) -> list[list[pa.Array]]:
+    """Cut joined columns into those of each batch.
+
+    Args:
+        arrays: The columns.
+        rows: Number of rows of each batch.
+    """
+    starts = accumulate(rows, initial=0)
+    return [
+        [array.slice(first, count) for array in arrays]
+        for first, count in zip(starts, rows, strict=False)
+    ]
 
 
 def group_small(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
@@ -149,6 +165,22 @@ def group_small(batches: Sequence[Batch]) -> Iterator[list[Batch]]:
     left = iter(batches)
     for source in in_runs((batch.fragment for batch in batches), BATCH_ROWS):
         yield list(islice(left, len(source.fragment_ids)))
+
+
+def rows_together(rows: Ints) -> list[int]:
+    """Return how many of successive batches are looked at together, as `group_small` may join them.
+
+    Args:
+        rows: Live rows of the batches.
+    """
+    counts, total = [0], 0
+    for count in rows.tolist():
+        total += count
+        if counts[-1] and (total > BATCH_ROWS or counts[-1] == MAX_FRAGMENTS):
+            counts.append(0)
+            total = count
+        counts[-1] += 1
+    return counts if len(rows) else []
 
 
 def _ranges(batches: Sequence[Batch]) -> list[RowRange]:
@@ -222,26 +254,47 @@ class Batches(Sequence[Batch]):
             reader = self._used[position] = self._reader(position)
         return Batch(reader, position, int(self.numbers[index]), int(self.rows[index]))
 
-    def identity(self, index: int) -> bytes:
-        """Return a digest of everything that the rows of the fragment of a batch depend on.
+    @property
+    def cost(self) -> int:
+        """Memory in bytes that the batches and the readers looked at may take, about."""
+        table: int = self.fragments.nbytes + self.numbers.nbytes + self.rows.nbytes
+        return min(len(self), _USED) * _BATCH_BYTES + table
 
-        The digest of the fragment's message takes a tenth of the time of that of its parts.
+    def identities(self, indices: Sequence[int]) -> list[bytes]:
+        """Return digests of everything that the rows of batches depend on.
+
+        The digest of a fragment's message takes a tenth of the time of that of its parts.
+
+        Args:
+            indices: The batches.
         """
-        readers, position = self._readers, int(self.fragments[index])
+        fragments, numbers = self.fragments[indices].tolist(), self.numbers[indices].tolist()
+        readers = self._readers
         if isinstance(readers, FragmentReaders):
-            parts: tuple[object, ...] = (readers.root, readers.message_bytes(position))
+            table = hashlib.sha256(readers.root.encode())
+            digests = []
+            for fragment in fragments:
+                digest = table.copy()
+                digest.update(readers.message_bytes(fragment))
+                digests.append(digest.digest())
         else:
-            reader = self[index].fragment
-            fragment, root = reader.fragment, reader.files.store.root
-            data = fragment.files, fragment.deletion_file, fragment.overlays
-            parts = root, *data, fragment.physical_rows
-        return hashlib.sha256(repr(parts).encode()).digest()
+            digests = [_identity(self[index].fragment) for index in indices]
+        return [
+            digest + number.to_bytes(4, "little") if number else digest
+            for digest, number in zip(digests, numbers, strict=True)
+        ]
 
     def _reader(self, position: int) -> FragmentReader:
         readers = self._readers
         return (
             readers.passing(position) if isinstance(readers, FragmentReaders) else readers[position]
         )
+
+
+def _identity(reader: FragmentReader) -> bytes:
+    fragment, root = reader.fragment, reader.files.store.root
+    data = fragment.files, fragment.deletion_file, fragment.overlays
+    return hashlib.sha256(repr((root, *data, fragment.physical_rows)).encode()).digest()
 
 
 def _table(readers: Sequence[FragmentReader]) -> Ints:

@@ -256,8 +256,7 @@ def test_a_remote_stream_reads_batches_together_after_the_first(
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the wide table into fifteen batches instead of three."""
-    for module in (view_batches, measures):
-        monkeypatch.setattr(module, "BATCH_ROWS", 10_000)
+    monkeypatch.setattr(view_batches, "BATCH_ROWS", 10_000)
 
 
 @pytest.mark.parametrize("block", [None, 300_000])

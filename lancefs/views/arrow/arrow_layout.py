@@ -120,16 +120,8 @@ def lay_out(
             Null counts have no influence and may be unknown.
         dictionaries: For each dictionary its message and body.
     """
-    columns = list(zip(shapes, measures, strict=True))
-    lengths = [shape.node_lengths(rows, measured) for shape, measured in columns]
-    sizes = [
-        shape.buffer_lengths(length, measured)
-        for (shape, measured), length in zip(columns, lengths, strict=True)
-    ]
-    nothing = np.empty((len(rows), 0), np.int64)
-    nodes, buffers = np.concatenate([nothing, *lengths], 1), np.concatenate([nothing, *sizes], 1)
-    padded = -(-buffers // ALIGNMENT) * ALIGNMENT
-    offsets = np.concatenate([np.zeros((len(rows), 1), np.int64), np.cumsum(padded, 1)], 1)
+    nodes, buffers = _lengths(shapes, rows, measures)
+    offsets = _offsets(buffers)
     message = ipc_format.batch_size(nodes.shape[1], buffers.shape[1])
     schema_bytes = ipc_format.head(schema)
     dictionary_blocks = _locate(len(schema_bytes), dictionaries)
@@ -148,6 +140,36 @@ def lay_out(
         buffer_offsets=offsets,
         first_buffers=np.cumsum([0, *(shape.num_buffers for shape in shapes)]),
     )
+
+
+def _lengths(shapes: Sequence[Shape], rows: Ints, measures: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Return the lengths of the nodes and of the buffers of all columns in each batch.
+
+    The tables of a view of many batches are large: nothing as large as them is made beside them.
+    """
+    nodes = np.empty((len(rows), sum(len(shape.nodes) for shape in shapes)), np.int64)
+    buffers = np.empty((len(rows), sum(shape.num_buffers for shape in shapes)), np.int64)
+    node = buffer = 0
+    for shape, measured in zip(shapes, measures, strict=True):
+        own = nodes[:, node : node + len(shape.nodes)]
+        own[:] = shape.node_lengths(rows, measured)
+        buffers[:, buffer : buffer + shape.num_buffers] = shape.buffer_lengths(own, measured)
+        node, buffer = node + len(shape.nodes), buffer + shape.num_buffers
+    return nodes, buffers
+
+
+def _offsets(lengths: Ints) -> Ints:
+    """Return the offset of each buffer in its batch, then the length of the batch's body.
+
+    Args:
+        lengths: Lengths of the buffers, of shape (batches, buffers).
+    """
+    offsets = np.zeros((lengths.shape[0], lengths.shape[1] + 1), np.int64)
+    ends = offsets[:, 1:]
+    np.add(lengths, ALIGNMENT - 1, out=ends)
+    ends &= -ALIGNMENT  # a power of two
+    np.cumsum(ends, axis=1, out=ends)
+    return offsets
 
 
 def _locate(start: int, dictionaries: Sequence[bytes]) -> Ints:

@@ -59,13 +59,12 @@ class Content:
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return _CONTENT_BYTES + _BATCH_BYTES * len(self.measures.batches) + self.layout.cost
+        return _CONTENT_BYTES + self.measures.cost + self.layout.cost
 
 
 _CONTENTS: BudgetCache[Key, Content] = BudgetCache(64 * 1024 * 1024)  # bytes
-# Cost in bytes of a `Content`, and of each batch that it refers to.
+# Memory of a `Content` in bytes, without its parts that grow with the number of batches.
 _CONTENT_BYTES = 16 * 1024
-_BATCH_BYTES = 2 * 1024
 
 
 def forget(sharer: str) -> None:
@@ -447,6 +446,8 @@ def _check_columns(layout: Layout, measures: Measures) -> None:
     Raises:
         MemoryLimitExceeded: A batch of a column would be too many times as large as the files.
     """
+    if layout.buffer_offsets[:, -1].max(initial=0) <= MAX_MEMORY:
+        return
     sizes = np.diff(layout.buffer_offsets[:, layout.first_buffers], axis=1)
     for batch, column in np.argwhere(sizes > MAX_MEMORY).tolist():
         fragment = measures.batches[batch].fragment

@@ -7,13 +7,13 @@ source that has them:
 2. its outline (see `datafile.outlines`): lengths and nulls, without values;
 3. its values.
 
-They are cached for the process by fragment and column, so that views and versions that share a
+They are cached for the process (see `shared_measures`), so that views and versions that share a
 fragment share its measures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby, islice, pairwise
 from typing import TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
@@ -33,22 +33,25 @@ from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
 from lancefs.views.arrow.shapes import Shape, measure, measure_flat, walk
-from lancefs.views.view_batches import BATCH_ROWS, Batches, group_small, joins, read_together
+from lancefs.views.arrow.shared_measures import SharedMeasures
+from lancefs.views.view_batches import (
+    Batch,
+    Batches,
+    group_small,
+    joins,
+    read_joined,
+    rows_together,
+    split,
+)
 
-# A fragment: sharer and table as in `view.Key`, identity of the fragment.
-FragmentKey: TypeAlias = tuple[str, str, bytes]
-# A column of a fragment: the same, and the column as text.
+# A column of a batch: sharer and table as in `view.Key`, identity of the batch, column as text.
 ColumnKey: TypeAlias = tuple[str, str, bytes, str]
 
-# Of each fragment, by column: its measures in all batches, of shape (batches, num_measures); -1 if
-# unknown. The budget is in bytes.
-_MEASURES: BudgetCache[FragmentKey, dict[str, Ints]] = BudgetCache(64 * 1024 * 1024)
-# Values of a column in one batch, which were read for their measures and may be read next: by
-# column and number of the batch in its fragment. The budget is in bytes.
-_ARRAYS: BudgetCache[tuple[ColumnKey, int], pa.Array] = BudgetCache(128 * 1024 * 1024)
-# Estimated memory of a cached fragment, and of each of its columns, without their measures.
-_FRAGMENT_BYTES = 600
-_COLUMN_BYTES = 200
+# The measures of each table, by sharer and table as in `view.Key`. The budget is in bytes.
+_MEASURES: BudgetCache[tuple[str, str], SharedMeasures] = BudgetCache(64 * 1024 * 1024)
+# Values of a column in one batch, which were read for their measures and may be read next. The
+# budget is in bytes.
+_ARRAYS: BudgetCache[ColumnKey, pa.Array] = BudgetCache(128 * 1024 * 1024)
 
 # Number of columns that are read in one round of requests for their measures.
 _COLUMNS_TOGETHER = 8
@@ -73,7 +76,7 @@ def forget(sharer: str) -> None:
     Args:
         sharer: Identifies the readers that share them, as the first part of a key.
     """
-    _ARRAYS.discard(lambda key: key[0][0] == sharer)
+    _ARRAYS.discard(lambda key: key[0] == sharer)
 
 
 class Measures:
@@ -102,7 +105,7 @@ class Measures:
         self.fields = fields
         self.shapes = shapes
         self._sharer = sharer
-        self._identities: dict[int, bytes] = {}  # of fragments, by their positions
+        self._shared = _MEASURES.get(sharer, SharedMeasures, lambda shared: shared.cost)
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = Lock()
         self.is_loaded = False
@@ -111,8 +114,13 @@ class Measures:
         self._table = np.full((len(batches), int(ends[-1])), -1, np.int64)
         self.columns: list[Ints] = [self._table[:, a:b] for a, b in pairwise(ends.tolist())]
         self._names = [repr(field) for field in fields]  # of the columns among cached measures
-        # Whether measures of the batch were looked up in the cache that all views share.
-        self._is_looked_up = np.zeros(len(batches), np.bool_)
+        # Places of the batches among the shared measures; -1 for those not looked up there yet.
+        self._places = np.full(len(batches), -1, np.int64)
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return self._table.nbytes + self._places.nbytes + self.batches.cost
 
     @property
     def rows(self) -> Ints:
@@ -191,7 +199,8 @@ class Measures:
         ]
         if missing:
             read = self._read(batches, [self.fields[column] for column in missing])
-            for batch, values in zip(batches, read, strict=True):
+            parts = split(read, self.batches.rows[list(batches)].tolist())
+            for batch, values in zip(batches, parts, strict=True):
                 arrays.update(zip(((batch, column) for column in missing), values, strict=True))
         new = set(missing)
         for (batch, column), array in arrays.items():
@@ -216,10 +225,15 @@ class Measures:
         Raises:
             LanceError: As `read_and_measure` does.
         """
-        read = self._read(batches, [self.fields[column] for column in columns])
-        for column, arrays in zip(columns, zip(*read, strict=True), strict=True):
-            self._measure_all(batches, column, arrays)
-        return read
+        arrays = self._measure_small(batches, columns)
+        return split(arrays, self.batches.rows[list(batches)].tolist())
+
+    def _measure_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[pa.Array]:
+        """Read columns as `read_small` does; return the rows of all batches as one array each."""
+        arrays = self._read(batches, [self.fields[column] for column in columns])
+        for column, array in zip(columns, arrays, strict=True):
+            self._measure_all(batches, column, array)
+        return arrays
 
     def small_group(self, batch: int) -> list[int]:
         """Return a batch and those after it that are small fragments which can be read as one."""
@@ -229,10 +243,10 @@ class Measures:
         group = next(group_small([self.batches[number] for number in following]))
         return list(following[: len(group)])
 
-    def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[list[pa.Array]]:
-        """Read columns or outlines of batches that `read_together` takes."""
+    def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[pa.Array]:
+        """Read columns or outlines of batches that `read_joined` takes."""
         group = [self.batches[batch] for batch in batches]
-        read = read_together(group, fields)
+        read = read_joined(group, fields)
         for _, same in groupby(group, lambda batch: batch.position):
             self._mapped.watch(next(same).fragment)
         return read
@@ -255,8 +269,11 @@ class Measures:
 
     def group_by_fragment(self, batches: Iterable[int]) -> list[list[int]]:
         """Group batches, given in ascending order, by fragment."""
-        groups = groupby(batches, lambda batch: self.batches.fragments[batch])
-        return [list(group) for _, group in groups]
+        listed = list(batches)
+        if not listed:
+            return []
+        edges = np.flatnonzero(np.diff(self.batches.fragments[listed])) + 1
+        return [listed[start:end] for start, end in pairwise([0, *edges.tolist(), len(listed)])]
 
     def record(self, batch: int, column: int, measures: Ints) -> None:
         """Record measures of a column in a batch, for this view and for others.
@@ -270,16 +287,7 @@ class Measures:
             CorruptFile: A measure differs from its known value.
             OtherLayout: It differs from what a layout cache had.
         """
-        shared = self._shared(column, batch)[self.batches[batch].number]
-        for known, is_loaded in ((shared, False), (self.columns[column][batch], self.is_loaded)):
-            if np.any((known != measures) & (known >= 0) & (measures >= 0)):
-                raise (OtherLayout if is_loaded else CorruptFile)(
-                    f"fragment {self.batches[batch].fragment.fragment.id}, "
-                    f"{self.fields[column].name}: the values are not those that the file was laid "
-                    "out for; a data file was changed while it was read"
-                )
-        for known in (shared, self.columns[column][batch]):
-            np.copyto(known, measures, where=measures >= 0)
+        self._record_all([batch], column, measures[None])
 
     def load_column(self, column: int, measures: Ints) -> None:
         """Take measures of a column in all batches from a layout cache; keep known measures.
@@ -293,16 +301,9 @@ class Measures:
         self.is_loaded = True
         np.copyto(self.columns[column], measures, where=self.columns[column] < 0)
 
-    def _fragment_key(self, batch: int) -> FragmentKey:
-        """Return the key of the fragment of a batch."""
-        position = int(self.batches.fragments[batch])
-        identity = self._identities.get(position)
-        if identity is None:
-            identity = self._identities[position] = self.batches.identity(batch)
-        return *self._sharer, identity
-
-    def _array_key(self, column: int, batch: int) -> tuple[ColumnKey, int]:
-        return (*self._fragment_key(batch), self._names[column]), self.batches[batch].number
+    def _array_key(self, column: int, batch: int) -> ColumnKey:
+        (identity,) = self.batches.identities([batch])
+        return *self._sharer, identity, self._names[column]
 
     @property
     def _first_extents(self) -> list[int]:
@@ -333,39 +334,16 @@ class Measures:
         self._look_up(unknown)
         return lacking(unknown)
 
-    def _look_up(self, batches: Ints) -> None:
-        """Take the measures of batches that all views share from the cache, once."""
-        new = batches[~self._is_looked_up[batches]]
-        for group in self.group_by_fragment(new.tolist()):
-            of_fragment = _MEASURES.peek(self._fragment_key(group[0]))
-            if not of_fragment:
-                continue
-            numbers = self.batches.numbers[group]
+    def _look_up(self, batches: Ints) -> Ints:
+        """Take the measures of batches that other views found, once; return the batches' places."""
+        new = batches[self._places[batches] < 0]
+        if len(new):
+            places = self._shared.places(self.batches.identities(new.tolist()))
             for name, known in zip(self._names, self.columns, strict=True):
-                cached = of_fragment.get(name)
-                if cached is not None:
-                    known[group] = np.where(known[group] < 0, cached[numbers], known[group])
-        self._is_looked_up[new] = True
-
-    def _shared(self, column: int, batch: int) -> Ints:
-        """Return the measures, shared by all views, of a column in the fragment of a batch."""
-        of_fragment, name = self._of_fragment(batch), self._names[column]
-        known = of_fragment.get(name)
-        if known is None:
-            steps = -(-self.batches[batch].fragment.physical_rows // BATCH_ROWS)
-            shape = steps, self.shapes[column].num_measures
-            known = of_fragment.setdefault(name, np.full(shape, -1, np.int64))
-        return known
-
-    def _of_fragment(self, batch: int) -> dict[str, Ints]:
-        """Return the measures, shared by all views, of columns in the fragment of a batch."""
-
-        def cost(_: dict[str, Ints]) -> int:
-            steps = -(-self.batches[batch].fragment.physical_rows // BATCH_ROWS)
-            columns = len(self.shapes) * _COLUMN_BYTES
-            return _FRAGMENT_BYTES + columns + 8 * steps * self._table.shape[1]
-
-        return _MEASURES.get(self._fragment_key(batch), dict, cost)
+                found = self._shared.known(name, places, known.shape[1])
+                known[new] = np.where(known[new] < 0, found, known[new])
+            self._places[new] = places
+        return self._places[batches]
 
     def _require(self, batches: Iterable[int], first: Sequence[int]) -> None:
         """Compute the missing measures of some batches.
@@ -378,20 +356,21 @@ class Measures:
             missing: list[int] = self._unknown(batches, first).tolist()
             for group in self.group_by_fragment(missing):
                 self._record_null_free_fragment(group, first)
-            unknown = self._columns_to_read(missing, first)
-            tasks = []
-            pairs = zip(missing, unknown, strict=True)
-            for columns, same in groupby(pairs, lambda pair: pair[1]):
-                groups = self._groups_to_measure([batch for batch, _ in same], columns)
-                starts = range(0, len(columns), _COLUMNS_TOGETHER)
-                parts = [columns[start : start + _COLUMNS_TOGETHER] for start in starts]
-                tasks += [(group, part) for group in groups for part in parts]
-            self.in_threads(lambda task: self._compute(*task), tasks)
+            tasks = [
+                (group, part)
+                for same, columns in self._columns_to_read(missing, first)
+                for group in self._groups_to_measure(same, columns)
+                for part in self._parts(group, columns)
+            ]
+            try:
+                self.in_threads(lambda task: self._compute(*task), tasks)
+            finally:
+                _MEASURES.put(self._sharer, self._shared, self._shared.cost)
 
     def _groups_to_measure(
         self, batches: Sequence[int], columns: Sequence[int]
-    ) -> Iterable[list[int]]:
-        """Group batches whose measures are computed together.
+    ) -> Iterable[Sequence[int]]:
+        """Group batches whose measures are computed by one thread.
 
         Args:
             batches: Positions of the batches, ascending.
@@ -400,51 +379,72 @@ class Measures:
         if self._is_remote:
             return self.request_groups(batches, min(len(columns), _COLUMNS_TOGETHER))
         left = iter(batches)
-        small = group_small([self.batches[batch] for batch in batches])
-        return [list(islice(left, len(group))) for group in small]
+        counts = rows_together(self.batches.rows[batches])
+        return [list(islice(left, count)) for count in counts]
+
+    def _parts(self, batches: Sequence[int], columns: Sequence[int]) -> list[Sequence[int]]:
+        """Return the columns to measure in parts that different threads may read."""
+        if not self._is_remote and len(batches) >= LEAST_TOGETHER:
+            return [columns]  # of small files, which are read once
+        starts = range(0, len(columns), _COLUMNS_TOGETHER)
+        return [columns[start : start + _COLUMNS_TOGETHER] for start in starts]
 
     def _compute(self, batches: Sequence[int], columns: Sequence[int]) -> None:
-        """Compute the measures of columns in batches read together, from outlines if possible.
+        """Compute the measures of columns in batches, from outlines if possible.
 
         Values of small files are read quicker than their outlines.
         """
-        if len(batches) >= LEAST_TOGETHER and self._are_small(batches):
-            with suppress(MemoryLimitExceeded):  # outlines take less memory
-                self.read_small(batches, columns)
-                return
+        if self._is_remote:
+            self._compute_together(batches, columns)
+            return
+        left = iter(batches)
+        for group in group_small([self.batches[batch] for batch in batches]):
+            numbers = list(islice(left, len(group)))
+            if len(group) >= LEAST_TOGETHER and self._are_small(group):
+                with suppress(MemoryLimitExceeded):  # outlines take less memory
+                    self._measure_small(numbers, columns)
+                    continue
+            for start in range(0, len(columns), _COLUMNS_TOGETHER):
+                self._compute_together(numbers, columns[start : start + _COLUMNS_TOGETHER])
+
+    def _compute_together(self, batches: Sequence[int], columns: Sequence[int]) -> None:
+        """Compute the measures of columns in batches read together, from outlines if possible."""
         candidates = ((column, self._outline(batches[0], column)) for column in columns)
         outlines = {column: outline for column, outline in candidates if outline is not None}
         if outlines:
-            read = self._read(batches, list(outlines.values()))
-            for column, arrays in zip(outlines, zip(*read, strict=True), strict=True):
-                self._measure_all(batches, column, arrays)
+            arrays = self._read(batches, list(outlines.values()))
+            for column, array in zip(outlines, arrays, strict=True):
+                self._measure_all(batches, column, array)
         others = [column for column in columns if column not in outlines]
         if others:
             for group in self.group_by_fragment(batches):
                 self.read_and_measure(group, others)
 
-    def _are_small(self, batches: Sequence[int]) -> bool:
-        """Whether batches are those of several local fragments of small files."""
-        first, last = self.batches[batches[0]], self.batches[batches[-1]]
-        if first.position == last.position or first.is_remote:
+    def _are_small(self, batches: Sequence[Batch]) -> bool:
+        """Whether batches are those of several fragments of small files."""
+        if batches[0].position == batches[-1].position:
             return False
-        files = [file for batch in batches for file in self.batches[batch].fragment.fragment.files]
+        files = [file for batch in batches for file in batch.fragment.fragment.files]
         return all(file.size is not None and file.size <= SMALL_FILE for file in files)
 
     def _measure(self, batch: int, column: int, array: pa.Array) -> None:
         """Record the measures of a column in a batch, given its values or its outline."""
         self.record(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
 
-    def _measure_all(self, batches: Sequence[int], column: int, arrays: Sequence[pa.Array]) -> None:
-        """Record the measures of a column in several batches, given its values or its outline."""
-        if len(batches) == 1:
-            self._measure(batches[0], column, arrays[0])
-            return
-        shape = self.shapes[column]
+    def _measure_all(self, batches: Sequence[int], column: int, array: pa.Array) -> None:
+        """Record the measures of a column in several batches, given all of its values or outline.
+
+        Args:
+            batches: Positions of the batches.
+            column: Position of the column.
+            array: The live rows of all batches.
+        """
+        shape, rows = self.shapes[column], self.batches.rows[list(batches)]
         if len(shape.nodes) == 1:
-            self._record_all(batches, column, measure_flat(arrays, shape))
+            self._record_all(batches, column, measure_flat(array, rows, shape))
             return
-        measures = [measure(list(walk(array, hidden=True)), shape) for array in arrays]
+        parts = split([array], rows.tolist())
+        measures = [measure(list(walk(part, hidden=True)), shape) for (part,) in parts]
         self._record_all(batches, column, np.stack(measures))
 
     def _record_all(self, batches: Sequence[int], column: int, measures: Ints) -> None:
@@ -453,22 +453,22 @@ class Measures:
         Args:
             batches: Positions of the batches.
             column: Position of the column.
-            measures: The measures, all known, of shape (batches, num_measures).
+            measures: The measures, of shape (batches, num_measures); -1 if unknown.
         """
-        known, name = self.columns[column][list(batches)], self._names[column]
-        is_same = (known == measures).all(axis=1)
-        is_new = is_same | (known < 0).all(axis=1)
-        # What this view found itself, other views have been told already.
-        left = range(len(batches)) if self.is_loaded else np.flatnonzero(~is_same).tolist()
-        for at in left:
-            batch = batches[at]
-            of_fragment = self._of_fragment(batch)
-            has_one_batch = self.batches[batch].fragment.physical_rows <= BATCH_ROWS
-            if has_one_batch and is_new[at] and name not in of_fragment:
-                of_fragment[name] = measures[at : at + 1]
-            else:
-                self.record(batch, column, measures[at])
-        self.columns[column][list(batches)] = measures
+        numbers = np.array(batches, np.int64)
+        places, name = self._look_up(numbers), self._names[column]
+        own, shared = self.columns[column], self._shared.known(name, places, measures.shape[1])
+        for known, is_loaded in ((shared, False), (own[numbers], self.is_loaded)):
+            is_other = ((known != measures) & (known >= 0) & (measures >= 0)).any(axis=1)
+            if is_other.any():
+                batch = self.batches[batches[int(is_other.argmax())]]
+                raise (OtherLayout if is_loaded else CorruptFile)(
+                    f"fragment {batch.fragment.fragment.id}, {self.fields[column].name}: the "
+                    "values are not those that the file was laid out for; a data file was changed "
+                    "while it was read"
+                )
+        self._shared.record(name, places, measures)
+        own[numbers] = np.where(measures >= 0, measures, own[numbers])
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item in threads; use more threads for a remote store."""
@@ -478,19 +478,30 @@ class Measures:
     def _is_remote(self) -> bool:
         return any(batch.is_remote for batch in self.batches[:1])
 
-    def _columns_to_read(self, batches: Sequence[int], first: Sequence[int]) -> list[list[int]]:
-        """Return for each batch the columns whose missing measures do not follow from metadata."""
+    def _columns_to_read(
+        self, batches: Sequence[int], first: Sequence[int]
+    ) -> Iterator[tuple[Sequence[int], list[int]]]:
+        """Find the columns whose missing measures do not follow from metadata.
+
+        Args:
+            batches: Positions of the batches that lack measures, ascending.
+            first: For each column the first of its measures that is needed.
+
+        Yields:
+            Batches that follow each other and lack the same columns, and these columns.
+        """
         if not batches:
-            return []
+            return
         pairs = zip(self.columns, first, strict=True)
         lacks = np.stack([(known[batches, low:] < 0).any(axis=1) for known, low in pairs], axis=1)
-        unknown: list[list[int]] = [np.flatnonzero(row).tolist() for row in lacks]
-        has_fixed_width = lacks[:, [not shape.num_extents for shape in self.shapes]].any(axis=1)
-        asked: list[int] = np.flatnonzero(has_fixed_width).tolist()
-        found = self.in_threads(lambda at: self._record_null_free(batches[at], unknown[at]), asked)
-        for at, columns in zip(asked, found, strict=True):
-            unknown[at] = columns
-        return unknown
+        is_fixed = np.array([not shape.num_extents for shape in self.shapes])
+        asked: list[int] = np.flatnonzero((lacks & is_fixed).any(axis=1)).tolist()
+        self.in_threads(lambda at: self._record_null_free(batches[at], lacks[at]), asked)
+        edges = np.flatnonzero((lacks[1:] != lacks[:-1]).any(axis=1)) + 1
+        for start, end in pairwise([0, *edges.tolist(), len(batches)]):
+            columns: list[int] = np.flatnonzero(lacks[start]).tolist()
+            if columns:
+                yield batches[start:end], columns
 
     def _record_null_free_fragment(self, batches: Sequence[int], first: Sequence[int]) -> None:
         """Record the columns without nulls in a whole fragment, for several batches at once."""
@@ -510,16 +521,20 @@ class Measures:
             for batch in batches if is_valid else ():
                 self._record_zeros(batch, column)
 
-    def _record_null_free(self, batch: int, columns: Sequence[int]) -> list[int]:
-        """Record columns without nulls, strings and lists in a batch; return the other columns."""
-        fixed_width = [column for column in columns if not self.shapes[column].num_extents]
-        if not fixed_width:
-            return list(columns)
+    def _record_null_free(self, batch: int, lacks: Mask) -> None:
+        """Record columns without nulls, strings and lists in a batch.
+
+        Args:
+            batch: Position of the batch.
+            lacks: For each column whether it lacks measures; set to False where it is recorded.
+        """
+        lacking: list[int] = np.flatnonzero(lacks).tolist()
+        fixed_width = [column for column in lacking if not self.shapes[column].num_extents]
         are_valid = self.batches[batch].known_valid([self.fields[column] for column in fixed_width])
-        done = {column for column, valid in zip(fixed_width, are_valid, strict=True) if valid}
-        for column in done:
-            self._record_zeros(batch, column)
-        return [column for column in columns if column not in done]
+        for column, is_valid in zip(fixed_width, are_valid, strict=True):
+            if is_valid:
+                self._record_zeros(batch, column)
+                lacks[column] = False
 
     def _record_zeros(self, batch: int, column: int) -> None:
         self.record(batch, column, np.zeros(self.shapes[column].num_measures, np.int64))

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.outlines import LENGTHS
 
 NodeKind: TypeAlias = Literal[
@@ -228,28 +228,37 @@ def measure(arrays: Sequence[pa.Array], shape: Shape) -> Ints:
     return measures
 
 
-def measure_flat(arrays: Sequence[pa.Array], shape: Shape) -> Ints:
-    """Return the measures of arrays of a type without parts, of shape (arrays, num_measures).
+def measure_flat(array: pa.Array, rows: Ints, shape: Shape) -> Ints:
+    """Return the measures of parts of an array of a type without parts below it.
 
     Args:
-        arrays: The arrays, or their outlines, which fit into one array.
-        shape: The shape of their type, which has one node.
+        array: The array, or its outline.
+        rows: Length of each part; the parts follow each other and are all of the array.
+        shape: The shape of the type, which has one node.
+
+    Returns:
+        The measures, of shape (parts, num_measures).
     """
-    nulls = np.array([array.null_count for array in arrays], np.int64)
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    ends = np.cumsum(np.append(0, rows))
+    missing = mask_of(array.is_null()) if array.null_count else None
+    nulls = _sums(missing, ends) if missing is not None else np.zeros(len(rows), np.int64)
     if not shape.num_extents:
         return nulls[:, None]
-    joined = pa.concat_arrays(arrays)
-    while isinstance(joined, pa.ExtensionArray):
-        joined = joined.storage
-    if joined.type == LENGTHS:  # an outline
-        lengths = joined.fill_null(0).to_numpy()
-    else:
-        lengths = np.diff(offsets_of(joined)).astype(np.int64)
-        if joined.null_count:  # bytes under nulls are not written
-            lengths[mask_of(joined.is_null())] = 0
-    ends = np.cumsum([len(array) for array in arrays])
-    extents = np.diff(np.append(0, np.cumsum(lengths))[np.append(0, ends)])
-    return np.stack((nulls, extents), axis=1)
+    if array.type == LENGTHS:  # an outline
+        lengths = array.fill_null(0).to_numpy()
+        return np.stack((nulls, _sums(lengths, ends)), axis=1)
+    offsets = offsets_of(array).astype(np.int64)
+    if missing is None:
+        return np.stack((nulls, np.diff(offsets[ends])), axis=1)
+    # Bytes under nulls are not written.
+    return np.stack((nulls, _sums(np.where(missing, 0, np.diff(offsets)), ends)), axis=1)
+
+
+def _sums(numbers: Ints | Mask, ends: Ints) -> Ints:
+    """Return the sum of the numbers between successive ends."""
+    return np.diff(np.append(0, np.cumsum(numbers, dtype=np.int64))[ends])
 
 
 def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
