@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
 # Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
 Filter: TypeAlias = pc.Expression | str
+_BLOBS = get_args(Blobs)
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
 # Rows that indices name and a planner tests at most.
@@ -446,8 +447,8 @@ def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | Non
     for name, value in numbers.items():
         if value is not None and value < (name == "batch_size"):
             raise ValueError(f"{name} is {value}; a positive number was expected")
-    if blobs not in get_args(Blobs):
-        raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
+    if blobs not in _BLOBS:
+        raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
     if isinstance(columns, str):
         raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
 
