@@ -29,7 +29,7 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA, ROW_OFFSET
 from lancefs.table.schema import UNSUPPORTED, shown_schema
-from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
+from lancefs.table.stored_dictionaries import is_encodable
 from lancefs.table.versions import latest, list_versions
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """
         return shown_schema(self._columns, self._version.manifest.schema_metadata)
 
-    @cached_property
+    @property
     def dictionary_columns(self) -> list[str]:
         """The columns of strings whose values the data files store once a page, in a dictionary.
 
@@ -286,9 +286,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         Raises:
             LanceError: The metadata cannot be read.
         """
-        fields = [field for field in self._columns if is_encodable(field)]
-        readers = self._version.readers[:1]
-        return [field.name for each in readers for field in dictionary_columns(each, fields)]
+        stored = self._version.dictionary_fields
+        return [field.name for field in self._columns if field.id in stored]
 
     @property
     def is_fresh(self) -> bool:

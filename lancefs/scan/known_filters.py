@@ -1,4 +1,4 @@
-"""Filters, understood once: those in SQL text are kept as long as their version is open.
+"""Filters, understood once: they are kept as long as their version is open.
 
 The same question is often asked again and again of an open dataset. To parse a text, to check it
 against the columns and to see what indices can be asked took half of the time of a look-up.
@@ -7,8 +7,8 @@ against the columns and to see what indices can be asked took half of the time o
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Sequence
+from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,8 @@ from lancefs.table.open_version import OpenVersion
 if TYPE_CHECKING:
     from lancefs.index.predicates import Predicate
 
-# Characters of filters that are kept for each version, and what a filter counts beyond its own.
-_CHARACTERS, _LEAST_CHARACTERS = 16 * 1024, 256
+# Bytes of filters that are kept for each version, and what a filter counts beyond its own.
+_BYTES, _LEAST_BYTES = 32 * 1024, 256
 
 
 class KnownFilter:
@@ -62,15 +62,12 @@ def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -
         ColumnNotFound: A text names a column that is not in the table.
         TypeError: A filter is neither text nor an expression.
     """
-    texts = tuple(filter for filter in filters if isinstance(filter, str))
-    if len(texts) < len(filters):
-        return _understood(filters, None, version)
-    text = " AND ".join(texts)
     with _LOCK:
         kept = _BY_VERSION.get(version)
         if kept is None:
-            kept = _BY_VERSION[version] = BudgetCache(_CHARACTERS)
-    return kept.get(texts, lambda: _understood(texts, text, version), _cost_of(text))
+            kept = _BY_VERSION[version] = BudgetCache(_BYTES)
+    key = tuple(map(_key_of, filters))
+    return kept.get(key, lambda: _understood(filters, version), partial(_cost, key))
 
 
 def fields_read(wanted: Sequence[pc.Expression], version: OpenVersion) -> tuple[Field, ...]:
@@ -113,30 +110,39 @@ def as_expression(filter: pc.Expression | str, version: OpenVersion) -> pc.Expre
         from lancefs.scan.sql_filter import parse_filter
 
         return parse_filter(filter, version.fields)
-    raise TypeError(
+    raise _refused(filter)
+
+
+def _key_of(filter: pc.Expression | str) -> bytes | str:
+    """Return what tells a filter from others."""
+    if isinstance(filter, pc.Expression):
+        return expressions.bytes_of(filter)
+    if isinstance(filter, str):
+        return filter
+    raise _refused(filter)
+
+
+def _refused(filter: object) -> TypeError:
+    return TypeError(
         f'filter is {filter!r}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
         'expression such as pyarrow.compute.field("price") > 3'
     )
 
 
-def _understood(
-    filters: Sequence[pc.Expression | str], text: str | None, version: OpenVersion
-) -> KnownFilter:
+def _understood(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
     expression = reduce(and_, [as_expression(filter, version) for filter in filters])
+    texts = [filter for filter in filters if isinstance(filter, str)]
+    text = " AND ".join(texts) if len(texts) == len(filters) else None
     fields = fields_read([expression], version)
     return KnownFilter(Condition(expression, text, fields), fields)
 
 
-def _cost_of(text: str) -> Callable[[KnownFilter], int]:
-    """Return what tells how many characters a filter counts; more than are kept if it is large."""
-
-    def cost(known: KnownFilter) -> int:
-        tree = known.condition.tree
-        # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
-        is_small = tree is not None and not _has_set(tree)
-        return _LEAST_CHARACTERS + len(text) if is_small else _CHARACTERS + 1
-
-    return cost
+def _cost(key: Sequence[bytes | str], known: KnownFilter) -> int:
+    """Return how many bytes a filter counts; more than are kept if it may take much memory."""
+    tree = known.condition.tree
+    # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
+    is_small = tree is not None and not _has_set(tree)
+    return _LEAST_BYTES + sum(map(len, key)) if is_small else _BYTES + 1
 
 
 def _has_set(root: ExpressionNode) -> bool:
@@ -150,6 +156,8 @@ def _has_set(root: ExpressionNode) -> bool:
     return False
 
 
-_BY_VERSION: weakref.WeakKeyDictionary[OpenVersion, BudgetCache[tuple[str, ...], KnownFilter]]
+_BY_VERSION: weakref.WeakKeyDictionary[
+    OpenVersion, BudgetCache[tuple[bytes | str, ...], KnownFilter]
+]
 _BY_VERSION = weakref.WeakKeyDictionary()
 _LOCK = Lock()

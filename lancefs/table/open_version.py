@@ -26,6 +26,7 @@ from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, re
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
 from lancefs.table.schema import find_column, listed, no_members
+from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 
 if TYPE_CHECKING:
     import fsspec
@@ -121,6 +122,17 @@ class OpenVersion:
         """All columns that a scan can name: those of the table, then the row metadata."""
         fields = {field.name: field for field in self.fields}
         return {**({} if self.is_fresh else ROW_METADATA), **fields}
+
+    @cached_property
+    def dictionary_fields(self) -> frozenset[int]:
+        """The ids of the columns of strings that the first fragment stores in small dictionaries.
+
+        Raises:
+            LanceError: The metadata of the columns cannot be read.
+        """
+        fields = [field for field in self.fields if is_encodable(field)]
+        stored = (dictionary_columns(reader, fields) for reader in self.readers[:1])
+        return frozenset(field.id for found in stored for field in found)
 
     def field(self, name: str) -> Field:
         """Return a column by its name.
