@@ -20,7 +20,6 @@ from lancefs.scan.scanner import (
     LanceScanner,
     Positions,
     ScanOptions,
-    as_expression,
 )
 from lancefs.search.search_methods import SearchMethods
 from lancefs.table.dictionary_columns import ENCODED
@@ -689,6 +688,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         Raises:
             InvalidFilter: The text cannot be parsed.
         """
+        from lancefs.scan.known_filters import as_expression
+
         as_expression(expression, self._version)  # raises where the filter cannot be read
         filters = (*self._filters, expression)
         return LanceDataset(self._version, self._more, filters, self._use_index)

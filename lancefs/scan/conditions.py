@@ -26,7 +26,13 @@ from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
 from lancefs.scan.constants import scalar_of
-from lancefs.scan.expressions import ColumnCondition, Comparison, Membership, TextPart
+from lancefs.scan.expressions import (
+    ColumnCondition,
+    Comparison,
+    ExpressionNode,
+    Membership,
+    TextPart,
+)
 from lancefs.table.members import nested, paths_of
 
 # Enough digits for a decimal of any scale in the units of any other.
@@ -103,6 +109,7 @@ class Condition:
         expression: True for the rows that pass.
         text: The SQL text of the filter, for errors; None for a filter that is an expression.
         fields: The columns that the filter reads, where there are members of structs among them.
+        tree: The expression as a tree, where it is known already.
 
     Attributes:
         expression: As the argument.
@@ -110,14 +117,17 @@ class Condition:
     """
 
     def __init__(
-        self, expression: pc.Expression, text: str | None = None, fields: Sequence[Field] = ()
+        self,
+        expression: pc.Expression,
+        text: str | None = None,
+        fields: Sequence[Field] = (),
+        *,
+        tree: ExpressionNode | None = None,
     ) -> None:
         self.expression = expression
         self._text = text
         self._paths = paths_of(fields)
-        self.tree = (
-            expressions.as_tree(expression) if expressions.has_clear_names(expression) else None
-        )
+        self.tree = tree or expressions.clear_tree(expression)
         self._comparisons = expressions.comparisons(self.tree)
         self._tests: dict[pa.Schema, list[Test] | None] = {}
 

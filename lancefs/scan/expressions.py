@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,10 +69,18 @@ def names_in(expression: pc.Expression) -> frozenset[str] | None:
     return None if paths is None else frozenset(path[0] for path in paths)
 
 
-def has_clear_names(expression: pc.Expression) -> bool:
-    """Whether a path, spelled `st.x`, names one thing in an expression: a column or a member."""
-    paths = paths_in(expression)
-    return paths is None or len({".".join(path) for path in paths}) == len(paths)
+def clear_tree(expression: pc.Expression) -> ExpressionNode | None:
+    """Return an expression as a tree in which each path, spelled `st.x`, names one thing.
+
+    Args:
+        expression: An unbound expression.
+
+    Returns:
+        None if the pickled form cannot be analysed, or a path names a column and a member.
+    """
+    paths, tree = _analysis(expression)
+    is_clear = paths is None or len({".".join(path) for path in paths}) == len(paths)
+    return tree if is_clear else None
 
 
 def paths_in(expression: pc.Expression) -> frozenset[tuple[str, ...]] | None:
@@ -84,15 +92,36 @@ def paths_in(expression: pc.Expression) -> frozenset[tuple[str, ...]] | None:
     Returns:
         None if the pickled form cannot be analysed.
     """
+    return _analysis(expression).paths
+
+
+class _Analysis(NamedTuple):
+    """What the pickled form of an expression says; None where it cannot be analysed.
+
+    Attributes:
+        paths: The columns and members of structs that it reads, by the names on the way.
+        tree: The expression as a tree.
+    """
+
+    paths: frozenset[tuple[str, ...]] | None
+    tree: ExpressionNode | None
+
+
+def _analysis(expression: pc.Expression) -> _Analysis:
     data = bytes_of(expression)
-    return _paths(data) if len(data) <= _SHORT else _paths.__wrapped__(data)
+    return _analysed(data) if len(data) <= _SHORT else _analysed.__wrapped__(data)
 
 
 @lru_cache(_EXPRESSIONS)
-def _paths(data: bytes) -> frozenset[tuple[str, ...]] | None:
-    lines = _lines(pa.ipc.open_file(data))
+def _analysed(data: bytes) -> _Analysis:
+    pickled = pa.ipc.open_file(data)
+    lines = _lines(pickled)
     if lines is None:
-        return None
+        return _Analysis(None, None)
+    return _Analysis(_paths(lines), _tree(lines, pickled.get_batch(0)))
+
+
+def _paths(lines: Sequence[tuple[str, str]]) -> frozenset[tuple[str, ...]]:
     paths: set[tuple[str, ...]] = set()
     steps = iter(lines)
     for key, value in steps:
@@ -329,17 +358,10 @@ def as_tree(expression: pc.Expression) -> ExpressionNode | None:
     The calls around a part are a list here, not frames of the stack: chains of thousands of
     operators nest as deep.
     """
-    data = bytes_of(expression)
-    return _tree(data) if len(data) <= _SHORT else _tree.__wrapped__(data)
+    return _analysis(expression).tree
 
 
-@lru_cache(_EXPRESSIONS)
-def _tree(data: bytes) -> ExpressionNode | None:
-    pickled = pa.ipc.open_file(data)
-    lines = _lines(pickled)
-    if lines is None:
-        return None
-    values = pickled.get_batch(0)
+def _tree(lines: Sequence[tuple[str, str]], values: pa.RecordBatch) -> ExpressionNode | None:
     open_calls: list[tuple[str, list[ExpressionNode], list[pa.Scalar]]] = []
     steps = iter(lines)
     for key, value in steps:

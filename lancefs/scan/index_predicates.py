@@ -100,7 +100,10 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
     found = None if read is None else read(node, data_type, is_negated)
     if found is None:
         return None
-    condition = Condition(~found.expression if is_negated else found.expression)
+    if is_negated:
+        condition = Condition(~found.expression)
+    else:
+        condition = Condition(found.expression, tree=node)
     name = field.name
 
     def passes(array: pa.Array) -> Mask:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from lancefs.index.counting import Count
     from lancefs.index.lookup import Answer, TableIndices
     from lancefs.index.predicates import Predicate
-    from lancefs.scan.conditions import Condition
     from lancefs.scan.index_claims import WrongIndex
+    from lancefs.scan.known_filters import KnownFilter
     from lancefs.table.fragment_reader import FragmentReader
 
 # Named rows of all fragments that are tested by a reader of some of them, at most.
@@ -28,17 +27,13 @@ class IndexUse:
 
     Args:
         version: The version.
-        condition: The filter.
-        fields: The columns that the filter reads.
+        known: The filter.
         is_part: Whether only some fragments are read, so that others may ask for the same filter.
     """
 
-    def __init__(
-        self, version: OpenVersion, condition: Condition, fields: Sequence[Field], is_part: bool
-    ) -> None:
+    def __init__(self, version: OpenVersion, known: KnownFilter, is_part: bool) -> None:
         self._version = version
-        self._condition = condition
-        self._fields = {field.name: field for field in fields}
+        self._known = known
         self._is_part = is_part
         self._answer: tuple[Answer | None] | None = None  # None before it is asked for
 
@@ -94,7 +89,7 @@ class IndexUse:
             return indices.look_up(predicate)
         from lancefs.scan.expressions import bytes_of
 
-        return indices.look_up_once(predicate, bytes_of(self._condition.expression))
+        return indices.look_up_once(predicate, bytes_of(self._known.condition.expression))
 
     def count(self) -> Count | None:
         """Count the rows of the filter in the fragments that an index covers; None if none tells.
@@ -120,9 +115,6 @@ class IndexUse:
         if self._version.manifest.index_section is None:
             return None, None
         from lancefs.index.lookup import indices_of
-        from lancefs.scan.index_predicates import index_predicate
 
         indices = indices_of(self._version)
-        if indices is None:
-            return None, None
-        return indices, index_predicate(self._condition, self._fields)
+        return (None, None) if indices is None else (indices, self._known.predicate)

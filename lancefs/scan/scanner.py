@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
-from operator import and_
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
 
 import numpy as np
@@ -25,19 +24,20 @@ from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
-from lancefs.table.members import nested, outermost, paths_of
+from lancefs.table.members import nested, paths_of
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.table.schema import shown_schema
 from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
-    from lancefs.scan.conditions import Condition
+    from lancefs.scan.known_filters import KnownFilter
 
 # Names of columns, or names for expressions over columns.
 Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
 # Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
 Filter: TypeAlias = pc.Expression | str
+_BLOBS = get_args(Blobs)
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
 # Rows that indices name and a planner tests at most.
@@ -135,19 +135,19 @@ class LanceScanner:
         if extra:
             columns = self._with(columns, extra)
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
-        condition, filter_fields = self._condition(filters)
+        known = self._known(filters) if filters else None
         settings = default_settings().within(
             version.max_memory if max_memory is None else max_memory
         )
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         is_part, index_use = fragments is not None, None
-        if use_index and condition is not None:
-            index_use = IndexUse(version, condition, filter_fields, is_part)
+        if use_index and known is not None:
+            index_use = IndexUse(version, known, is_part)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
-            filter=condition,
-            filter_fields=filter_fields,
+            filter=None if known is None else known.condition,
+            filter_fields=() if known is None else known.fields,
             batch_rows=batch_size or rows,
             limit=limit,
             offset=offset or 0,
@@ -401,7 +401,9 @@ class LanceScanner:
         if columns is None:
             return self._shown
         if self._computed is not None:
-            return self._fields_of(list(self._computed.values()))
+            from lancefs.scan.known_filters import fields_read
+
+            return fields_read(list(self._computed.values()), self._version)
         return tuple(self._version.column(name) for name in columns)
 
     def _encoded(self, names: Collection[str]) -> frozenset[int]:
@@ -417,35 +419,10 @@ class LanceScanner:
             )
         return frozenset(field.id for field in fields)
 
-    def _fields_of(self, wanted: Sequence[pc.Expression]) -> tuple[Field, ...]:
-        """Return the columns and members of structs that expressions read, in table order."""
-        if not wanted:
-            return ()
-        from lancefs.scan import expressions
+    def _known(self, filters: Sequence[Filter]) -> KnownFilter:
+        from lancefs.scan.known_filters import known_filter
 
-        fields, needed = self._version.named_fields, set[tuple[str, ...]]()
-        for expression in wanted:
-            paths = expressions.paths_in(expression)
-            needed |= {(name,) for name in fields} if paths is None else paths
-        found = {field.id: field for field in map(self._version.member, sorted(needed))}
-        taken = {field.name for field in found.values() if not field.way}
-        # A column may be called as the path to a member is: the struct is read whole then.
-        clear = [one.way[0] if one.way and one.name in taken else one for one in found.values()]
-        positions = {name: position for position, name in enumerate(fields)}
-        columns = outermost({field.id: field for field in clear}.values())
-        return tuple(sorted(columns, key=lambda one: positions[(one.way or (one,))[0].name]))
-
-    def _condition(self, filters: Sequence[Filter]) -> tuple[Condition | None, tuple[Field, ...]]:
-        """Return filters as one condition, None where there are none; and the columns it reads."""
-        if not filters:
-            return None, ()
-        from lancefs.scan.conditions import Condition
-
-        expression = reduce(and_, [as_expression(filter, self._version) for filter in filters])
-        texts = [filter for filter in filters if isinstance(filter, str)]
-        text = " AND ".join(texts) if len(texts) == len(filters) else None
-        fields = self._fields_of([expression])
-        return Condition(expression, text, fields), fields
+        return known_filter(filters, self._version)
 
     def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
         def path(name: str) -> list[str]:
@@ -484,34 +461,10 @@ def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | Non
     for name, value in numbers.items():
         if value is not None and value < (name == "batch_size"):
             raise ValueError(f"{name} is {value}; a positive number was expected")
-    if blobs not in get_args(Blobs):
-        raise ValueError(f"blobs is {blobs!r}; one of {get_args(Blobs)} was expected")
+    if blobs not in _BLOBS:
+        raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
     if isinstance(columns, str):
         raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
-
-
-def as_expression(filter: Filter, version: OpenVersion) -> pc.Expression:
-    """Return a filter as an Arrow expression.
-
-    Args:
-        filter: An expression, or SQL text.
-        version: The version whose columns the text names.
-
-    Raises:
-        InvalidFilter: The text cannot be parsed.
-        ColumnNotFound: The text names a column that is not in the table.
-        TypeError: The filter is neither text nor an expression.
-    """
-    if isinstance(filter, pc.Expression):
-        return filter
-    if isinstance(filter, str):
-        from lancefs.scan.sql_filter import parse_filter
-
-        return parse_filter(filter, version.fields)
-    raise TypeError(
-        f'filter is {filter!r}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
-        'expression such as pyarrow.compute.field("price") > 3'
-    )
 
 
 def _fragment_id(fragment: Any) -> int:

@@ -1,0 +1,163 @@
+"""Filters, understood once: they are kept as long as their version is open.
+
+The same question is often asked again and again of an open dataset. To parse a text, to check it
+against the columns and to see what indices can be asked took a quarter of the time of a look-up.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import partial, reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+
+from lancefs.datafile.fields import Field
+from lancefs.forks import Lock, cached_property
+from lancefs.scan import expressions
+from lancefs.scan.conditions import Condition
+from lancefs.scan.expressions import ExpressionNode
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.members import outermost
+from lancefs.table.open_version import OpenVersion
+
+if TYPE_CHECKING:
+    from lancefs.index.predicates import Predicate
+
+# Bytes of filters that are kept for each version, and what a filter counts beyond its own.
+_BYTES, _LEAST_BYTES = 32 * 1024, 256
+
+
+class KnownFilter:
+    """A filter of a version, and what was understood of it.
+
+    Args:
+        condition: The filter.
+        fields: The columns and members of structs that it reads.
+    """
+
+    def __init__(self, condition: Condition, fields: tuple[Field, ...]) -> None:
+        self.condition = condition
+        self.fields = fields
+
+    @cached_property
+    def predicate(self) -> Predicate | None:
+        """What indices can be asked for the filter; None where they cannot limit its rows."""
+        from lancefs.scan.index_predicates import index_predicate
+
+        return index_predicate(self.condition, {field.name: field for field in self.fields})
+
+
+def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
+    """Return filters as one, which is true where all of them are.
+
+    Args:
+        filters: Expressions or SQL texts, at least one.
+        version: The version whose columns they name.
+
+    Raises:
+        InvalidFilter: A text cannot be parsed.
+        ColumnNotFound: A text names a column that is not in the table.
+        TypeError: A filter is neither text nor an expression.
+    """
+    with _LOCK:
+        kept = _BY_VERSION.get(version)
+        if kept is None:
+            kept = _BY_VERSION[version] = BudgetCache(_BYTES)
+    key = tuple(map(_key_of, filters))
+    return kept.get(key, lambda: _understood(filters, version), partial(_cost, key))
+
+
+def fields_read(wanted: Sequence[pc.Expression], version: OpenVersion) -> tuple[Field, ...]:
+    """Return the columns and members of structs that expressions read, in table order.
+
+    Args:
+        wanted: The expressions.
+        version: The version whose columns they name.
+    """
+    if not wanted:
+        return ()
+    fields, needed = version.named_fields, set[tuple[str, ...]]()
+    for expression in wanted:
+        paths = expressions.paths_in(expression)
+        needed |= {(name,) for name in fields} if paths is None else paths
+    found = {field.id: field for field in map(version.member, sorted(needed))}
+    taken = {field.name for field in found.values() if not field.way}
+    # A column may be called as the path to a member is: the struct is read whole then.
+    clear = [one.way[0] if one.way and one.name in taken else one for one in found.values()]
+    positions = {name: position for position, name in enumerate(fields)}
+    columns = outermost({field.id: field for field in clear}.values())
+    return tuple(sorted(columns, key=lambda one: positions[(one.way or (one,))[0].name]))
+
+
+def as_expression(filter: pc.Expression | str, version: OpenVersion) -> pc.Expression:
+    """Return a filter as an Arrow expression.
+
+    Args:
+        filter: An expression, or SQL text.
+        version: The version whose columns the text names.
+
+    Raises:
+        InvalidFilter: The text cannot be parsed.
+        ColumnNotFound: The text names a column that is not in the table.
+        TypeError: The filter is neither text nor an expression.
+    """
+    if isinstance(filter, pc.Expression):
+        return filter
+    if isinstance(filter, str):
+        from lancefs.scan.sql_filter import parse_filter
+
+        return parse_filter(filter, version.fields)
+    raise _refused(filter)
+
+
+def _key_of(filter: pc.Expression | str) -> bytes | str:
+    """Return what tells a filter from others."""
+    if isinstance(filter, pc.Expression):
+        return expressions.bytes_of(filter)
+    if isinstance(filter, str):
+        return filter
+    raise _refused(filter)
+
+
+def _refused(filter: object) -> TypeError:
+    return TypeError(
+        f'filter is {filter!r}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
+        'expression such as pyarrow.compute.field("price") > 3'
+    )
+
+
+def _understood(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
+    expression = reduce(and_, [as_expression(filter, version) for filter in filters])
+    texts = [filter for filter in filters if isinstance(filter, str)]
+    text = " AND ".join(texts) if len(texts) == len(filters) else None
+    fields = fields_read([expression], version)
+    return KnownFilter(Condition(expression, text, fields), fields)
+
+
+def _cost(key: Sequence[bytes | str], known: KnownFilter) -> int:
+    """Return how many bytes a filter counts; more than are kept if it may take much memory."""
+    tree = known.condition.tree
+    # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
+    is_small = tree is not None and not _has_set(tree)
+    return _LEAST_BYTES + sum(map(len, key)) if is_small else _BYTES + 1
+
+
+def _has_set(root: ExpressionNode) -> bool:
+    """Tell whether a filter looks values up in a set somewhere."""
+    left = [root]
+    while left:
+        node = left.pop()
+        if node.name == "is_in":
+            return True
+        left.extend(node.arguments)
+    return False
+
+
+_BY_VERSION: weakref.WeakKeyDictionary[
+    OpenVersion, BudgetCache[tuple[bytes | str, ...], KnownFilter]
+]
+_BY_VERSION = weakref.WeakKeyDictionary()
+_LOCK = Lock()
