@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import ColumnPages, Container
+from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_1 import assembly, point_plans, reader
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile, LanceError
+from lancefs.storage import run
 
 RNG = np.random.default_rng(24)
 VERSIONS = ("2.1", "2.2", "2.3")
@@ -314,6 +317,20 @@ def test_rows_of_structs_are_those_that_pylance_reads(
         top, *below = name.split(".")
         assert found[name].equals(pc.struct_field(expected[top], below))
     assert ours.head(10).equals(whole.slice(0, 10))
+
+
+def test_an_outline_is_none_of_values_that_were_read_before(written: dict[str, Path]) -> None:
+    """The reader of a file keeps how it read the values of a column."""
+    dataset = lancefs.open(written["2.2"])
+    file = dataset.opened.files.data_file(dataset.fragments[0].files[0])
+    field = next(field for field in dataset.opened.manifest.fields if field.name == "text_single")
+    outline = outline_of(field)
+    assert outline is not None
+    found = StructuralReader(Container(file), dict(dataset.fragments[0].files[0].columns))
+    values = run([(file, found.read(field, [(3, 13)]))])[0]
+    lengths = run([(file, found.read(outline, [(3, 13)]))])[0]
+    assert lengths.to_pylist() == pc.binary_length(values).to_pylist()
+    assert run([(file, found.read(field, [(3, 13)]))])[0].equals(values)
 
 
 def test_a_damaged_member_of_a_struct_is_named(

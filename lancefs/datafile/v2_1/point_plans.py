@@ -239,7 +239,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     bits = None if field.is_outline else value_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
-    if any(around.logical_type != "struct" for around in leaf.around):
+    if structs and any(around.logical_type != "struct" for around in leaf.around):
         return None
     plan = _plan_pages if len(column.pages) <= _FEW_PAGES else _plan
     known = plan(column, bits, structs)
