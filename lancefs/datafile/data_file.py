@@ -13,9 +13,9 @@ from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.page_ranges import join_columns
-from lancefs.datafile.v2_1.assembly import assemble
+from lancefs.datafile.v2_1.assembly import assemble, assemble_values
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
-from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_of
+from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_below, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small, known_fields
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
@@ -171,9 +171,13 @@ def read_together(
         UnsupportedFeature: A file uses something that this release does not read.
     """
     joint = _read_joint(files, fields)
-    others = [field for field in fields if field.id not in joint.arrays]
+    known = [all(leaf.field.id in joint.arrays for leaf in leaves_below(field)) for field in fields]
+    others = [field for field, is_known in zip(fields, known, strict=True) if not is_known]
     left = iter(_read_others(files, others, refusal or joint.refusal) if others else ())
-    return [joint.arrays[field.id] if field.id in joint.arrays else next(left) for field in fields]
+    return [
+        assemble_values(field, joint.arrays) if is_known else next(left)
+        for field, is_known in zip(fields, known, strict=True)
+    ]
 
 
 def _read_joint(
@@ -181,8 +185,7 @@ def _read_joint(
 ) -> JointRows:
     """Read those fields of several local files that a kernel reads at once."""
     known = [(reader, rows) for _, reader, rows in files if isinstance(reader, StructuralReader)]
-    leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
-    plan = plan_joint(known, leaves) if len(known) == len(files) > 1 else None
+    plan = plan_joint(known, leaves_of(fields)) if len(known) == len(files) > 1 else None
     if plan is None:
         return JointRows({})
     opened = [file for file, _, _ in files]

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import ColumnPages, Container
-from lancefs.datafile.fields import Field
+from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_1 import assembly, point_plans, reader
+from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile, LanceError
+from lancefs.storage import run
 
 RNG = np.random.default_rng(24)
 VERSIONS = ("2.1", "2.2", "2.3")
@@ -154,10 +157,10 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
     plans: dict[str, list[LeafPlan]] = {}
     plan_leaf = reader.plan_leaf
 
-    def noting(field: Field, column: ColumnPages) -> LeafPlan | None:
-        plan = plan_leaf(field, column)
+    def noting(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
+        plan = plan_leaf(leaf, column)
         if plan is not None:
-            plans.setdefault(field.name, []).append(plan)
+            plans.setdefault(leaf.top.name, []).append(plan)
         return plan
 
     monkeypatch.setattr(reader, "plan_leaf", noting)
@@ -166,7 +169,8 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
     assert forms >= set(PointForm) - ({PointForm.INDICES} if version == "2.1" else set())
     assert {"wide", "small", "double", "flag", "text", "text_single", "double_runs"} <= set(plans)
     assert {"essay", "essay_single", "noise", "noise_runs"} <= set(plans)
-    assert not {"list", "vector", "struct"} & set(plans)
+    assert len(plans["struct"]) == 2 * 2  # members, and fragments that hold the rows
+    assert not {"list", "vector"} & set(plans)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -271,6 +275,83 @@ def test_rows_of_files_that_store_a_column_differently_are_those_of_the_table(
         rows = source.integers(0, len(table), count)
         assert dataset.take(rows).equals(table.take(rows))
     assert dataset.take([5, 2 * ROWS]).equals(table.take([5, 2 * ROWS]))
+
+
+def structs_of(rows: int, nulls: str) -> pa.Table:
+    """Structs in structs, and beside a list; `nulls` are of "members", "structs", both or none."""
+    source = np.random.default_rng(rows)
+    none = [source.random(rows) < 0.2 for _ in range(3)]
+    ids, text = np.arange(rows), np.array([f"text {k} of {rows}" for k in range(rows)])
+    has_null_members, has_null_structs = nulls in ("members", "both"), nulls in ("structs", "both")
+    number = pa.array(ids, mask=none[0] if has_null_members else None)
+    word = pa.array(_WORDS[ids % 6], mask=none[1] if has_null_members else None)
+    mask = pa.array(none[2]) if has_null_structs else None
+    inner = pa.StructArray.from_arrays([word, pa.array(text)], ["word", "text"], mask=mask)
+    flat = pa.StructArray.from_arrays([number, inner], ["number", "inner"])
+    lists = pa.array([[int(k)] * (k % 3) for k in ids])
+    mixed = pa.StructArray.from_arrays([number, lists], ["number", "list"], mask=mask)
+    return pa.table({"id": ids, "flat": flat, "mixed": mixed})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("parts", ["none", "members", "structs", "both", "none structs members"])
+def test_rows_of_structs_are_those_that_pylance_reads(
+    version: str, parts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nulls in no place, in members or in structs; each part is a fragment."""
+    tables = [structs_of(ROWS + k, nulls) for k, nulls in enumerate(parts.split())]
+    for part in tables:
+        lance.write_dataset(part, tmp_path / "t", mode="append", data_storage_version=version)
+    whole = pa.concat_tables(tables)
+    monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
+    ours, theirs = lancefs.open(tmp_path / "t"), lance.dataset(tmp_path / "t")
+    for rows in ([3], [0, 1023, 1024, ROWS - 1], list(range(0, len(whole), 611))):
+        found = ours.take(rows)
+        found.validate(full=True)
+        assert found.equals(whole.take(rows))
+        assert found.equals(theirs.take(rows))
+    rows, names = [7, 4097, len(whole) - 2], ["flat", "flat.inner.text", "flat.number"]
+    found, expected = ours.take(rows, columns=[*names, "mixed.number"]), whole.take(rows)
+    assert found["flat"].equals(expected["flat"])
+    for name in found.column_names[1:]:
+        top, *below = name.split(".")
+        assert found[name].equals(pc.struct_field(expected[top], below))
+    assert ours.head(10).equals(whole.slice(0, 10))
+
+
+def test_an_outline_is_none_of_values_that_were_read_before(written: dict[str, Path]) -> None:
+    """The reader of a file keeps how it read the values of a column."""
+    dataset = lancefs.open(written["2.2"])
+    file = dataset.opened.files.data_file(dataset.fragments[0].files[0])
+    field = next(field for field in dataset.opened.manifest.fields if field.name == "text_single")
+    outline = outline_of(field)
+    assert outline is not None
+    found = StructuralReader(Container(file), dict(dataset.fragments[0].files[0].columns))
+    values = run([(file, found.read(field, [(3, 13)]))])[0]
+    lengths = run([(file, found.read(outline, [(3, 13)]))])[0]
+    assert lengths.to_pylist() == pc.binary_length(values).to_pylist()
+    assert run([(file, found.read(field, [(3, 13)]))])[0].equals(values)
+
+
+def test_a_damaged_member_of_a_struct_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = pa.array(np.arange(3 * ROWS))
+    table = pa.table({"s": pa.StructArray.from_arrays([numbers, numbers], ["a", "b"])})
+    lance.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
+    dataset = lancefs.open(tmp_path / "t")
+    file = dataset.opened.files.data_file(dataset.fragments[1].files[0])
+    start, end = Container(file).column(1).pages[0].buffers[0]
+    path = tmp_path / "t" / "data" / Path(file.path).name
+    content = bytearray(path.read_bytes())
+    content[start:end] = bytes([255]) * (end - start)
+    path.write_bytes(content)
+    monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
+    again = lancefs.open(tmp_path / "t")
+    for rows in ([ROWS + 700], [3, ROWS + 700]):
+        with pytest.raises(CorruptFile, match=rf"{path.name}.*s, column 1 \(b\), page 0"):
+            again.take(rows)
+    assert again.take([3, ROWS + 7], columns=["s.a"])["s.a"].to_pylist() == [3, ROWS + 7]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -80,6 +80,25 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
     return columns
 
 
+def assemble_values(field: Field, values: Mapping[int, pa.Array]) -> pa.Array:
+    """Build the array of a field that is a leaf, or a struct that is never null.
+
+    Args:
+        field: The field.
+        values: The values of the leaves below it, by field id; structs between are never null.
+
+    Raises:
+        CorruptFile: The leaves differ in length.
+    """
+    if field.is_leaf:
+        return values[field.id]
+    by_id = {
+        leaf.field.id: _in_valid_structs(leaf, values[leaf.field.id])
+        for leaf in leaves_below(field)
+    }
+    return _assemble(field, by_id, len(next(iter(by_id.values())).values))
+
+
 def _assemble_singly(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.Array]:
     """Build the arrays of fields, with each page decoded alone."""
     return join_columns([_assemble_files(fields, [file], are_joined=False) for file in files])
@@ -124,7 +143,7 @@ def _assemble_files(
     ]
     if are_joined:
         decode_together(chain(*groups))
-    by_id: dict[int, _LeafRows] = {}
+    by_id = dict(known)
     for number, (leaf, field, data_type) in enumerate(zip(leaves, stored, types, strict=True)):
         joined = _join_files(columns[number], groups[number], data_type)
         if field is not leaf.field:
@@ -133,8 +152,8 @@ def _assemble_files(
         by_id[leaf.field.id] = joined
     arrays = []
     for field in fields:
-        if field.id in known:
-            arrays.append(known[field.id])
+        if field.id in known:  # a leaf, around which is nothing to build
+            arrays.append(known[field.id].values)
             continue
         with locating(files[0].url, field.name):
             array = _assemble(field, by_id, rows)
@@ -146,22 +165,21 @@ def _assemble_files(
 
 def _joined_values(
     files: Sequence[FetchedRows],
-) -> tuple[dict[int, pa.Array], list[tuple[FetchedLeaf, ...]]]:
+) -> tuple[dict[int, _LeafRows], list[tuple[FetchedLeaf, ...]]]:
     """Join the rows of leaves that are decoded already.
 
     Returns:
-        The rows of these leaves, which no field is around, by field id; and the other leaves, as
-        they were fetched of each file.
+        The rows of these leaves, by field id; and the other leaves, as they were fetched of each
+        file.
     """
-    known: dict[int, pa.Array] = {}
+    known: dict[int, _LeafRows] = {}
     others = []
     for of_files in zip(*(file.leaves for file in files), strict=True):
         values = [file.values for file in of_files if file.values is not None]
         if len(values) == len(files):
-            first = values[0]
-            known[of_files[0].leaf.field.id] = (
-                first if len(values) == 1 else join_arrays(values, first.type)
-            )
+            first, leaf = values[0], of_files[0].leaf
+            joined = first if len(values) == 1 else join_arrays(values, first.type)
+            known[leaf.field.id] = _in_valid_structs(leaf, joined)
         else:
             others.append(of_files)
     return known, others
@@ -176,13 +194,25 @@ def _join_files(
     parts, remaining = [], deque(groups)
     for file in files:
         if file.values is not None:
-            parts.append(file.values)
+            parts.append(_in_valid_structs(file.leaf, file.values))
             continue
         own = []
         while remaining and remaining[0].leaf is file:
             own.append(remaining.popleft())
-        parts.append(_join(file.leaf, own, data_type).values)
-    return _LeafRows(join_arrays(parts, data_type), {})
+        parts.append(_join(file.leaf, own, data_type))
+    layers = {
+        field.id: _join_layer([part.layers[field.id] for part in parts if part.layers])
+        for field in files[0].leaf.around
+    }
+    return _LeafRows(join_arrays([part.values for part in parts], data_type), layers)
+
+
+def _in_valid_structs(leaf: LeafField, values: pa.Array) -> _LeafRows:
+    """Return the values of a leaf around which are structs only, none of which is null."""
+    if not leaf.around:
+        return _LeafRows(values, {})
+    valid = Unravelled(None, None, len(values))
+    return _LeafRows(values, {field.id: valid for field in leaf.around})
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table

@@ -27,7 +27,8 @@ class JointRows(NamedTuple):
     """What was read of several files at once.
 
     Attributes:
-        arrays: The rows of the fields that the kernel could read, by field id.
+        arrays: The values of the leaves that the kernel could read, by field id; no struct around
+            them is null.
         refusal: The error of the kernel if it refused pages; the general way says what is damaged.
     """
 
@@ -71,7 +72,7 @@ class JointPlan(NamedTuple):
 def plan_joint(
     files: Sequence[tuple[StructuralReader, Sequence[RowRange]]], leaves: Sequence[LeafField]
 ) -> JointPlan | None:
-    """Plan how rows are read of those leaves whose pages the kernel knows in all files.
+    """Plan how rows are read of those columns whose pages the kernel knows in all files.
 
     Args:
         files: The reader of each file, and ranges of its rows, ascending and disjoint.
@@ -90,15 +91,18 @@ def plan_joint(
         return None
     for reader in readers:
         reader.container.load_columns([reader.columns[leaf.field.id] for leaf in leaves])
-    planned = [
-        (leaf.field.id, plans)
-        for leaf in leaves
-        if (plans := _plans(leaf, readers)) is not None
-        and is_worthwhile(count, sum([plan.rows for plan in plans]))
-    ]
+    planned, others = [], set()
+    for leaf in leaves:
+        plans = _plans(leaf, readers)
+        if plans is not None and is_worthwhile(count, sum([plan.rows for plan in plans])):
+            planned.append((leaf, plans))
+        else:
+            others.add(leaf.top.id)  # of a struct, all leaves are read in the same way
+    planned = [(leaf, plans) for leaf, plans in planned if leaf.top.id not in others]
     if not planned:
         return None
-    fields, of_leaves = zip(*planned, strict=True)
+    fields = [leaf.field.id for leaf, _ in planned]
+    of_leaves = [plans for _, plans in planned]
     of_files = zip(*of_leaves, strict=True)
     tables = [reader.plan_table(plans) for reader, plans in zip(readers, of_files, strict=True)]
     return JointPlan(fields, tables, rows)

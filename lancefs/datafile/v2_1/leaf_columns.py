@@ -80,7 +80,8 @@ class FetchedLeaf(NamedTuple):
         url: The file.
         column: The index of its column in the file.
         pages: The pages with the rows that were asked for.
-        values: The rows, of a leaf that is decoded already and has no pages here; else None.
+        values: The rows, of a leaf that is decoded already and has no pages here; else None. The
+            structs around it are not null.
     """
 
     leaf: LeafField

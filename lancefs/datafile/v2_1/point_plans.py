@@ -19,13 +19,13 @@ import pyarrow as pa
 from lancefs.datafile.arrays import has_offsets, to_arrow
 from lancefs.datafile.blocks import Ints, RowRange, lengths_of
 from lancefs.datafile.container import ColumnPages, Page
-from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.datafile.v2_1.levels import parse_layers
+from lancefs.datafile.v2_1.leaf_columns import LeafField
+from lancefs.datafile.v2_1.levels import Layer, parse_layers
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import ByteRange, Bytes
 
@@ -222,21 +222,27 @@ class PagePlan(NamedTuple):
     items: int
 
 
-def plan_leaf(field: Field, column: ColumnPages) -> LeafPlan | None:
+def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     """Plan how the kernel reads a leaf; None where it does not know one of its pages.
 
+    Pages of members of structs are known where no struct of theirs is null.
+
     Args:
-        field: The field, which is at the top of the table and no outline.
+        leaf: The leaf.
         column: The pages of the leaf.
 
     Raises:
         CorruptFile: The description of a page is damaged.
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
-    bits = value_bits(field.storage_type)
+    field, structs = leaf.field, len(leaf.around)
+    bits = None if field.is_outline else value_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
-    known = _plan_pages(column, bits) if len(column.pages) <= _FEW_PAGES else _plan(column, bits)
+    if structs and any(around.logical_type != "struct" for around in leaf.around):
+        return None
+    plan = _plan_pages if len(column.pages) <= _FEW_PAGES else _plan
+    known = plan(column, bits, structs)
     if known is None:
         return None
     parts = [
@@ -270,18 +276,18 @@ class _LeafPages(NamedTuple):
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
-def _plan_pages(column: ColumnPages, bits: int) -> _LeafPages | None:
-    return _plan(column, bits)
+def _plan_pages(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
+    return _plan(column, bits, structs)
 
 
-def _plan(column: ColumnPages, bits: int) -> _LeafPages | None:
+def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
     plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         description = _description_of(page)
         if description is None:
             return None
-        plan = _plan_of(description, page, bits)
+        plan = _plan_of(description, page, bits, structs)
         if plan is None or (form is not None and plan[0] != form):
             return None
         form = plan[0]
@@ -308,15 +314,19 @@ def _description_of(page: Page) -> MiniBlock | FullZip | None:
     return description if isinstance(description, FullZip) else None
 
 
-def _plan_of(description: MiniBlock | FullZip, page: Page, bits: int) -> _PlannedPage | None:
+def _plan_of(
+    description: MiniBlock | FullZip, page: Page, bits: int, structs: int
+) -> _PlannedPage | None:
     """Plan how the kernel reads a page; None where it does not know it."""
     if isinstance(description, MiniBlock):
-        return _plan_chunks(description, page, bits)
-    return None if bits else _plan_zipped(description.layout, page)
+        return _plan_chunks(description, page, bits, structs)
+    return None if bits else _plan_zipped(description.layout, page, structs)
 
 
-def _plan_chunks(description: MiniBlock, page: Page, bits: int) -> _PlannedPage | None:
-    plan = plan_page(description, bits)
+def _plan_chunks(
+    description: MiniBlock, page: Page, bits: int, structs: int
+) -> _PlannedPage | None:
+    plan = plan_page(description, bits, structs)
     if plan is None or description.items != page.rows:
         return None
     description.check_buffers(page)
@@ -327,15 +337,16 @@ def _plan_chunks(description: MiniBlock, page: Page, bits: int) -> _PlannedPage 
     return plan.form, (*table, *chunks, *plan.stored, *items, plan.items)
 
 
-def _plan_zipped(layout: FullZipLayout, page: Page) -> _PlannedPage | None:
+def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPage | None:
     """Plan how the kernel reads a full-zip page of strings."""
     if len(page.buffers) < 2:
         return None
     rows, index = page.buffers[:2]
     layers, width = parse_layers(layout.layers), (index[1] - index[0]) // (page.rows + 1)
-    is_known = len(layers) == 1 and not layers[0].is_list and not layout.bits_rep
     has_levels = layout.bits_def > 0
-    if not is_known or (has_levels and not layers[0].nullable) or layout.bits_def > _LEVEL_BITS:
+    if layout.bits_rep or not _are_known(layers, structs, has_levels):
+        return None
+    if layout.bits_def > _LEVEL_BITS:
         return None
     form, encoding = PointForm.STRINGS, layout.value_compression
     if encoding.WhichOneof("compression") == "fsst":
@@ -356,7 +367,7 @@ def value_bits(data_type: pa.DataType) -> int | None:
     They are 0 for strings, and `CODED` for an Arrow dictionary of strings.
 
     Args:
-        data_type: The type of a field that is at the top of the table and no outline.
+        data_type: The type of a field that is no outline.
     """
     if pa.types.is_nested(data_type):
         return None
@@ -375,9 +386,15 @@ def has_parts(form: PointForm) -> bool:
 
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object
-def plan_page(description: MiniBlock, bits: int) -> PagePlan | None:
-    """Return what a description tells; None where the kernel does not know such pages."""
-    values, levels = _plan_values(description, bits), _plan_levels(description)
+def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | None:
+    """Return what a description tells; None where the kernel does not know such pages.
+
+    Args:
+        description: The description.
+        bits: Bits of a value; see `value_bits`.
+        structs: Number of structs around the values.
+    """
+    values, levels = _plan_values(description, bits), _plan_levels(description, structs)
     if values is None or levels is None:
         return None
     stored = description.width, values.stored, values.stored_bits, *levels
@@ -417,15 +434,20 @@ def _plan_indices(
     return _ValuePlan(PointForm.INDICES, width, Stored.PACKED, width)
 
 
-def _plan_levels(description: MiniBlock) -> tuple[int, int] | None:
+def _are_known(layers: Sequence[Layer], structs: int, has_levels: bool) -> bool:
+    """Whether a page has no lists and no null structs, so that its levels tell nulls of values."""
+    if len(layers) != 1 + structs or any(layer.is_list for layer in layers):
+        return False
+    own, *around = layers
+    return not has_levels or (own.nullable and not any(layer.nullable for layer in around))
+
+
+def _plan_levels(description: MiniBlock, structs: int) -> tuple[int, int] | None:
     """Return how levels are stored, and the bits of a level that is packed apart from its width."""
-    layers = description.layers
-    if len(layers) != 1 or layers[0].is_list or description.has_rep:
+    if description.has_rep or not _are_known(description.layers, structs, description.has_def):
         return None
     if not description.has_def:
         return Stored.NONE, 0
-    if not layers[0].nullable:
-        return None
     encoding = description.layout.def_compression
     match encoding.WhichOneof("compression"):
         case "flat" | "inline_bitpacking":

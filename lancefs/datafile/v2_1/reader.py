@@ -171,9 +171,9 @@ class StructuralReader:
         field, index = leaf.field, self.columns[leaf.field.id]
         known, plan = self._plans.get(index, (None, None))
         if known is not field:
-            if not (leaf.around or field.is_outline):
-                with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
-                    plan = plan_leaf(field, self.container.column(index))
+            plan = None
+            with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
+                plan = plan_leaf(leaf, self.container.column(index))
             self._plans[index] = field, plan
         return plan
 

@@ -176,7 +176,7 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     for page in pages[distinct]:
         text = data[page[FileColumn.DESCRIPTION] : page[FileColumn.DESCRIPTION_END]].tobytes()
         description = layout_of(parse_description(text))
-        plan = plan_page(description, bits) if isinstance(description, MiniBlock) else None
+        plan = plan_page(description, bits, 0) if isinstance(description, MiniBlock) else None
         if plan is None or not isinstance(description, MiniBlock):
             return None
         if form is not None and plan.form != form:
