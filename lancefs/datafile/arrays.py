@@ -126,6 +126,8 @@ def array_bytes(array: pa.Array) -> int:
     data_type = array.type
     if isinstance(array, pa.ExtensionArray):
         return array_bytes(array.storage)
+    if not data_type.num_fields:
+        return int(array.nbytes)
     if pa.types.is_struct(data_type):  # without the validity of its own, as there
         return sum(array_bytes(array.field(index)) for index in range(data_type.num_fields))
     has_structs = pa.types.is_map(data_type) or (

@@ -132,6 +132,8 @@ def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:
 
 def _level_bytes(array: pa.Array, is_item: bool = False) -> int:
     data_type = array.type
+    if not (data_type.num_fields or is_item):
+        return 0
     if pa.types.is_struct(data_type):
         members = [array.field(index) for index in range(data_type.num_fields)]
         return sum(_level_bytes(member, is_item) for member in members)

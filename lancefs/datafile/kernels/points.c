@@ -75,6 +75,21 @@ static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop)
     return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
 }
 
+/* Return where the rows from `limit` on begin in `rows[start:stop]`, which ascend, each once. Rows
+ * that follow each other are not looked at one by one. */
+static inline int64_t rows_below(const int64_t *rows, int64_t start, int64_t stop, int64_t limit) {
+    if (start == stop || rows[start] >= limit)
+        return start;
+    /* No more rows lie below the limit than there are numbers from the first row on. */
+    const int64_t left = limit - rows[start];
+    int64_t end = stop - start < left ? stop : start + left;
+    if (rows[end - 1] < limit)
+        return end;
+    for (end = start + 1; rows[end] < limit; end++)
+        ;
+    return end;
+}
+
 /* Where a string is, as positions in all pieces. */
 typedef struct {
     int64_t start, end;
@@ -346,9 +361,7 @@ static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, 
         const int64_t count = entry == entries - 1 ? left : (int64_t)1 << (word & 15);
         if (count > left || length > limit - at)
             return DAMAGED;
-        int64_t end = start;
-        while (end < stop && rows[end] - first < count)
-            end++;
+        const int64_t end = rows_below(rows, start, stop, first + count);
         if (end > start) {
             const int64_t found = read_chunk(piece, page, data + at, length, count, first,
                                              rows, start, end, out, validity);
@@ -479,8 +492,7 @@ KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece
             const int64_t first = page[FIRST_ROW], end = first + page[ROWS];
             if (rows[start] < first || rows[start] >= end)
                 return DAMAGED;
-            for (stop = start + 1; stop < count && rows[stop] < end; stop++)
-                ;
+            stop = rows_below(rows, start, count, end);
             const int64_t found =
                 read_page_of(pieces, page, rows, start, stop, values, validity, seen);
             if (found < 0)

@@ -55,7 +55,7 @@ class _File:
 def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     file, rows = _File(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
-    wanted = np.unique(source.integers(0, rows, draw(st.integers(0, 12))))
+    wanted = _rows_of(draw, source, rows)
     pages: list[tuple[int, ...]] = []
     leaves, size = [], 0
     for _ in range(draw(st.integers(1, 3))):
@@ -77,6 +77,14 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
         wanted[-1] += draw(st.integers(-3, 3))
     pieces = _at_pages(draw, file, data) if draw(st.booleans()) else _in_pieces(draw, data)
     return pieces, table, np.array(leaves, np.int64), wanted, size
+
+
+def _rows_of(draw: st.DrawFn, source: np.random.Generator, rows: int) -> np.ndarray[Any, Any]:
+    """Draw rows far apart, and in some cases rows that follow each other, among them or alone."""
+    apart = source.integers(0, rows, draw(st.integers(0, 12)))
+    first = int(source.integers(0, rows))
+    last = min(first + draw(st.sampled_from([0, 0, 2, 20, 2000])), rows)
+    return np.unique(np.concatenate((apart, np.arange(first, last))))
 
 
 def _at_pages(
