@@ -32,8 +32,9 @@ _LONGEST_SHOWN = 40
 _UNITS = ("s", "ms", "us", "ns")
 # Digits of the whole numbers of as many bits.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-# The answer to a question about a missing value.
-UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
+# The answer to a question about a missing value. (`pa.scalar` would import pandas, which takes as
+# long as all the rest, in each Python process that opens a table.)
+UNKNOWN = pc.scalar(pa.nulls(1, pa.bool_())[0])
 
 
 @dataclass(frozen=True, slots=True)
