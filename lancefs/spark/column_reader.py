@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructField, StructType
 
+from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.lance_dataset import LanceDataset
@@ -147,7 +148,7 @@ def column_reader(
     def read(positions: pa.Array) -> pa.Array:
         if not len(positions):
             return pa.nulls(0, arrow_schema(column).field(0).type)
-        return _of_this_task(pinned, nanoseconds).read(field, positions.to_numpy())
+        return _of_this_task(pinned, nanoseconds).read(field, stored_values(positions, np.int64))
 
     return read
 

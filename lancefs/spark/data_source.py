@@ -29,7 +29,6 @@ from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import catalogue, filters
 from lancefs.spark.brief_errors import brief, briefly
-from lancefs.spark.change_feed import with_feed, without_feed
 from lancefs.spark.partitions import Span, narrowed, plan, scan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
@@ -80,6 +79,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         chosen = dataset.scanner(names, with_row_id=read.with_row_id).projected_schema
         schema = spark_schema(chosen, read.nanoseconds, read.unsupported)
         if options.stream.change_feed:
+            from lancefs.spark.change_feed import with_feed  # not for processes that read batches
+
             schema = with_feed(schema)
         return catalogue.noted(schema, self.options)
 
@@ -96,6 +97,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     @brief
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of the versions that come."""
+        from lancefs.spark.change_feed import without_feed
         from lancefs.spark.stream import stream_reader
 
         options, pinned = self._resolved(schema)

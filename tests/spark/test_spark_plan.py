@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import lance
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spark_support import append, make_table
-from support import frame
+from support import frame, modules_after
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -44,6 +45,52 @@ def covered(spans: list[Span], rows: list[int | None]) -> list[tuple[int, int]]:
             start, end = span.rows or (0, 3 if whole is None else whole)
             found += [(position, row) for row in range(start, end)]
     return found
+
+
+# What the Python processes of Spark do for a query: plan and read whole fragments, or parts of
+# them, and read columns at positions.
+PROCESSES = {
+    "a fragment in a task": """
+        source = LanceDataSource({{"path": {0!r}}})
+        reader = source.reader(source.schema())
+        assert sum(b.num_rows for p in reader.partitions() for b in reader.read(p)) == 10
+    """,
+    "a fragment in parts": """
+        source = LanceDataSource({{"path": {0!r}, "rowsPerPartition": "3", "columns": "k"}})
+        reader = source.reader(source.schema())
+        tasks = reader.partitions()
+        assert len(tasks) == 4
+        assert sum(b.num_rows for p in tasks for b in reader.read(p)) == 10
+    """,
+    "a column at positions": """
+        table = TableOptions({0!r})
+        version = open_table(table, Ref())
+        column = StructType([spark_schema(LanceDataset(version).schema)["k"]])
+        read = column_reader(pin(table, version), column, "error")
+        for batch in LanceDataset(version).to_batches(["k"], batch_size=4):
+            assert read(batch["k"]).equals(batch["k"])
+    """,
+}
+IMPORTS = """
+from pyspark.sql.types import StructType
+from lancefs.lance_dataset import LanceDataset
+from lancefs.spark.column_reader import column_reader
+from lancefs.spark.data_source import LanceDataSource
+from lancefs.spark.pinned_version import open_table, pin
+from lancefs.spark.spark_types import spark_schema
+from lancefs.spark.table_options import TableOptions
+from lancefs.table.refs import Ref
+"""
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_new_process_of_spark_imports_no_pandas(tmp_path: Path, process: str) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"k": range(10), "t": [f"text {i}" for i in range(10)]}), path)
+    modules = modules_after(IMPORTS + dedent(PROCESSES[process]).format(path))
+    assert "lancefs.spark.data_source" in modules
+    assert "pandas" not in modules
+    assert "lancefs.spark.change_feed" not in modules  # nor what only streams need
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(1, 50)), max_size=12), st.integers(1, 60))
