@@ -17,9 +17,9 @@ import numpy as np
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
 from lancefs.datafile.buffers import in_place, total
 from lancefs.datafile.container import Page
-from lancefs.datafile.kernels import find_buffers
+from lancefs.datafile.kernels import find_buffers, find_rows
 from lancefs.datafile.kernels.chunks import read_table
-from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, rows_of
+from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, count_rows, rows_of
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries
 from lancefs.datafile.v2_1.encodings.registry import NO_BYTES, Chunked
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
@@ -34,7 +34,7 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     check_items,
     check_rows,
 )
-from lancefs.datafile.v2_1.levels import DecodedPage
+from lancefs.datafile.v2_1.levels import DecodedPage, Level
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, Reads
 
@@ -157,8 +157,10 @@ class MiniBlockPage:
             return (yield from self._read_values(index, rows_of(ranges)))
         chunks = _chunks_of(index, ranges)
         data, starts = yield from self._fetch_chunks(index, chunks)
-        leaf = self._decode(index, chunks, data, starts).check()
-        return leaf.select(_moved_rows(index, chunks, ranges))
+        levels, leaf = self._decode(index, chunks, data, starts)
+        assert leaf.rep is not None
+        items = _items_of(index, chunks, ranges, leaf.rep, self.top, np.cumsum(levels))
+        return leaf.check().select_items(items, count_rows(ranges))
 
     def _open_run(
         self, index: _Index, chunks: slice, rows: RowRange, buffers: Sequence[Bytes]
@@ -206,8 +208,8 @@ class MiniBlockPage:
         chunks, wanted = _locate(index, rows)
         data, starts = yield from self._fetch_chunks(index, chunks)
         if len(wanted) * _COST_OF_ONE <= int(index.counts[chunks].sum()):
-            return self._decode(index, chunks, data, starts, wanted).check()
-        return self._decode(index, chunks, data, starts).check().select(as_ranges(wanted))
+            return self._decode(index, chunks, data, starts, wanted)[1].check()
+        return self._decode(index, chunks, data, starts)[1].check().select(as_ranges(wanted))
 
     def _fetch_chunks(self, index: _Index, chunks: Ints) -> Reads[tuple[Bytes, Ints]]:
         """Fetch chunks; return bytes that hold them, and the offset of each chunk in the bytes."""
@@ -266,8 +268,10 @@ class MiniBlockPage:
         data: Bytes,
         starts: Ints,
         wanted: Ints | None = None,
-    ) -> DecodedPage:
-        """Decode chunks.
+    ) -> tuple[Ints, DecodedPage]:
+        """Decode chunks; return the number of levels of each, and their items.
+
+        The items of a chunk may begin with those that end a row of the chunk before it.
 
         Args:
             index: The index of the page.
@@ -290,35 +294,12 @@ class MiniBlockPage:
             rows = len(wanted)
         encoding = self.layout.value_compression
         values = self._make(Chunks(encoding, buffers, counts, index.dictionary, wanted))
-        leaf = DecodedPage(values, rep, definition, self.layers, rows)
-        return self._without_continuations(leaf, index, chunks, levels)
+        return levels, DecodedPage(values, rep, definition, self.layers, rows)
 
     def _parse_chunks(self, data: Bytes, starts: Ints, sizes: Ints) -> tuple[Ints, list[Chunked]]:
         """Read the headers of chunks: the number of levels and the buffers of each."""
         levels, begins, ends = find_buffers(data, starts, sizes, self.description.size_widths)
         return levels, [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
-
-    def _without_continuations(
-        self, leaf: DecodedPage, index: _Index, chunks: Ints, levels: Ints
-    ) -> DecodedPage:
-        """Drop the items, after each gap between chunks, that end a row that began in the gap."""
-        if leaf.rep is None or index.continues is None:
-            return leaf
-        gap = np.concatenate((np.ones(1, np.bool_), np.diff(chunks) != 1))
-        cut = np.flatnonzero(gap & index.continues[chunks])
-        if not len(cut):
-            return leaf
-        ends = np.cumsum(levels)
-        row_starts = np.flatnonzero(leaf.rep == self.top)
-        keep: list[RowRange] = []
-        position = 0
-        for chunk in cut.tolist():
-            begin = int(ends[chunk] - levels[chunk])
-            following = row_starts[np.searchsorted(row_starts, begin) :]
-            keep.append((position, begin))
-            position = int(following[0]) if len(following) else len(leaf.rep)
-        keep.append((position, len(leaf.rep)))
-        return leaf.select_items(keep)
 
 
 def _locate(index: _Index, rows: Ints) -> tuple[Ints, Ints]:
@@ -399,12 +380,33 @@ def _moved_starts(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
     return starts - begins[span] + (np.cumsum(lengths) - lengths)[span]
 
 
-def _moved_rows(index: _Index, chunks: Ints, ranges: Sequence[RowRange]) -> RowRanges:
-    """Translate rows of the page into rows of the chosen chunks."""
+def _items_of(
+    index: _Index, chunks: Ints, ranges: Sequence[RowRange], rep: Level, top: int, ends: Ints
+) -> RowRanges:
+    """Return where the items of rows are among the items of the chosen chunks.
+
+    Args:
+        index: The index of the page.
+        chunks: The indices of the chunks, ascending.
+        ranges: Ranges of rows of the page, all of whose items are in the chunks.
+        rep: The repetition level of each item.
+        top: The repetition level of items that begin a row.
+        ends: The number of items up to the end of each chunk.
+
+    Raises:
+        CorruptFile: The items are not those that the index tells of.
+    """
     first = index.first_row[chunks]
     starting = np.diff(index.first_row)[chunks]
     before = np.cumsum(starting) - starting
     rows = _not_empty(ranges)
     chunk = np.searchsorted(first, rows[:, 0], side="right") - 1
     moved = rows + (before[chunk] - first[chunk])[:, None]
-    return RowRanges(moved)
+    items = find_rows(rep, top, moved.ravel()).reshape(moved.shape)
+    # Behind a gap between chunks, a chunk may begin with items of a row in the gap.
+    lasts = np.flatnonzero(np.append(np.diff(chunks) != 1, True))
+    last = np.searchsorted(first, rows[:, 1] - 1, side="right") - 1
+    items[:, 1] = np.minimum(items[:, 1], ends[lasts[np.searchsorted(lasts, last)]])
+    if (items[:, 0] > items[:, 1]).any() or (items[1:, 0] < items[:-1, 1]).any():
+        raise CorruptFile("the repetition levels of a page contradict its repetition index")
+    return RowRanges(items)
