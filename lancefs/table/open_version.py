@@ -26,7 +26,6 @@ from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, re
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
 from lancefs.table.schema import find_column, listed, no_members
-from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
 
 if TYPE_CHECKING:
     import fsspec
@@ -119,6 +118,8 @@ class OpenVersion:
         Raises:
             LanceError: The metadata of the columns cannot be read.
         """
+        from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
+
         fields = [field for field in self.fields if is_encodable(field)]
         readers = self.readers[:1]
         return tuple(field.name for each in readers for field in dictionary_columns(each, fields))

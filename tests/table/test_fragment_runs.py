@@ -170,7 +170,7 @@ def test_rows_of_small_fragments_are_taken_together(table: Path, runs: list[int]
 def test_few_fragments_are_open_at_a_time_when_rows_of_many_are_taken(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fragment_run, "_MAX_FRAGMENTS", 2)
+    monkeypatch.setattr(fragment_run, "MAX_FRAGMENTS", 2)
     monkeypatch.setattr(fragment_reader, "READERS", SharedBudget(lambda: 1, 1 << 40))
     opened, most = WeakSet[FragmentReader](), 0
     open_file = FragmentReader.open_file
@@ -249,7 +249,7 @@ def test_large_fragments_and_others_stay_alone(
 
     assert lengths() == [FRAGMENTS, 1]
     assert lengths(most_rows=900) == [1] * (FRAGMENTS + 1)
-    monkeypatch.setattr(fragment_run, "_MAX_FRAGMENTS", 3)
+    monkeypatch.setattr(fragment_run, "MAX_FRAGMENTS", 3)
     assert lengths() == [3, 3, 1, 1]
     size = max(file.size or 0 for one in readers[:-1] for file in one.fragment.files)
     with monkeypatch.context() as patch:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import mask_of
+from lancefs.datafile.arrays import mask_of, stored_values
 from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.outlines import LENGTHS
 
@@ -247,7 +247,8 @@ def measure_flat(array: pa.Array, rows: Ints, shape: Shape) -> Ints:
     if not shape.num_extents:
         return nulls[:, None]
     if array.type == LENGTHS:  # an outline
-        lengths = array.fill_null(0).to_numpy()
+        lengths = stored_values(array, np.int64)
+        lengths = lengths if missing is None else np.where(missing, 0, lengths)
         return np.stack((nulls, _sums(lengths, ends)), axis=1)
     offsets = offsets_of(array).astype(np.int64)
     if missing is None:
