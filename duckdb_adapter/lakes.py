@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
+from lancefs.storage.filesystems import open_url
 from lancefs.table.versions import VERSIONS
 
 _SUFFIX = ".lance"
@@ -44,7 +43,7 @@ class Lake:
 
     def tables(self) -> dict[str, str]:
         """Find the tables directly in the folder: name -> address."""
-        fs, path = fsspec.core.url_to_fs(self.folder, **self.storage(self.folder))
+        fs, path = open_url(self.folder, self.storage(self.folder))
         store = Store(fs, path)
         found = {}
         for name, info in sorted(store.entries()):

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import fsspec
-
 from duckdb_adapter.kept_versions import open_kept
 from duckdb_adapter.paths import TableName, options_for, parse_name
 from duckdb_adapter.pins import Pins
@@ -15,6 +13,7 @@ from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
+from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.refs import Ref, Resolved, make_ref
 
@@ -123,7 +122,7 @@ def open_table(url: str, storage: Storage, use_index: bool | None = None, **ref:
 
 
 def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -> NamedTable:
-    fs, path = fsspec.core.url_to_fs(url, **storage(url))
+    fs, path = open_url(url, storage(url))
     store = confine(Store(fs, path), storage.rules)
     version = storage.pins.open(
         (fs, path), ref, lambda wanted: open_kept(store, wanted, storage.rules)

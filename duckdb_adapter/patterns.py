@@ -9,13 +9,13 @@ import os
 import re
 from pathlib import PurePosixPath
 
-import fsspec
 from fsspec.core import split_protocol
 
 from duckdb_adapter.open_names import Storage, find_table
 from duckdb_adapter.paths import TableName, parse_name
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
+from lancefs.storage.filesystems import open_url
 from lancefs.storage.retries import retry
 from lancefs.table.versions import VERSIONS
 
@@ -78,7 +78,7 @@ def _is_table(name: str, pattern: TableName, storage: Storage) -> bool:
 
 
 def _matches(pattern: TableName, storage: Storage) -> list[str]:
-    fs, path = fsspec.core.url_to_fs(pattern.url, **storage(pattern.url))
+    fs, path = open_url(pattern.url, storage(pattern.url))
     signs = _SIGNS.search(path)
     if signs is None:
         return []

@@ -22,6 +22,7 @@ from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.masking import mask_secrets
 from lancefs.printable import printable
 from lancefs.storage import Store, forget
+from lancefs.storage.filesystems import open_url, with_connections
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
@@ -136,9 +137,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
         if fs is not None:
             self._fs, self.root = fs, fs._strip_protocol(fo) if fo else ""
         elif target_protocol is None and fo:
-            self._fs, self.root = fsspec.core.url_to_fs(fo, **options)
+            self._fs, self.root = open_url(str(fo), options)
         else:
-            self._fs = fsspec.filesystem(target_protocol or "file", **options)
+            protocol = target_protocol or "file"
+            self._fs = fsspec.filesystem(protocol, **with_connections(protocol, options))
             self.root = self._fs._strip_protocol(fo) if fo else ""
         self._process = os.getpid()
         self._is_rooted = bool(fo)

@@ -11,6 +11,7 @@ from typing import Any
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
+from lancefs.storage.filesystems import open_url
 from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.open_version import OpenVersion, open_version
@@ -129,6 +130,4 @@ def _store(url: str, storage_options: Mapping[str, Any], filesystem: Any) -> Sto
     path = None if storage_options else local_path(url)
     if path is not None:
         return Store(None, path)
-    import fsspec
-
-    return Store(*fsspec.core.url_to_fs(url, **storage_options))
+    return Store(*open_url(url, storage_options))

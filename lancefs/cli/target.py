@@ -16,6 +16,7 @@ from lancefs.errors import MissingFile, NotALanceTable
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
+from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
@@ -176,7 +177,7 @@ def open_store(url: str, options: Mapping[str, Any]) -> Store:
         Failure: The protocol is not known, or needs a package, or the options do not fit it.
     """
     try:
-        return Store(*fsspec.core.url_to_fs(os.path.expanduser(url), **options))
+        return Store(*open_url(os.path.expanduser(url), options))
     except ImportError as error:
         raise Failure(f"{url}: {error}", MISSING) from error
     except ValueError as error:

@@ -7,8 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
-
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
 from lancefs.forks import Lock
 from lancefs.masking import mask_secrets
@@ -16,6 +14,7 @@ from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import reaching
 from lancefs.spark.table_options import TableOptions
 from lancefs.storage import Store
+from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref
@@ -101,7 +100,7 @@ def open_table(table: TableOptions, ref: Ref) -> OpenVersion:
         ReadFailed: The store cannot be reached.
     """
     with reaching(table.url):
-        fs, path = fsspec.core.url_to_fs(table.url, **table.storage)
+        fs, path = open_url(table.url, table.storage)
         store = confine(Store(fs, path), table.base_rules)
         return open_version(store, ref, table.base_rules)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,46 @@ if TYPE_CHECKING:
     import fsspec
 
 _WEB = {"http", "https"}
+_S3 = {"s3", "s3a"}
+# Requests to S3 that may be under way at once.
+_CONNECTIONS = 64
 # Protocols that reach all files of a machine that a user may read.
 _MACHINES = {"file", "local", "sftp", "ssh", "smb", "ftp", "jlab"}
+
+
+def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Return the filesystem of a URL, and the path in it.
+
+    Args:
+        url: As fsspec takes it, also a path or a chain.
+        options: The storage options; see `with_connections`.
+    """
+    import fsspec
+
+    protocol = url.partition("://")[0]
+    found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(
+        url, **with_connections(protocol, options)
+    )
+    return found
+
+
+def with_connections(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return storage options by which s3fs opens more connections than its ten.
+
+    A table of many columns or fragments has hundreds of requests under way together.
+
+    Args:
+        protocol: What the options are for; others than those of S3 stay as they are.
+        options: The storage options; a number of connections in them stays.
+    """
+    if protocol not in _S3:
+        return dict(options)
+    import fsspec
+
+    if fsspec.get_filesystem_class(protocol).__module__.partition(".")[0] != "s3fs":
+        return dict(options)
+    config = {"max_pool_connections": _CONNECTIONS, **(options.get("config_kwargs") or {})}
+    return {**options, "config_kwargs": config}
 
 
 def protocols(fs: fsspec.AbstractFileSystem) -> set[str]:

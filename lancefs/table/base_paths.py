@@ -27,7 +27,7 @@ from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
 from lancefs.masking import mask_secrets
 from lancefs.printable import get_logger
 from lancefs.storage import TAIL, File, Store
-from lancefs.storage.filesystems import is_machine
+from lancefs.storage.filesystems import is_machine, open_url
 from lancefs.storage.links import Confines
 from lancefs.storage.origins import is_web_url, options_for, origin, same_origin
 from lancefs.storage.web import split_query
@@ -248,12 +248,10 @@ class TableFiles:
         path = self._own_path(url)
         if path is not None:
             return Store(self.store.fs, path, confines)
-        import fsspec
-
         if "://" not in url:  # in another bucket
             url = str(self.store.fs.unstrip_protocol(self.store.fs._strip_protocol(url)))
         options = options_for(url, self.rules.storage_options)
-        fs, root = fsspec.core.url_to_fs(url, **options)
+        fs, root = open_url(url, options)
         return Store(fs, root, confines)
 
     def _base(self, base_id: int) -> BasePath:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import lance
@@ -14,6 +16,7 @@ from store_servers import Counts
 import lancefs
 from lancefs.errors import NotALanceTable, RefNotFound
 from lancefs.filesystem import LanceFileSystem
+from lancefs.storage.filesystems import open_url, with_connections
 
 URL = "s3://lake/t.lance"
 FILES = 4
@@ -90,3 +93,30 @@ def test_a_version_or_table_that_does_not_exist(s3_options: dict[str, Any]) -> N
         lancefs.open("s3://lake", storage_options=s3_options)
     with pytest.raises(NotALanceTable, match="no such directory"):
         lancefs.open("s3://nothing/t.lance", storage_options=s3_options)
+
+
+def test_s3fs_opens_more_connections_than_its_ten(s3_options: dict[str, Any]) -> None:
+    def connections(fs: Any) -> int:
+        return int(fs.config_kwargs["max_pool_connections"])
+
+    fs = LanceFileSystem(fo="lake/t.lance", target_protocol="s3", target_options=s3_options)
+    assert connections(fs.fs) == 64
+    assert connections(open_url(URL, s3_options)[0]) == 64
+    given = {"config_kwargs": {"max_pool_connections": 7, "read_timeout": 9}}
+    chosen, path = open_url(URL, s3_options | given)
+    assert chosen.config_kwargs == given["config_kwargs"]
+    assert path == "lake/t.lance"
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory", "https", "gs", "simplecache::s3"])
+def test_options_of_other_stores_stay_as_they_are(protocol: str) -> None:
+    assert with_connections(protocol, {"a": 1}) == {"a": 1}
+
+
+def test_options_of_obstore_stay_as_they_are() -> None:
+    code = (
+        "import obstore.fsspec; obstore.fsspec.register('s3')\n"
+        "from lancefs.storage.filesystems import with_connections\n"
+        "assert with_connections('s3', {'region': 'x'}) == {'region': 'x'}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
