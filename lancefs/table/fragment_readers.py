@@ -151,6 +151,13 @@ def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple
                 yield position, rows[start:end] - first
             first, start = first + reader.num_rows, end
         return
+    if len(ends) < len(rows):  # a long range, or many rows of few fragments
+        stops = np.searchsorted(rows, ends)
+        starts = np.append(0, stops[:-1])
+        for position in np.flatnonzero(starts < stops).tolist():
+            before = ends[position - 1] if position else 0
+            yield position, rows[starts[position] : stops[position]] - before
+        return
     holders = np.searchsorted(ends, rows, side="right")
     edges = np.flatnonzero(np.diff(holders, prepend=-1))
     for start, end in pairwise([*edges.tolist(), len(rows)]):

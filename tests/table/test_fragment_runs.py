@@ -355,3 +355,16 @@ def test_a_string_column_that_points_at_the_items_of_lists_is_corrupt(
     with pytest.raises(CorruptFile, match=r"text, .*the values lie in lists that no field"):
         dataset.to_table(columns=["text"])
     assert dataset.to_table(columns=["words"]).num_rows == 3 * rows
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 20])
+@pytest.mark.parametrize("length", [1, 3, 4, 9, 30])
+def test_ranges_shorter_and_longer_than_the_fragments_are_many(
+    start: int, length: int, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"a": range(64)}), path, max_rows_per_file=8)
+    dataset.delete("a >= 8 AND a < 15 OR a = 3 OR a = 63")  # seven of eight rows, and single ones
+    rows = dataset.to_table()
+    assert lancefs.open(path).take(range(start, start + length)).equals(rows.slice(start, length))
+    assert lancefs.open(path).to_table(offset=start, limit=length).equals(rows.slice(start, length))

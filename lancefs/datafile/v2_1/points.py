@@ -30,7 +30,7 @@ from lancefs.storage import Bytes
 _TEXTS = (PointForm.STRINGS, PointForm.CODES)  # which the kernel gives as places
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _SMALL = 64 * 1024  # bytes of strings that are not counted
-_MOST_BYTES = 4 * 1024 * 1024  # of values that share memory
+_MOST_BYTES = 1 * 1024 * 1024  # of values that share memory
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
