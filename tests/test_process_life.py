@@ -255,7 +255,7 @@ import os, signal, sys, threading
 def in_child(work):
     child = os.fork()
     if child == 0:
-        signal.alarm(30)  # ends a child that hangs
+        signal.alarm(60)  # ends a child that hangs
         try:
             os._exit(0 if work() else 1)
         finally:
@@ -317,8 +317,7 @@ codes = [in_child(lambda: dataset.to_table().num_rows == rows) for _ in range(40
 is_over.set()
 for thread in threads:
     thread.join()
-# Of a thousand children, one hangs in pyarrow's `nbytes`. Locks of lancefs held one of eight.
-assert set(codes) <= {0, signal.SIGALRM} and codes.count(0) >= 39, codes
+assert codes == [0] * 40, codes
 """
     run_forking(code, ORDERS)
 

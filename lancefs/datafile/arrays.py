@@ -120,25 +120,40 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 def array_bytes(array: pa.Array) -> int:
     """Return the bytes of the values of an array, as its `nbytes` does.
 
-    Of structs and batches, `nbytes` takes locks of the C++ library while Python's is not held. In a
-    process that is forked meanwhile they stay locked for ever; here nothing is forked meanwhile.
+    `nbytes` waits in the C++ library while Python's lock is not held: in a process that is forked
+    meanwhile by another thread, it may wait for ever.
     """
     data_type = array.type
     if isinstance(array, pa.ExtensionArray):
         return array_bytes(array.storage)
-    if not data_type.num_fields:
-        return int(array.nbytes)
     if pa.types.is_struct(data_type):  # without the validity of its own, as there
         return sum(array_bytes(array.field(index)) for index in range(data_type.num_fields))
-    has_structs = pa.types.is_map(data_type) or (
-        is_list(data_type) and pa.types.is_nested(data_type.value_type)
-    )
-    if not has_structs or not len(array):
-        return int(array.nbytes)
-    offsets = array.offsets
-    first, last = offsets[0].as_py(), offsets[-1].as_py()
-    validity = 0 if array.buffers()[0] is None else -(-len(array) // 8)
-    return validity + int(offsets[1:].nbytes) + array_bytes(array.values.slice(first, last - first))
+    if pa.types.is_dictionary(data_type):
+        return array_bytes(array.indices) + array_bytes(array.dictionary)
+    if not len(array) or pa.types.is_null(data_type):
+        return 0
+    count: int = len(array)
+    validity = 0 if array.buffers()[0] is None else _covering_bytes(array)
+    if pa.types.is_fixed_size_list(data_type):
+        size = data_type.list_size
+        return validity + array_bytes(array.values.slice(array.offset * size, count * size))
+    if pa.types.is_map(data_type) or is_list(data_type):
+        offsets = array.offsets
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        items = array_bytes(array.values.slice(first, last - first))
+        return validity + count * int(offsets.type.bit_width // 8) + items
+    if has_offsets(data_type):
+        bounds, _ = strings_of(array)
+        return validity + count * bounds.itemsize + int(bounds[-1] - bounds[0])
+    if pa.types.is_boolean(data_type):
+        return validity + _covering_bytes(array)
+    return validity + count * int(data_type.bit_width) // 8
+
+
+def _covering_bytes(array: pa.Array) -> int:
+    """Return the bytes in which the bits of the slots of an array lie."""
+    first: int = array.offset
+    return -(-(first + len(array)) // 8) - first // 8
 
 
 def valid_slots(array: pa.Array) -> Mask | None:

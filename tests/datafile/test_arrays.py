@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancefs.datafile.arrays import spelled_out, to_arrow
+from lancefs.datafile.arrays import array_bytes, spelled_out, to_arrow
 from lancefs.datafile.blocks import FixedWidth
 
 
@@ -60,3 +60,29 @@ def test_values_of_dictionaries_are_spelled_out(name: str, index: pa.DataType) -
         found = spelled_out(encoded[first:])
         found.validate(full=True)
         assert found.equals(plain[first:])
+
+
+COUNTED = [
+    pa.array(range(40)),
+    pa.array([None, 1] * 20, pa.int32()),
+    pa.array([None, True] * 20),
+    pa.array([Decimal(1), None] * 20, pa.decimal128(20, 0)),
+    pa.array(["x" * number for number in range(40)]),
+    pa.array([None, "ab"] * 20, pa.large_string()),
+    pa.array([b"abcd"] * 40, pa.binary(4)),
+    pa.array(["a", None] * 20).dictionary_encode(),
+    pa.array([[1, 2], None, [], [3]] * 10),
+    pa.array([[True], [False, True]] * 20, pa.large_list(pa.bool_())),
+    pa.array([[1, 2], None] * 20, pa.list_(pa.int32(), 2)),
+    pa.array([[("a", 1)], []] * 20, pa.map_(pa.string(), pa.int8())),
+    pa.array([{"a": 1, "b": "x"}, None] * 20),
+    pa.array([[{"a": 1}], None] * 20),
+    pa.nulls(40),
+]
+
+
+@pytest.mark.parametrize("array", COUNTED, ids=lambda array: str(array.type))
+@pytest.mark.parametrize(("start", "count"), [(0, 40), (0, 0), (3, 7), (8, 16), (9, 1), (5, 35)])
+def test_bytes_are_counted_as_arrow_counts_them(array: pa.Array, start: int, count: int) -> None:
+    part = array.slice(start, count)
+    assert array_bytes(part) == part.nbytes

@@ -46,4 +46,4 @@ def test_the_first_search_takes_four_rounds_of_requests_and_the_next_one_less(ta
     assert rounds_of_search(fs, dataset, 8) == 1
     read = fs.bytes
     assert dataset.nearest("v", QUERY, columns=["id"], nprobes=8).num_rows == 10
-    assert read < 20_000 * 32 * 4 / 4  # a quarter of the bytes of the vectors
+    assert read < 500_000

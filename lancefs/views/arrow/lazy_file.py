@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import array_bytes
 from lancefs.datafile.buffers import MAX_MEMORY, empty, expanding, reserve
 from lancefs.errors import ReadFailed, locating
 from lancefs.forks import Lock
@@ -372,7 +373,7 @@ class LazyFile(View):
         expected, run = self._continuations.get(columns[0], (-1, 1))
         left = len(self._content().layout.rows) - batch
         self._run = min(4 * run, left) if batch == expected else 1
-        budget = AHEAD_BYTES - int(sum(array.nbytes for array in self._arrays.values()))
+        budget = AHEAD_BYTES - sum(map(array_bytes, self._arrays.values()))
         count = max(1, min(self._run, budget // self._bytes_of(batch, columns)))
         if count >= left:
             return left

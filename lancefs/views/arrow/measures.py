@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import array_bytes
 from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
@@ -209,7 +210,7 @@ class Measures:
                 assert array is not None
                 self._measure(batch, column, array)
                 if cache:
-                    _ARRAYS.put(self._array_key(column, batch), array, array.nbytes)
+                    _ARRAYS.put(self._array_key(column, batch), array, array_bytes(array))
         return [[arrays[batch, column] for column in columns] for batch in batches]
 
     def read_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[list[pa.Array]]:
