@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.batch_rows import MOST_ROWS, batch_rows_for, fixed_row_bytes
@@ -181,8 +182,7 @@ def _within(
         return filter
     base = dataset.fragments[0].id << OFFSET_BITS
     # From bytes: `pa.scalar` imports pandas, which takes a good part of the time of a small task.
-    bounds = pa.py_buffer(np.array(span.rows, np.uint64) + np.uint64(base))
-    start, end = pa.Array.from_buffers(pa.uint64(), len(span.rows), [None, bounds])
+    start, end = to_arrow_numbers(np.array(span.rows, np.uint64) + np.uint64(base))
     address = pc.field(ROW_ADDRESS.name)
     within = (address >= start) & (address < end)
     return within if filter is None else within & filter

@@ -210,10 +210,7 @@ class LocalFile:
         """
         if self._held is not None:
             return False
-        try:
-            return self._read_into_once(memory)
-        except (OSError, ValueError):  # tried again where that may help
-            return self._tried(partial(self._read_into_once, memory))
+        return self._tried(partial(self._read_into_once, memory))
 
     def _read_into_once(self, memory: memoryview) -> bool:
         descriptor, status = open_regular(self._path, confines=self._confines)

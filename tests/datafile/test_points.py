@@ -214,18 +214,24 @@ def test_a_damaged_page_is_named_and_other_columns_are_read(
     assert again.take([3, 700], columns=["a"])["a"].to_pylist() == [3, 700]
 
 
+def damage_second_column(table: Path) -> Path:
+    """Overwrite the first buffer of the second column in the second fragment; return the file."""
+    dataset = lancefs.open(table)
+    file = dataset.opened.files.data_file(dataset.fragments[1].files[0])
+    start, end = Container(file).column(1).pages[0].buffers[0]
+    path = table / "data" / Path(file.path).name
+    content = bytearray(path.read_bytes())
+    content[start:end] = bytes([255]) * (end - start)
+    path.write_bytes(content)
+    return path
+
+
 def test_a_damaged_page_in_one_of_several_files_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = pa.table({"a": np.arange(3 * ROWS), "b": np.arange(3 * ROWS)})
     lance.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
-    dataset = lancefs.open(tmp_path / "t")
-    file = dataset.opened.files.data_file(dataset.fragments[1].files[0])
-    start, end = Container(file).column(1).pages[0].buffers[0]
-    path = tmp_path / "t" / "data" / Path(file.path).name
-    content = bytearray(path.read_bytes())
-    content[start:end] = bytes([255]) * (end - start)
-    path.write_bytes(content)
+    path = damage_second_column(tmp_path / "t")
     monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
     again, rows = lancefs.open(tmp_path / "t"), [3, ROWS + 700, 2 * ROWS + 9]
     with pytest.raises(CorruptFile, match=rf"{path.name}.*b, column 1 \(b\), page 0"):
@@ -339,13 +345,7 @@ def test_a_damaged_member_of_a_struct_is_named(
     numbers = pa.array(np.arange(3 * ROWS))
     table = pa.table({"s": pa.StructArray.from_arrays([numbers, numbers], ["a", "b"])})
     lance.write_dataset(table, tmp_path / "t", max_rows_per_file=ROWS)
-    dataset = lancefs.open(tmp_path / "t")
-    file = dataset.opened.files.data_file(dataset.fragments[1].files[0])
-    start, end = Container(file).column(1).pages[0].buffers[0]
-    path = tmp_path / "t" / "data" / Path(file.path).name
-    content = bytearray(path.read_bytes())
-    content[start:end] = bytes([255]) * (end - start)
-    path.write_bytes(content)
+    path = damage_second_column(tmp_path / "t")
     monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
     again = lancefs.open(tmp_path / "t")
     for rows in ([ROWS + 700], [3, ROWS + 700]):
