@@ -63,6 +63,7 @@ class Writer:
         first_id: int | None = None,
         version: tuple[int, int] = (0, 2),
         batch_offsets: Sequence[int] | None = None,
+        schema: table_pb2.Manifest | None = None,
     ) -> bytes:
         ids = [field.id for field in self.fields]
         first = min(ids) if first_id is None else first_id
@@ -77,7 +78,9 @@ class Writer:
                 np.cumsum([0, *self.rows]).tolist() if batch_offsets is None else batch_offsets
             ),
         )
-        metadata.manifest_position = self.message(table_pb2.Manifest(fields=self.fields))
+        schema = table_pb2.Manifest() if schema is None else schema
+        schema.fields.extend(self.fields)
+        metadata.manifest_position = self.message(schema)
         position = self.message(metadata)
         self.put(struct.pack("<QHH4s", position, *version, b"LANC"))
         return bytes(self.data)
@@ -252,6 +255,14 @@ def test_a_file_without_rows_is_read(tmp_path: Path) -> None:
     writer.field(3, "list", PLAIN)
     writer.field(4, "string", VAR_BINARY, parent=3)
     assert read(open_bytes(tmp_path, writer.finish()), column(writer)) == []
+
+
+def test_a_manifest_of_a_table_is_no_data_file(tmp_path: Path) -> None:
+    writer = Writer([])
+    writer.field(0, "int32", PLAIN)
+    manifest = table_pb2.Manifest(fragments=[table_pb2.DataFragment(id=0)])
+    with pytest.raises(CorruptFile, match="a manifest of a table"):
+        open_bytes(tmp_path, writer.finish(schema=manifest))
 
 
 def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:

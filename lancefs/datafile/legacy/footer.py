@@ -130,6 +130,8 @@ def read_footer(tail: Tail) -> LegacyFooter:
             raise UnsupportedFeature("a data file 0.1 that does not hold its schema")
         schema = table_pb2.Manifest()
         _parse(schema, tail, metadata.manifest_position, end)
+        if schema.fragments:
+            raise CorruptFile("a manifest of a table where a data file is expected")
         fields = _stored_fields(schema)
         table_end = _page_table_end(metadata, fields, position)
         page_table = int(metadata.page_table_position)
