@@ -178,7 +178,7 @@ def _chunk(
     if levels[0] != Stored.NONE:
         buffers.append(_stored_levels(source, count, *levels))
         head += len(buffers[0]).to_bytes(2, "little")
-    if entry == 2 and len(values) >= 1 << 15:  # what an entry cannot say: a chunk cut short
+    if entry == 2 and len(values) > 28_000:  # with levels, what an entry cannot say: cut short
         values = values[: 1 << 14]
     head += len(values).to_bytes(entry, "little")
     return b"".join(map(_padded, [head, *buffers, values]))
