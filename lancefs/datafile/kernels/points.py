@@ -227,7 +227,10 @@ def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple
     width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1
     if width * entries != end - begin:
         raise CorruptFile(f"a row index of {end - begin} bytes for {entries - 1} rows")
-    at = begin + width * (rows - page[column.FIRST_ROW])
+    wanted = rows - page[column.FIRST_ROW]
+    if wanted[-1] >= entries - 1:
+        raise CorruptFile(f"row {wanted[-1]} of a page of {entries - 1} rows")
+    at = begin + width * wanted
     low, high = (_numbers(data, at + shift, width) for shift in (0, width))
     has_levels, bits = page[column.LEVELS] != Stored.NONE, int(page[column.WIDTH])
     word = 0 if not has_levels else 1 if bits <= 8 else 2
