@@ -258,7 +258,8 @@ def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple
 def _numbers(data: Bytes, starts: Ints, width: int) -> Ints:
     """Return unsigned numbers at places within the data; those beyond 63 bits are negative."""
     found = data[starts[:, None] + np.arange(width)]
-    return found.view(f"<u{width}").reshape(-1).astype(np.int64)
+    numbers: Ints = found.view(f"<u{width}").reshape(-1).astype(np.int64)
+    return numbers
 
 
 def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:
