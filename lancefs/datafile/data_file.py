@@ -13,7 +13,8 @@ from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.page_ranges import join_columns
-from lancefs.datafile.v2_1.assembly import assemble, assemble_values
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_below, leaves_of
 from lancefs.datafile.v2_1.reader import StructuralReader
@@ -171,11 +172,12 @@ def read_together(
         UnsupportedFeature: A file uses something that this release does not read.
     """
     joint = _read_joint(files, fields)
-    known = [all(leaf.field.id in joint.arrays for leaf in leaves_below(field)) for field in fields]
+    known = [all(leaf.field.id in joint.leaves for leaf in leaves_below(field)) for field in fields]
+    rows = sum(count_rows(ranges) for _, _, ranges in files)
     others = [field for field, is_known in zip(fields, known, strict=True) if not is_known]
     left = iter(_read_others(files, others, refusal or joint.refusal) if others else ())
     return [
-        assemble_values(field, joint.arrays) if is_known else next(left)
+        assemble_rows(field, joint.leaves, rows) if is_known else next(left)
         for field, is_known in zip(fields, known, strict=True)
     ]
 
@@ -189,18 +191,18 @@ def _read_joint(
     if plan is None:
         return JointRows({})
     opened = [file for file, _, _ in files]
-    spans = [SparseRanges([table.span]) for table in plan.tables]
+    spans = [SparseRanges([span]) for span in plan.spans]
     read = read_all(list(zip(opened, spans, strict=True)))
     try:
-        points = plan.read([data for (data,) in read])
+        found = plan.read([data for (data,) in read])
     except CorruptFile as error:
         return JointRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return JointRows({})  # the general way says where, if it cannot read the rows either
     for file in opened:
         file.verify()
-        file.looked_at(points.size // len(opened), points.places // len(opened))
-    return JointRows(dict(zip(plan.fields, points.arrays, strict=True)))
+        file.looked_at(found.size // len(opened), found.places // len(opened))
+    return found
 
 
 def _read_others(
