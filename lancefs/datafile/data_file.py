@@ -193,9 +193,12 @@ def _read_joint(
     opened = [file for file, _, _ in files]
     spans = [SparseRanges([span]) for span in plan.spans]
     read = read_all(list(zip(opened, spans, strict=True)))
+    data = [of_file for (of_file,) in read]
     try:
-        found = plan.read([data for (data,) in read])
+        found = plan.read(data)
     except CorruptFile as error:
+        for (reader, _), own, rows, of_file in zip(known, plan.files, plan.rows, data, strict=True):
+            reader.check_levels(own, rows, of_file)
         return JointRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return JointRows({})  # the general way says where, if it cannot read the rows either

@@ -199,6 +199,8 @@ static int read_levels(const int64_t *page, int64_t entry, const uint8_t *chunk,
             return DAMAGED;
         at = align(at + size);
     }
+    if (at + (int64_t)load(chunk + header - entry, entry) > length) /* of the values */
+        return DAMAGED;
     Levels reps, defs;
     if (open_levels(page[REP], page[REP_WIDTH], buffers[0], count, &reps) ||
         open_levels(page[DEF], page[DEF_WIDTH], buffers[1], count, &defs))

@@ -6,7 +6,7 @@ the values at these positions, as `points` does at rows. See `nested_plans` for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 from lancefs.datafile.blocks import Constant, Ints, Mask
 from lancefs.datafile.kernels import take_levels
 from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, LevelColumn, TakenLevels
-from lancefs.datafile.kernels.points import PageColumn
+from lancefs.datafile.kernels.points import POSITIONS, PageColumn, rows_by_page
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
 from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable
@@ -27,6 +27,7 @@ from lancefs.datafile.v2_1.points import (
     read_points,
     read_values,
 )
+from lancefs.errors import locating
 from lancefs.storage import Bytes
 
 
@@ -108,6 +109,36 @@ def read_leaves(
         found |= {leaf.field.id: one for leaf, one in zip(leaves, of_kind, strict=True)}
         size, places = size + points.size, places + points.places
     return FoundLeaves(found, size, places)
+
+
+def check_levels_of(
+    plan: FilePlan, rows: Ints, data: Bytes, url: str, columns: Mapping[int, int]
+) -> None:
+    """Check the levels of rows that `read_leaves` refused, page by page.
+
+    The general way reads small pages whole, and would not look at their repetition index.
+
+    Args:
+        plan: The plan of a file.
+        rows: The rows, as for `read_leaves`.
+        data: The bytes of the file that are in the span of the plan.
+        url: The file.
+        columns: Column index of each leaf field, by field id.
+
+    Raises:
+        CorruptFile: The levels of a page are damaged.
+    """
+    for table, leaves in zip(plan.tables, plan.leaves, strict=True):
+        for leaf, own in zip(leaves, table.plans, strict=True):
+            if own.levels is None:
+                continue
+            pages, levels = own.pages.copy(), own.levels.pages.copy()
+            pages[:, POSITIONS] -= plan.span[0]
+            levels[:, LEVEL_POSITIONS] -= plan.span[0]
+            for page, some in rows_by_page(pages, rows):
+                of_page = pages[page : page + 1], levels[page : page + 1], np.array([[0, 1]])
+                with locating(url, f"{leaf.place(columns[leaf.field.id])}, page {page}"):
+                    take_levels([data], *of_page, some)
 
 
 def _read_nested(

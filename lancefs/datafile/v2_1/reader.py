@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.packed_structs import stored_field
@@ -36,7 +36,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
     LeafPlan,
@@ -45,7 +45,7 @@ from lancefs.datafile.v2_1.point_plans import (
     plan_leaf,
 )
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Reads, SparseRanges, count_pages, together
+from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -122,9 +122,7 @@ class StructuralReader:
         in_a_row = are_in_a_row(len(leaves), ranges)
         if self.container.file.is_in_memory and (in_a_row or count <= MOST_ROWS):
             try:
-                by_id = yield from self._fetch_points(leaves, ranges, count, in_a_row)
-            except CorruptFile as error:
-                refusal = error  # the general way says what is damaged
+                by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
             except (MemoryLimitExceeded, UnsupportedFeature):
                 by_id = {}  # the general way says where, if it cannot read the rows either
         planned, reads = [], []
@@ -146,8 +144,13 @@ class StructuralReader:
 
     def _fetch_points(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int, in_a_row: bool
-    ) -> Reads[dict[int, FetchedLeaf]]:
-        """Read rows of those leaves whose pages a kernel knows, by field id; see `points`."""
+    ) -> Reads[tuple[dict[int, FetchedLeaf], CorruptFile | None]]:
+        """Read rows of those leaves whose pages kernels know; see `points` and `nested_points`.
+
+        Returns:
+            The leaves by field id, and the error of a kernel that refused pages, which the general
+            way refuses too, and says what is damaged.
+        """
         planned, plans = [], []
         for leaf in leaves:
             plan = self.plan(leaf, is_nested=False)
@@ -157,22 +160,24 @@ class StructuralReader:
                 planned.append(leaf)
                 plans.append(plan)
         if not plans:
-            return {}
+            return {}, None
         file, known = self.container.file, self.file_plan(planned, plans)
         (data,) = yield SparseRanges([known.span])
-        found = read_leaves([known], [rows_of(ranges)], [data])
+        rows = rows_of(ranges)
+        try:
+            found = read_leaves([known], [rows], [data])
+        except CorruptFile as error:
+            self.check_levels(known, rows, data)
+            return {}, error
         file.looked_at(found.size, found.places)
-        return {
+        by_id, url = found.leaves, file.url
+        fetched = {
             leaf.field.id: FetchedLeaf(
-                leaf,
-                leaf.field,
-                file.url,
-                self.columns[leaf.field.id],
-                (),
-                found.leaves[leaf.field.id],
+                leaf, leaf.field, url, self.columns[leaf.field.id], (), by_id[leaf.field.id]
             )
             for leaf in planned
         }
+        return fetched, None
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         """Return how kernels read a leaf.
@@ -196,6 +201,10 @@ class StructuralReader:
     def may_have(self, rows: int) -> bool:
         """Whether a column may have so many rows; see `check_column_rows`."""
         return self._expected_rows is None or rows <= self._expected_rows
+
+    def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
+        """Check the levels of rows that kernels refused; see `check_levels_of`."""
+        check_levels_of(plan, rows, data, self.container.file.url, self.columns)
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
         """Return plans of leaves as one; the one that was asked for last is kept."""
