@@ -17,6 +17,7 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_below, leaves_of
+from lancefs.datafile.v2_1.point_plans import is_worthwhile
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small, known_fields
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
@@ -143,14 +144,18 @@ def read_small(
     known = known_fields(columns, fields)
     if not known:
         return SmallRows({})
-    holds |= len(known) < len(fields)
+    if len(known) < len(fields):
+        rows = sum(own for _, own, _ in files)
+        if is_worthwhile(sum(count_rows(ranges) for *_, ranges in files), rows, rows):
+            return SmallRows({})  # a few rows of all fields are read at once, see `read_together`
+        holds = True
     ends = np.cumsum([file.size for file, _, _ in files])
     starts = np.concatenate(([0], ends[:-1]))
     data = empty(int(ends[-1]), np.uint8)
     read_joined([file for file, _, _ in files], data, holds)
-    rows = np.array([rows for _, rows, _ in files], np.int64)
+    of_files = np.array([own for _, own, _ in files], np.int64)
     bounds, ranges = np.stack((starts, ends), axis=1), [ranges for _, _, ranges in files]
-    found = decode_small(SmallFiles(data, bounds, rows, ranges), known)
+    found = decode_small(SmallFiles(data, bounds, of_files, ranges), known)
     count_bytes(found.size)
     return found
 
