@@ -137,8 +137,9 @@ def _compiled_take_levels(
     numbers = np.empty(2 * len(leaves) + 2, np.int64)
     room, items = _LIKELY_ITEMS + _LIKELY_OF_ROW * len(leaves) * len(rows), -1
     while items < 0 or items > room:
-        room = max(room, items)
-        check_size(room * _ITEM_BYTES)
+        if items > room:
+            room = items
+            check_size(room * _ITEM_BYTES)
         rep, definition, positions = (
             empty(room, kind) for kind in (np.uint16, np.uint16, np.int64)
         )

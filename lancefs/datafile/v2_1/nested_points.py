@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.blocks import Constant, Ints, Mask
+from lancefs.datafile.buffers import check_size
 from lancefs.datafile.kernels import take_levels
 from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, LevelColumn, TakenLevels
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, rows_by_page
@@ -147,28 +148,32 @@ def _read_nested(
     """Read leaves in lists and structs at the same rows; return them, and what was looked at."""
     reading = Reading.of(sources)
     levels = _levels_of(reading)
-    bounds = np.stack((np.cumsum(reading.counts) - reading.counts, reading.counts), axis=1)
-    taken = take_levels(reading.pieces, reading.pages, levels, bounds, reading.rows)
+    pages = _bounds(reading.counts)
+    taken = take_levels(reading.pieces, reading.pages, levels, pages, reading.rows)
     layers = [
         _unravelled(plan, taken, leaf, len(reading.rows))
         for leaf, plan in enumerate(_level_plans(sources))
     ]
-    points = read_values(
-        reading._replace(
-            pages=_by_value(reading, levels),
-            rows=taken.positions,
-            wanted=np.stack(
-                (np.cumsum(taken.counts[:, 1]) - taken.counts[:, 1], taken.counts[:, 1]), axis=1
-            ),
-            valid=[innermost.validity for innermost, *_ in layers],
-        )
+    values = taken.counts[:, 1]
+    check_size(int(values @ sources[0].table.bits) // 8)
+    by_value = reading._replace(
+        pages=_by_value(reading, levels),
+        rows=taken.positions,
+        wanted=_bounds(values),
+        valid=[innermost.validity for innermost, *_ in layers],
     )
+    points = read_values(by_value)
     found = [
         LeafRows(values, {field.id: layer for field, layer in zip(leaf.around, outer, strict=True)})
         for leaf, values, (_, *outer) in zip(leaves, points.arrays, layers, strict=True)
     ]
     size, places = taken.seen.tolist()  # the values lie in the chunks of the levels
     return found, Points(points.arrays, size, places)
+
+
+def _bounds(counts: Ints) -> Ints:
+    """Return where parts of these sizes begin, one after the other, and the sizes themselves."""
+    return np.stack((np.cumsum(counts) - counts, counts), axis=1)
 
 
 def _levels_of(reading: Reading) -> Ints:
