@@ -154,7 +154,7 @@ class StructuralReader:
         planned, plans = [], []
         for leaf in leaves:
             plan = self.plan(leaf, is_nested=False)
-            if plan is None and not in_a_row:
+            if plan is None and len(ranges) > 1:  # others take a run of chunks, which is as quick
                 plan = self.plan(leaf, is_nested=True)
             if plan is not None and (in_a_row or is_worthwhile(count, plan.rows, plan.values)):
                 planned.append(leaf)
