@@ -13,9 +13,11 @@ from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
 from lancefs.datafile.page_ranges import join_columns
-from lancefs.datafile.v2_1.assembly import assemble, assemble_values
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_below, leaves_of
+from lancefs.datafile.v2_1.point_plans import is_worthwhile
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small, known_fields
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
@@ -142,14 +144,18 @@ def read_small(
     known = known_fields(columns, fields)
     if not known:
         return SmallRows({})
-    holds |= len(known) < len(fields)
+    if len(known) < len(fields):
+        rows = sum(own for _, own, _ in files)
+        if is_worthwhile(sum(count_rows(ranges) for *_, ranges in files), rows, rows):
+            return SmallRows({})  # a few rows of all fields are read at once, see `read_together`
+        holds = True
     ends = np.cumsum([file.size for file, _, _ in files])
     starts = np.concatenate(([0], ends[:-1]))
     data = empty(int(ends[-1]), np.uint8)
     read_joined([file for file, _, _ in files], data, holds)
-    rows = np.array([rows for _, rows, _ in files], np.int64)
+    of_files = np.array([own for _, own, _ in files], np.int64)
     bounds, ranges = np.stack((starts, ends), axis=1), [ranges for _, _, ranges in files]
-    found = decode_small(SmallFiles(data, bounds, rows, ranges), known)
+    found = decode_small(SmallFiles(data, bounds, of_files, ranges), known)
     count_bytes(found.size)
     return found
 
@@ -171,11 +177,12 @@ def read_together(
         UnsupportedFeature: A file uses something that this release does not read.
     """
     joint = _read_joint(files, fields)
-    known = [all(leaf.field.id in joint.arrays for leaf in leaves_below(field)) for field in fields]
+    known = [all(leaf.field.id in joint.leaves for leaf in leaves_below(field)) for field in fields]
+    rows = sum(count_rows(ranges) for _, _, ranges in files)
     others = [field for field, is_known in zip(fields, known, strict=True) if not is_known]
     left = iter(_read_others(files, others, refusal or joint.refusal) if others else ())
     return [
-        assemble_values(field, joint.arrays) if is_known else next(left)
+        assemble_rows(field, joint.leaves, rows) if is_known else next(left)
         for field, is_known in zip(fields, known, strict=True)
     ]
 
@@ -189,18 +196,21 @@ def _read_joint(
     if plan is None:
         return JointRows({})
     opened = [file for file, _, _ in files]
-    spans = [SparseRanges([table.span]) for table in plan.tables]
+    spans = [SparseRanges([span]) for span in plan.spans]
     read = read_all(list(zip(opened, spans, strict=True)))
+    data = [of_file for (of_file,) in read]
     try:
-        points = plan.read([data for (data,) in read])
+        found = plan.read(data)
     except CorruptFile as error:
+        for (reader, _), own, rows, of_file in zip(known, plan.files, plan.rows, data, strict=True):
+            reader.check_levels(own, rows, of_file)
         return JointRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return JointRows({})  # the general way says where, if it cannot read the rows either
     for file in opened:
         file.verify()
-        file.looked_at(points.size // len(opened), points.places // len(opened))
-    return JointRows(dict(zip(plan.fields, points.arrays, strict=True)))
+        file.looked_at(found.size // len(opened), found.places // len(opened))
+    return found
 
 
 def _read_others(

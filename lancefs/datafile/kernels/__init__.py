@@ -21,6 +21,7 @@ from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
 from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import within as within
 from lancefs.datafile.kernels.items import find_items as find_items
+from lancefs.datafile.kernels.levels import take_levels as take_levels
 from lancefs.datafile.kernels.library import LIBRARY
 from lancefs.datafile.kernels.library import KernelReport as KernelReport
 from lancefs.datafile.kernels.library import kernels_in_use as kernels_in_use

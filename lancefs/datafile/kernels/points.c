@@ -1,67 +1,8 @@
 /* Values at a few rows of many pages; see points.py for what is read. */
-#include "bitpacking.h"
+#include "points.h"
 
-#define ALIGN 8
-
-/* The columns of the table of pages, and of the table of leaves, as in points.py. */
-enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
-enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
-enum { FIRST_PAGE, PAGES, OUT, VALIDITY, LEAF_COLUMNS };
-/* How values and levels are stored. */
-enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP, ZIPPED };
-
-#define LEVEL 2 /* bytes of a level */
-
-/* A buffer of a page or chunk. */
-typedef struct {
-    const uint8_t *data;
-    int64_t size;
-} Buffer;
-
-/* Bytes that lie in several places; positions count through all of them. Piece i has the positions
- * from ends[i - 1] to ends[i]. */
-typedef struct {
-    const int64_t *addresses, *ends;
-    int64_t count;
-} Pieces;
-
-/* A piece, and the position of its first byte. */
-typedef struct {
-    const uint8_t *data;
-    int64_t size, start;
-} Piece;
-
-/* Return the first piece that ends behind a position; without bytes where there is none. */
-static Piece find_piece(Pieces pieces, int64_t position) {
-    int64_t low = 0, high = pieces.count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (pieces.ends[middle] > position)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    if (low == pieces.count)
-        return (Piece){NULL, 0, 0};
-    const int64_t start = low ? pieces.ends[low - 1] : 0;
-    return (Piece){(const uint8_t *)(uintptr_t)pieces.addresses[low], pieces.ends[low] - start,
-                   start};
-}
-
-static inline int64_t align(int64_t position) {
-    return (position + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* Check a packed block that begins with its width; return the width. */
-static int64_t inline_width(Buffer buffer, int64_t bits, int64_t count) {
-    const int64_t word = bits / 8;
-    if (count > BLOCK || buffer.size < word)
-        return DAMAGED;
-    const uint64_t width = load(buffer.data, word);
-    if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > buffer.size - word)
-        return DAMAGED;
-    return (int64_t)width;
-}
+/* The columns of the table of leaves, as in points.py. */
+enum { FIRST_PAGE, PAGES, OUT, VALIDITY, FIRST_WANTED, WANTED, LEAF_COLUMNS };
 
 static void set_bit(uint8_t *bits, int64_t position) {
     bits[position / 8] |= (uint8_t)(1u << (position % 8));
@@ -73,21 +14,6 @@ static void set_bit(uint8_t *bits, int64_t position) {
 static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop) {
     const int64_t count = stop - start;
     return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
-}
-
-/* Return where the rows from `limit` on begin in `rows[start:stop]`, which ascend, each once. Rows
- * that follow each other are not looked at one by one. */
-static inline int64_t rows_below(const int64_t *rows, int64_t start, int64_t stop, int64_t limit) {
-    if (start == stop || rows[start] >= limit)
-        return start;
-    /* No more rows lie below the limit than there are numbers from the first row on. */
-    const int64_t left = limit - rows[start];
-    int64_t end = stop - start < left ? stop : start + left;
-    if (rows[end - 1] < limit)
-        return end;
-    for (end = start + 1; rows[end] < limit; end++)
-        ;
-    return end;
 }
 
 /* Where a string is, as positions in all pieces. */
@@ -308,13 +234,19 @@ static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count,
 static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk, int64_t length,
                           int64_t count, int64_t first, const int64_t *rows, int64_t start,
                           int64_t stop, uint8_t *out, uint8_t *validity) {
-    const int has_levels = page[LEVELS] != NONE;
-    const int64_t header = 2 + LEVEL * has_levels + page[ENTRY];
+    const int is_skipped = page[LEVELS] == SKIPPED, has_levels = page[LEVELS] != NONE;
+    const int64_t buffers = is_skipped ? page[WIDTH] : has_levels; /* of levels */
+    if (buffers < 0 || buffers > 2 || (is_skipped && validity != NULL))
+        return DAMAGED;
+    const int64_t header = 2 + LEVEL * buffers + page[ENTRY];
     if (length < header)
         return DAMAGED;
     int64_t nulls = 0, at = align(header);
-    if (has_levels) {
-        const Buffer levels = {chunk + at, (int64_t)load(chunk + 2, 2)};
+    if (is_skipped) {
+        for (int64_t i = 0; i < buffers; i++)
+            at = align(at + (int64_t)load(chunk + 2 + LEVEL * i, LEVEL));
+    } else if (has_levels) {
+        const Buffer levels = {chunk + at, (int64_t)load(chunk + 2, LEVEL)};
         if (at + levels.size > length || (int64_t)load(chunk, 2) != count || validity == NULL)
             return DAMAGED;
         nulls = write_validity(page, levels, count, first, rows, start, stop, validity);
@@ -429,30 +361,13 @@ static int64_t read_zipped(Piece piece, const int64_t *page, const int64_t *rows
 /* Read a page whose buffers are given as positions in all pieces. */
 static int64_t read_page_of(Pieces pieces, const int64_t *page, const int64_t *rows, int64_t start,
                             int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
-    const Piece piece = find_piece(pieces, page[TABLE]);
-    static const int positions[] = {TABLE, TABLE_END, CHUNKS, CHUNKS_END, ITEMS, ITEMS_END};
     int64_t own[PAGE_COLUMNS];
+    const Piece piece = piece_of(pieces, page, own);
     if (piece.data == NULL)
         return DAMAGED;
-    memcpy(own, page, sizeof own);
-    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) /* which may be anything */
-        own[positions[i]] = (int64_t)((uint64_t)page[positions[i]] - (uint64_t)piece.start);
     if (page[VALUES] == ZIPPED)
         return read_zipped(piece, own, rows, start, stop, out, validity, seen);
     return read_page(piece, own, rows, start, stop, out, validity, seen);
-}
-
-/* Return the last page whose first row is at most `row`; `pages` is not empty. */
-static const int64_t *find_page(const int64_t *pages, int64_t count, int64_t row) {
-    int64_t low = 0, high = count;
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (pages[middle * PAGE_COLUMNS + FIRST_ROW] <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return pages + low * PAGE_COLUMNS;
 }
 
 /* Return the bytes of the values of a leaf, which all are written but for those of single bits. */
@@ -465,36 +380,42 @@ static int64_t written_bytes(const int64_t *pages, const int64_t *leaf, int64_t 
     return page[BITS] == 1 ? 0 : count * page[BITS] / 8;
 }
 
-/* Read the values of leaves at ascending rows. Leaves ascend in `out`, of `size` bytes, and the
- * validity of a leaf is behind its values. `nulls` gets the number of nulls of each leaf, then the
- * bytes that were looked at, and their places. */
+/* Read the values of leaves, each at ascending rows of its own. Leaves ascend in `out`, of `size`
+ * bytes, and the validity of a leaf is behind its values. `nulls` gets the number of nulls of each
+ * leaf, then the bytes that were looked at, and their places. */
 KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
        const int64_t *pages, const int64_t *leaves, int64_t leaf_count, const int64_t *rows,
        int64_t count, uint8_t *out, int64_t size, int64_t *nulls) {
     const Pieces pieces = {addresses, ends, piece_count};
     int64_t *const seen = nulls + leaf_count;
     seen[0] = seen[1] = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (rows[i] <= rows[i - 1])
-            return DAMAGED;
     for (int64_t i = 0; i < leaf_count; i++) {
-        const int64_t *leaf = leaves + i * LEAF_COLUMNS;
+        const int64_t *leaf = leaves + i * LEAF_COLUMNS, wanted = leaf[WANTED];
+        if (leaf[FIRST_WANTED] < 0 || wanted < 0 || wanted > count - leaf[FIRST_WANTED])
+            return DAMAGED;
+        const int64_t *own = rows + leaf[FIRST_WANTED];
+        /* The leaf before may have been at the same rows. */
+        if (i == 0 || leaf[FIRST_WANTED] != leaf[FIRST_WANTED - LEAF_COLUMNS] ||
+            wanted != leaf[WANTED - LEAF_COLUMNS])
+            for (int64_t k = 1; k < wanted; k++)
+                if (own[k] <= own[k - 1])
+                    return DAMAGED;
         uint8_t *values = out + leaf[OUT], *validity = leaf[VALIDITY] < 0 ? NULL : out + leaf[VALIDITY];
-        const int64_t zeros = leaf[OUT] + written_bytes(pages, leaf, count);
+        const int64_t zeros = leaf[OUT] + written_bytes(pages, leaf, wanted);
         memset(out + zeros, 0,
                (size_t)((i + 1 < leaf_count ? leaf[LEAF_COLUMNS + OUT] : size) - zeros));
         nulls[i] = 0;
-        for (int64_t start = 0, stop; start < count; start = stop) {
+        for (int64_t start = 0, stop; start < wanted; start = stop) {
             if (leaf[PAGES] < 1)
                 return DAMAGED;
             const int64_t *page =
-                find_page(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], rows[start]);
+                find_page(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], own[start]);
             const int64_t first = page[FIRST_ROW], end = first + page[ROWS];
-            if (rows[start] < first || rows[start] >= end)
+            if (own[start] < first || own[start] >= end)
                 return DAMAGED;
-            stop = rows_below(rows, start, count, end);
+            stop = rows_below(own, start, wanted, end);
             const int64_t found =
-                read_page_of(pieces, page, rows, start, stop, values, validity, seen);
+                read_page_of(pieces, page, own, start, stop, values, validity, seen);
             if (found < 0)
                 return DAMAGED;
             nulls[i] += found;

@@ -1,8 +1,8 @@
 """Values at a few rows of many pages, in one call.
 
 The chunk table of a mini-block page is walked up to its end, and the chunks that hold the rows are
-opened; nothing else of a page is read. The index of a full-zip page tells where a row is. Every row
-is one value: there are no lists.
+opened; nothing else of a page is read. The index of a full-zip page tells where a row is. A row is
+a value: lists are found by their levels first, see `levels.py`, and the rows here are their items.
 
 The bytes of several files are given as pieces. Positions count through the pieces as if they were
 one after the other; a page, and a span of bytes, lies in one of them.
@@ -10,7 +10,7 @@ one after the other; a page, and a span of bytes, lies in one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -60,14 +60,16 @@ class LeafColumn(IntEnum):
     """The columns of the table of leaves.
 
     The first page of the leaf and its number of pages, which cover its rows; where its values are
-    written, behind those of the leaf before it; and where its validity is, behind its values, -1 if
-    no page of it has levels.
+    written, behind those of the leaf before it; where its validity is, behind its values, -1 if
+    no page of it has levels; and the first and the number of its wanted rows, among those of all.
     """
 
     FIRST_PAGE = 0
     PAGES = 1
     OUT = 2
     VALIDITY = 3
+    FIRST_WANTED = 4
+    WANTED = 5
 
 
 class Stored(IntEnum):
@@ -81,6 +83,7 @@ class Stored(IntEnum):
     STRINGS = 5  # offsets and bytes
     LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
     ZIPPED = 7  # strings of a full-zip page, each behind its level and its length
+    SKIPPED = 8  # levels that are known; their width is the number of their buffers, 1 or 2
 
 
 # The columns of the table of pages that are positions.
@@ -95,13 +98,13 @@ _LEVEL_BITS = 16
 def take_points(
     pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
-    """Read the values of several leaves at the same rows.
+    """Read the values of several leaves at some rows.
 
     Args:
         pieces: Bytes that hold the pages.
         pages: The pages of the leaves; see `PageColumn`.
         leaves: The leaves; see `LeafColumn`.
-        rows: The wanted rows, ascending and each once.
+        rows: The wanted rows, of each leaf ascending and each once.
         size: Bytes of the output.
 
     Returns:
@@ -115,15 +118,11 @@ def take_points(
         CorruptFile: A page is damaged, or does not have a wanted row.
     """
     out, nulls = np.zeros(size, np.uint8), np.zeros(len(leaves) + 2, np.int64)
-    if np.any(rows[1:] <= rows[:-1]):
-        raise CorruptFile("rows that do not ascend")
-    for number, (first, count, at, validity_at) in enumerate(leaves.tolist()):
+    for number, (first, count, at, validity_at, begin, wanted) in enumerate(leaves.tolist()):
         own = pages[first : first + count]
-        page_of = np.searchsorted(own[:, PageColumn.FIRST_ROW], rows, side="right") - 1
-        if len(rows) and (not count or page_of[0] < 0):
-            raise CorruptFile(f"row {rows[0]} is wanted, before the first page")
         parts = [
-            _take_page(pieces, own[index], rows[page_of == index]) for index in np.unique(page_of)
+            _take_page(pieces, own[index], some)
+            for index, some in rows_by_page(own, rows[begin : begin + wanted])
         ]
         if not parts:
             continue
@@ -140,6 +139,25 @@ def take_points(
     return out, nulls
 
 
+def rows_by_page(pages: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield the pages of a leaf that hold rows, each with its rows.
+
+    Args:
+        pages: The pages of the leaf; see `PageColumn`.
+        rows: The rows, ascending and each once.
+
+    Raises:
+        CorruptFile: The rows do not ascend, or no page begins before the first one.
+    """
+    if np.any(rows[1:] <= rows[:-1]):
+        raise CorruptFile("rows that do not ascend")
+    page_of = np.searchsorted(pages[:, PageColumn.FIRST_ROW], rows, side="right") - 1
+    if len(rows) and page_of[0] < 0:
+        raise CorruptFile(f"row {rows[0]} is wanted, before the first page")
+    for index in np.unique(page_of):
+        yield int(index), rows[page_of == index]
+
+
 _c_take_points = c_function(
     "take_points", "ints ints number ints ints number ints number out number out"
 )
@@ -150,7 +168,7 @@ def _compiled_take_points(
     pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
-    where = _addresses(pieces), ends_of(pieces), len(pieces)
+    where = addresses_of(pieces), ends_of(pieces), len(pieces)
     _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
     return out, nulls
 
@@ -161,11 +179,12 @@ def ends_of(pieces: Sequence[Bytes]) -> Ints:
     return ends
 
 
-def _addresses(pieces: Sequence[Bytes]) -> Ints:
+def addresses_of(pieces: Sequence[Bytes]) -> Ints:
+    """Return the address of each piece."""
     return np.array([pa.py_buffer(piece).address for piece in pieces], np.int64)
 
 
-def _piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
+def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
     """Return the piece that a position is in, and the position of its first byte.
 
     Raises:
@@ -183,7 +202,7 @@ def _take_page(
 ) -> tuple[Array, Mask, tuple[int, int]]:
     """Return the values of rows of a page, which are null, and the bytes and places looked at."""
     column = PageColumn
-    data, shift = _piece_at(pieces, int(page[column.TABLE]))
+    data, shift = piece_at(pieces, int(page[column.TABLE]))
     page = page.copy()
     page[POSITIONS] -= shift
     if page[column.VALUES] == Stored.ZIPPED:
@@ -199,9 +218,12 @@ def _take_page(
     counts = counts[chunks]
     sizes = (bounds[1:] - bounds[:-1])[chunks]
     starts = bounds[:-1][chunks] + start
-    has_levels = page[column.LEVELS] != Stored.NONE
-    widths = (2, width) if has_levels else (width,)
-    levels, begins, ends = find_buffers(data, starts, sizes, widths)
+    is_skipped = page[column.LEVELS] == Stored.SKIPPED
+    has_levels = page[column.LEVELS] not in (Stored.NONE, Stored.SKIPPED)
+    buffers = int(page[column.WIDTH]) if is_skipped else int(has_levels)
+    if not 0 <= buffers <= 2:
+        raise CorruptFile(f"{buffers} buffers of levels in a chunk")
+    levels, begins, ends = find_buffers(data, starts, sizes, (*[2] * buffers, width))
     wanted = (np.cumsum(counts) - counts)[positions] + within
     values = _values(data, begins[-1], ends[-1], counts, wanted, page)
     if page[column.VALUES] in (Stored.STRINGS, Stored.LOOKED_UP):
@@ -210,7 +232,8 @@ def _take_page(
     if has_levels:
         if np.any(levels != counts):
             raise CorruptFile("a chunk has more or fewer levels than values")
-        found = _levels(data, begins[0], ends[0], counts, page)[wanted]
+        stored = int(page[column.LEVELS]), int(page[column.WIDTH])
+        found = decode_levels(data, begins[0], ends[0], counts, stored)[wanted]
         if np.any(found > 1):
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
@@ -310,14 +333,28 @@ def _items(data: Bytes, indices: Array, page: Ints) -> Ints:
     return places
 
 
-def _levels(data: Bytes, starts: Ints, ends: Ints, counts: Ints, page: Ints) -> Array:
-    """Return the levels of chunks."""
-    match page[PageColumn.LEVELS]:
+def decode_levels(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, stored: tuple[int, int]
+) -> Array:
+    """Return the levels of chunks.
+
+    Args:
+        data: Bytes that hold the chunks.
+        starts: Where the levels of each chunk begin.
+        ends: Where they end.
+        counts: Number of levels of each chunk.
+        stored: How levels are stored, and the bits of one that is packed apart from its width; see
+            `Stored`.
+
+    Raises:
+        CorruptFile: The levels are damaged.
+    """
+    kind, width = stored
+    match kind:
         case Stored.PACKED:
             widths = read_widths(data, starts, ends, _LEVEL_BITS)
             return unpack(data, starts + 2, widths, counts, _LEVEL_BITS)
         case Stored.PACKED_APART:
-            width = int(page[PageColumn.WIDTH])
             return unpack_buffers(data, starts, ends, counts, width, _LEVEL_BITS)
         case Stored.RUNS:
             return np.concatenate(
@@ -363,7 +400,7 @@ def join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
 
 
 def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
-    piece, shift = _piece_at(pieces, start)
+    piece, shift = piece_at(pieces, start)
     if end - shift > len(piece):
         raise CorruptFile(f"a span of bytes leaves its piece of {len(piece)} bytes")
     return piece[start - shift : end - shift]
@@ -379,5 +416,5 @@ def _compiled_join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
     if spans.min(initial=0) < 0 or spans.max(initial=0) > size or room < 0:
         raise Damaged
     out = empty(room, np.uint8)
-    _c_join_spans(_addresses(pieces), ends, len(pieces), spans, len(spans), out, room)
+    _c_join_spans(addresses_of(pieces), ends, len(pieces), spans, len(spans), out, room)
     return out

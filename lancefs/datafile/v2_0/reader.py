@@ -8,6 +8,7 @@ rows. A list is therefore read in two rounds of requests: its offsets, then its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, TypeVar
@@ -17,22 +18,23 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from lancefs.datafile.arrays import bitmap, to_arrow
-from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
+from lancefs.datafile.blocks import FixedWidth, Ints, RowRange, VariableWidth
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.container import ColumnPages, Container, Page, PageEncoding
 from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed_structs import stored_field, without_dropped
 from lancefs.datafile.page_ranges import by_page, check_column_rows, join_arrays
-from lancefs.datafile.row_ranges import count_rows, filled
+from lancefs.datafile.row_ranges import count_rows, filled, rows_of
 from lancefs.datafile.row_sizes import PageSizes, sizes_of
-from lancefs.datafile.v2_0 import encodings
+from lancefs.datafile.v2_0 import encodings, plain_pages
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
+from lancefs.datafile.v2_0.plain_pages import PlainForm, PlainPage
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import encodings_v2_0_pb2 as pb
-from lancefs.storage import Reads, count_pages, together
+from lancefs.storage import Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.v2_1.leaf_columns import LeafField
@@ -65,6 +67,7 @@ class ArrayReader:
         # The last page that was read of each column, with its number: the next read may share its
         # decompressed buffers and dictionaries.
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
+        self._plain_pages: dict[tuple[int, int], PlainPage | None] = {}  # by column and page
         self._first_items: dict[int, list[int]] = {}  # see `_items_before_pages`
 
     @property
@@ -99,7 +102,101 @@ class ArrayReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
-        return read_fields(self.read, self.container.file.url, fields, ranges)
+        url, arrays = self.container.file.url, dict[int, pa.Array]()
+        if self.container.file.is_in_memory and 0 < count_rows(ranges) <= plain_pages.MOST_ROWS:
+            arrays = yield from self._look_up(fields, ranges)
+        others = [field for number, field in enumerate(fields) if number not in arrays]
+        left = iter((yield from read_fields(self.read, url, others, ranges)))
+        return [arrays[number] if number in arrays else next(left) for number in range(len(fields))]
+
+    def _look_up(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Reads[dict[int, pa.Array]]:
+        """Look few rows up in those fields whose pages are plain; see `plain_pages`.
+
+        Returns:
+            The rows of these fields, by their positions.
+        """
+        leaves = {
+            number: field
+            for number, field in enumerate(fields)
+            if field.id in self.columns
+            and not (field.children or field.is_outline or field.is_blob)
+        }
+        yield from self.container.load(self._columns_of([*leaves.values()]))
+        cuts: dict[tuple[int, ...], list[tuple[int, Ints]]] = {}
+        plain = {
+            number: pages
+            for number, field in leaves.items()
+            if (pages := self._plain_pages_of(field, ranges, cuts))
+        }
+        spans = [page.span for pages in plain.values() for _, page, _ in pages]
+        if not spans:
+            return {}
+        start, end = min(first for first, _ in spans), max(last for _, last in spans)
+        (data,) = yield SparseRanges([(start, end)])
+        arrays, size = {}, 0
+        for number, pages in plain.items():
+            field, parts = leaves[number], []
+            with self._locating(field):
+                for at, page, rows in pages:
+                    with locating(place=f"page {at}"):
+                        slots, seen = plain_pages.look_up(page, rows, data, start)
+                        parts.append(to_arrow(slots.values, field.storage_type, slots.valid))
+                    size += seen
+                arrays[number] = join_arrays(parts, field.storage_type)
+        count_pages(len(spans))
+        self.container.file.looked_at(size, len(spans))
+        return arrays
+
+    def _locating(self, field: Field) -> AbstractContextManager[None]:
+        """Add the file, the column and the field to errors; `read_fields` adds the same."""
+        place = f"{field.name}, column {self.columns[field.id]} ({field.name})"
+        return locating(self.container.file.url, place)
+
+    def _plain_pages_of(
+        self,
+        field: Field,
+        ranges: Sequence[RowRange],
+        cuts: dict[tuple[int, ...], list[tuple[int, Ints]]],
+    ) -> list[tuple[int, PlainPage, Ints]]:
+        """Return the pages of a leaf that hold rows, each with its number and its rows.
+
+        Args:
+            field: The leaf.
+            ranges: Rows of the file, ascending and disjoint.
+            cuts: The pages and their rows, by the first rows of the pages, for the other leaves.
+
+        Returns:
+            Nothing where one of the pages is not plain.
+        """
+        index, pages = self.columns[field.id], []
+        with self._locating(field):
+            column = self.container.column(index)
+            check_column_rows(column.first_rows[-1], self._expected_rows)
+            if column.first_rows not in cuts:
+                wanted = by_page(column.first_rows, filled(ranges))
+                cuts[column.first_rows] = [(number, rows_of(rows)) for number, rows in wanted]
+            for number, rows in cuts[column.first_rows]:
+                page = self._plain(index, number)
+                if page is None:
+                    return []
+                pages.append((number, page, rows))
+        return pages
+
+    def _plain(self, column: int, number: int) -> PlainPage | None:
+        """Return a page of a column if its rows can be looked up; else None."""
+        key = column, number
+        if key not in self._plain_pages:
+            pages = self.container.column(column)
+            with locating(place=f"page {number}"):
+                _check_column(pages.encoding)
+                form = _plain_form(pages.pages[number].encoding)
+                page = None if form is None else self._page(column, number)
+                self._plain_pages[key] = (
+                    None if form is None or page is None else plain_pages.locate(form, page)
+                )
+        return self._plain_pages[key]
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
         """Return None: pages of data files 2.0 are decoded one by one."""
@@ -300,6 +397,11 @@ def _parse_page_encoding(described: PageEncoding) -> pb.ArrayEncoding:
     if described.type_name != _PAGE_TYPE:
         raise UnsupportedFeature(f"page encoding {described.type_name or '(none)'}")
     return _parse(pb.ArrayEncoding, described)
+
+
+@lru_cache(maxsize=1024)  # as above
+def _plain_form(described: PageEncoding) -> PlainForm | None:
+    return plain_pages.plain_form(_parse_page_encoding(described))
 
 
 @lru_cache(maxsize=1024)  # most columns share a description

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
     FetchedLeaf,
     FetchedRows,
     LeafField,
+    LeafRows,
     PageGroup,
     decode_together,
     group_pages,
@@ -39,18 +39,6 @@ from lancefs.errors import CorruptFile, DecoderWarning, locating
 # such a disagreement is a bug of lancefs, which the slow way must not hide.
 FAILS_WHERE_DECODERS_DISAGREE = False
 _is_reported = False  # to the user, who is warned once
-
-
-class _LeafRows(NamedTuple):
-    """Rows of one leaf.
-
-    Attributes:
-        values: The values of the leaf.
-        layers: The layer of each field around the leaf, by field id.
-    """
-
-    values: pa.Array
-    layers: Mapping[int, Unravelled]
 
 
 def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.Array]:
@@ -80,23 +68,18 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
     return columns
 
 
-def assemble_values(field: Field, values: Mapping[int, pa.Array]) -> pa.Array:
-    """Build the array of a field that is a leaf, or a struct that is never null.
+def assemble_rows(field: Field, leaves: Mapping[int, LeafRows], rows: int) -> pa.Array:
+    """Build the array of a field whose leaves are decoded.
 
     Args:
         field: The field.
-        values: The values of the leaves below it, by field id; structs between are never null.
+        leaves: The rows of the leaves below it, by field id.
+        rows: Number of rows.
 
     Raises:
-        CorruptFile: The leaves differ in length.
+        CorruptFile: The leaves differ in length, or in what they nest.
     """
-    if field.is_leaf:
-        return values[field.id]
-    by_id = {
-        leaf.field.id: _in_valid_structs(leaf, values[leaf.field.id])
-        for leaf in leaves_below(field)
-    }
-    return _assemble(field, by_id, len(next(iter(by_id.values())).values))
+    return leaves[field.id].values if field.is_leaf else _assemble(field, leaves, rows)
 
 
 def _assemble_singly(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.Array]:
@@ -148,7 +131,7 @@ def _assemble_files(
         joined = _join_files(columns[number], groups[number], data_type)
         if field is not leaf.field:
             values = without_dropped(joined.values, field, leaf.field)
-            joined = _LeafRows(values, joined.layers)
+            joined = LeafRows(values, joined.layers)
         by_id[leaf.field.id] = joined
     arrays = []
     for field in fields:
@@ -165,21 +148,20 @@ def _assemble_files(
 
 def _joined_values(
     files: Sequence[FetchedRows],
-) -> tuple[dict[int, _LeafRows], list[tuple[FetchedLeaf, ...]]]:
+) -> tuple[dict[int, LeafRows], list[tuple[FetchedLeaf, ...]]]:
     """Join the rows of leaves that are decoded already.
 
     Returns:
         The rows of these leaves, by field id; and the other leaves, as they were fetched of each
         file.
     """
-    known: dict[int, _LeafRows] = {}
+    known: dict[int, LeafRows] = {}
     others = []
     for of_files in zip(*(file.leaves for file in files), strict=True):
-        values = [file.values for file in of_files if file.values is not None]
-        if len(values) == len(files):
-            first, leaf = values[0], of_files[0].leaf
-            joined = first if len(values) == 1 else join_arrays(values, first.type)
-            known[leaf.field.id] = _in_valid_structs(leaf, joined)
+        decoded = [file.decoded for file in of_files if file.decoded is not None]
+        if len(decoded) == len(files):
+            leaf = of_files[0].leaf
+            known[leaf.field.id] = _join_rows(leaf, decoded, decoded[0].values.type)
         else:
             others.append(of_files)
     return known, others
@@ -187,32 +169,31 @@ def _joined_values(
 
 def _join_files(
     files: Sequence[FetchedLeaf], groups: Sequence[PageGroup], data_type: pa.DataType
-) -> _LeafRows:
+) -> LeafRows:
     """Join the rows of a leaf, of which some files may have been decoded already."""
-    if all(file.values is None for file in files):
+    if all(file.decoded is None for file in files):
         return _join(files[0].leaf, groups, data_type)
     parts, remaining = [], deque(groups)
     for file in files:
-        if file.values is not None:
-            parts.append(_in_valid_structs(file.leaf, file.values))
+        if file.decoded is not None:
+            parts.append(file.decoded)
             continue
         own = []
         while remaining and remaining[0].leaf is file:
             own.append(remaining.popleft())
         parts.append(_join(file.leaf, own, data_type))
+    return _join_rows(files[0].leaf, parts, data_type)
+
+
+def _join_rows(leaf: LeafField, parts: Sequence[LeafRows], data_type: pa.DataType) -> LeafRows:
+    """Join rows of a leaf; those without layers are none."""
+    if len(parts) == 1:
+        return parts[0]
     layers = {
         field.id: _join_layer([part.layers[field.id] for part in parts if part.layers])
-        for field in files[0].leaf.around
+        for field in leaf.around
     }
-    return _LeafRows(join_arrays([part.values for part in parts], data_type), layers)
-
-
-def _in_valid_structs(leaf: LeafField, values: pa.Array) -> _LeafRows:
-    """Return the values of a leaf around which are structs only, none of which is null."""
-    if not leaf.around:
-        return _LeafRows(values, {})
-    valid = Unravelled(None, None, len(values))
-    return _LeafRows(values, {field.id: valid for field in leaf.around})
+    return LeafRows(join_arrays([part.values for part in parts], data_type), layers)
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table
@@ -220,7 +201,7 @@ def _storage_type(field: Field) -> pa.DataType:
     return field.storage_type
 
 
-def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) -> _LeafRows:
+def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) -> LeafRows:
     """Decode groups of pages of a leaf, and join their values and their layers."""
     values, layers = [], []
     for group in groups:
@@ -239,11 +220,11 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
                 raise CorruptFile("the values lie in lists that no field describes")
         layers.append(outer[: len(leaf.around)])
     if not values:
-        return _LeafRows(pa.array([], data_type), {})
+        return LeafRows(pa.array([], data_type), {})
     first = groups[0].leaf
     with locating(first.url, first.place):
         joined = [_join_layer(parts) for parts in zip(*layers, strict=True)]
-        return _LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
+        return LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
 
 
 def _checked_values(
@@ -304,7 +285,7 @@ def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
     return Unravelled(validity, offsets, sum(part.length for part in parts))
 
 
-def _assemble(field: Field, leaves: Mapping[int, _LeafRows], count: int) -> pa.Array:
+def _assemble(field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
     """Build the array of a field from its leaves.
 
     Args:
@@ -340,7 +321,7 @@ def _values(field: Field, values: pa.Array) -> pa.Array:
     return values
 
 
-def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> pa.Array:
+def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa.Array:
     data_type, offsets = field.storage_type, layer.offsets
     if offsets is None or not is_list(data_type):
         raise CorruptFile(f"{field.name}: a list where {data_type} was expected")
@@ -358,7 +339,7 @@ def _list(field: Field, leaves: Mapping[int, _LeafRows], layer: Unravelled) -> p
     return pa.Array.from_buffers(data_type, layer.length, buffers, children=[items])
 
 
-def _layer(field: Field, leaves: Mapping[int, _LeafRows]) -> Unravelled | None:
+def _layer(field: Field, leaves: Mapping[int, LeafRows]) -> Unravelled | None:
     """Return the layer of a list or struct, from its first leaf; None where there are no rows."""
     first = next(leaves_below(field)).field
     return leaves[first.id].layers.get(field.id)

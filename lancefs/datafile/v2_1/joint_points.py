@@ -10,63 +10,64 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.row_ranges import rows_of
-from lancefs.datafile.v2_1.leaf_columns import LeafField
+from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
+from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, PlanTable, is_worthwhile
-from lancefs.datafile.v2_1.points import Points, PointSource, read_points
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
-from lancefs.storage import Bytes, count_pages
+from lancefs.storage import ByteRange, Bytes, count_pages
 
 
 class JointRows(NamedTuple):
     """What was read of several files at once.
 
     Attributes:
-        arrays: The values of the leaves that the kernel could read, by field id; no struct around
-            them is null.
-        refusal: The error of the kernel if it refused pages; the general way says what is damaged.
+        leaves: The rows of the leaves that the kernels could read, by field id.
+        refusal: The error of a kernel if it refused pages; the general way says what is damaged.
+        size: Number of bytes that were looked at.
+        places: Number of places where they are.
     """
 
-    arrays: dict[int, pa.Array]
+    leaves: dict[int, LeafRows]
     refusal: CorruptFile | None = None
+    size: int = 0
+    places: int = 0
 
 
 class JointPlan(NamedTuple):
     """How rows of several files are read at once.
 
     Attributes:
-        fields: The id of each leaf.
-        tables: The plans of the leaves, in each file.
+        files: The plan of each file, with the same leaves.
         rows: The wanted rows of each file.
     """
 
-    fields: Sequence[int]
-    tables: Sequence[PlanTable]
+    files: Sequence[FilePlan]
     rows: Sequence[Ints]
 
-    def read(self, data: Sequence[Bytes]) -> Points:
+    @property
+    def spans(self) -> list[ByteRange]:
+        """The bytes of each file that are read."""
+        return [file.span for file in self.files]
+
+    def read(self, data: Sequence[Bytes]) -> JointRows:
         """Read the rows.
 
         Args:
-            data: The bytes of each file that its table spans.
+            data: The bytes of each file that are in its span.
 
         Raises:
             CorruptFile: A page is damaged.
-            TooLarge: The strings have more bytes than `limited` allows.
+            TooLarge: The rows have more bytes than `limited` allows.
         """
-        points = read_points(
-            [
-                PointSource(table, rows, own, table.span[0])
-                for table, rows, own in zip(self.tables, self.rows, data, strict=True)
-            ]
-        )
-        count_pages(sum(map(_pages_with_rows, self.tables, self.rows)))
-        return points
+        found = read_leaves(self.files, self.rows, data)
+        for file, rows in zip(self.files, self.rows, strict=True):
+            count_pages(sum([_pages_with_rows(table, rows) for table in file.tables]))
+        return JointRows(found.leaves, None, found.size, found.places)
 
 
 def plan_joint(
@@ -94,25 +95,37 @@ def plan_joint(
     planned, others = [], set()
     for leaf in leaves:
         plans = _plans(leaf, readers)
-        if plans is not None and is_worthwhile(count, sum([plan.rows for plan in plans])):
+        if plans is not None and _are_worthwhile(plans, count):
             planned.append((leaf, plans))
         else:
             others.add(leaf.top.id)  # of a struct, all leaves are read in the same way
     planned = [(leaf, plans) for leaf, plans in planned if leaf.top.id not in others]
     if not planned:
         return None
-    fields = [leaf.field.id for leaf, _ in planned]
-    of_leaves = [plans for _, plans in planned]
-    of_files = zip(*of_leaves, strict=True)
-    tables = [reader.plan_table(plans) for reader, plans in zip(readers, of_files, strict=True)]
-    return JointPlan(fields, tables, rows)
+    known = [leaf for leaf, _ in planned]
+    of_files = zip(*(plans for _, plans in planned), strict=True)
+    pairs = zip(readers, of_files, strict=True)
+    return JointPlan([reader.file_plan(known, own) for reader, own in pairs], rows)
+
+
+def _are_worthwhile(plans: Sequence[LeafPlan], count: int) -> bool:
+    """Whether so many rows of a leaf in several files are few enough to be read singly."""
+    rows, values = sum([plan.rows for plan in plans]), sum([plan.values for plan in plans])
+    return is_worthwhile(count, rows, values)
 
 
 def _plans(leaf: LeafField, readers: Sequence[StructuralReader]) -> list[LeafPlan] | None:
     """Return the plan of a leaf in each file; None where these cannot be read as one."""
+    plans = _alike(leaf, readers, is_nested=False)
+    return _alike(leaf, readers, is_nested=True) if plans is None and leaf.around else plans
+
+
+def _alike(
+    leaf: LeafField, readers: Sequence[StructuralReader], is_nested: bool
+) -> list[LeafPlan] | None:
     plans: list[LeafPlan] = []
     for reader in readers:
-        plan = reader.plan(leaf)
+        plan = reader.plan(leaf, is_nested)
         if plan is None or not reader.may_have(plan.rows):
             return None
         if plans and (plan.form, plan.bits) != (plans[0].form, plans[0].bits):

@@ -6,7 +6,7 @@ which is decoded into one array. Small groups of different leaves are decoded in
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode
 from lancefs.datafile.v2_1.layouts.page_reader import PageRows
-from lancefs.datafile.v2_1.levels import DecodedPage
+from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
 from lancefs.errors import CorruptFile
 
 # The bytes of chunks of different leaves that one call decodes at most: the chunks are copied for
@@ -67,6 +67,26 @@ class LeafField(NamedTuple):
         return f"{self.top.name}, column {column} ({self.field.name})"
 
 
+class LeafRows(NamedTuple):
+    """Rows of one leaf.
+
+    Attributes:
+        values: The values of the leaf.
+        layers: The layer of each field around the leaf, by field id.
+    """
+
+    values: pa.Array
+    layers: Mapping[int, Unravelled]
+
+    @classmethod
+    def in_valid_structs(cls, leaf: LeafField, values: pa.Array) -> LeafRows:
+        """Return the values of a leaf around which are structs only, none of which is null."""
+        if not leaf.around:
+            return cls(values, {})
+        valid = Unravelled(None, None, len(values))
+        return cls(values, {field.id: valid for field in leaf.around})
+
+
 # The index of a page in its column; then decoded rows, or the fetched chunks with the rows.
 FetchedPage: TypeAlias = tuple[int, PageRows | ChunkRun]
 
@@ -80,8 +100,7 @@ class FetchedLeaf(NamedTuple):
         url: The file.
         column: The index of its column in the file.
         pages: The pages with the rows that were asked for.
-        values: The rows, of a leaf that is decoded already and has no pages here; else None. The
-            structs around it are not null.
+        decoded: The rows, of a leaf that is decoded already and has no pages here; else None.
     """
 
     leaf: LeafField
@@ -89,7 +108,7 @@ class FetchedLeaf(NamedTuple):
     url: str
     column: int
     pages: Sequence[FetchedPage]
-    values: pa.Array | None = None
+    decoded: LeafRows | None = None
 
     @property
     def place(self) -> str:
@@ -200,7 +219,7 @@ def group_pages(leaves: Sequence[FetchedLeaf], are_joined: bool) -> list[PageGro
     """
     groups: list[PageGroup] = []
     for leaf in leaves:
-        if leaf.values is not None:
+        if leaf.decoded is not None:
             are_joined = False  # the rows before and after belong to different groups
         for page in leaf.pages:
             if not (are_joined and groups and groups[-1].append(page)):

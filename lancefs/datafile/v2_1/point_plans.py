@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
-from operator import is_
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -41,8 +40,9 @@ _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
+_MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
 CODED = -1  # in place of the bits of a value: an Arrow dictionary of strings
-_FEW_PAGES = 8  # of a column whose plan is kept for the next file
+FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 _MOST_BITS = 256  # of a plain value: those of a decimal
@@ -134,6 +134,24 @@ def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> t
     return made
 
 
+class LevelPlan(NamedTuple):
+    """What the kernel needs to know of the levels of a leaf.
+
+    Attributes:
+        pages: How the levels of each page are stored; see `kernels.levels.LevelColumn`.
+        layers: The layers of the levels that it gives, innermost first.
+        has_lists: Whether one of them is a list.
+        is_defined: Whether a page has definition levels.
+        values: Number of values of all pages.
+    """
+
+    pages: Ints
+    layers: tuple[Layer, ...]
+    has_lists: bool
+    is_defined: bool
+    values: int
+
+
 class LeafPlan(NamedTuple):
     """What the kernel needs to know of a leaf, and what becomes of what it gives.
 
@@ -148,6 +166,8 @@ class LeafPlan(NamedTuple):
         span: Start of the first and end of the last buffer.
         is_read_once: Whether the pages are those of many files, and what is decoded of one is not
             kept for the next read.
+        levels: How lists and nulls around the values are found; None where every row is a value,
+            and no struct around it is null.
     """
 
     pages: Ints
@@ -159,6 +179,12 @@ class LeafPlan(NamedTuple):
     rows: int
     span: ByteRange
     is_read_once: bool = False
+    levels: LevelPlan | None = None
+
+    @property
+    def values(self) -> int:
+        """Number of values of all rows."""
+        return self.rows if self.levels is None else self.levels.values
 
 
 class PlanTable:
@@ -173,6 +199,7 @@ class PlanTable:
         has_levels: For each leaf, whether a page has definition levels.
         rows: Number of rows of the longest leaf.
         span: Byte range of the file that has all pages.
+        pages: The pages of the leaves, leaf by leaf.
     """
 
     def __init__(self, plans: Sequence[LeafPlan]) -> None:
@@ -182,16 +209,7 @@ class PlanTable:
         self.has_levels = np.array([plan.has_levels for plan in plans], np.bool_)
         self.rows = max([plan.rows for plan in plans])
         self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
-        self._pages = np.concatenate([plan.pages for plan in plans])
-        self._bounds = [0, *np.cumsum(self.counts).tolist()]
-
-    def part(self, leaves: range) -> Ints:
-        """Return the pages of some of the leaves."""
-        return self._pages[self._bounds[leaves.start] : self._bounds[leaves.stop]]
-
-    def is_of(self, plans: Sequence[LeafPlan]) -> bool:
-        """Whether these are the plans of the table."""
-        return len(plans) == len(self.plans) and all(map(is_, plans, self.plans))
+        self.pages = np.concatenate([plan.pages for plan in plans])
 
 
 # The form of the values of a page and the bits of each; and the columns of its plan from
@@ -241,7 +259,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         return None
     if structs and any(around.logical_type != "struct" for around in leaf.around):
         return None
-    plan = _plan_pages if len(column.pages) <= _FEW_PAGES else _plan
+    plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
     known = plan(column, bits, structs)
     if known is None:
         return None
@@ -284,7 +302,7 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
     plans, descriptions, form = [], [], None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
-        description = _description_of(page)
+        description = description_of(page)
         if description is None:
             return None
         plan = _plan_of(description, page, bits, structs)
@@ -304,7 +322,7 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     return _LeafPages(pages, form, has_levels, span, needed, items)
 
 
-def _description_of(page: Page) -> MiniBlock | FullZip | None:
+def description_of(page: Page) -> MiniBlock | FullZip | None:
     """Return the description of a page; None for a layout that the kernel does not know."""
     description = layout_of(page.encoding)
     if isinstance(description, MiniBlock):
@@ -394,14 +412,14 @@ def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | Non
         bits: Bits of a value; see `value_bits`.
         structs: Number of structs around the values.
     """
-    values, levels = _plan_values(description, bits), _plan_levels(description, structs)
+    values, levels = plan_values(description, bits), _plan_levels(description, structs)
     if values is None or levels is None:
         return None
     stored = description.width, values.stored, values.stored_bits, *levels
     return PagePlan((values.form, values.bits), stored, description.dictionary_items)
 
 
-def _plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
+def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
     """Return how values are stored; None where the kernel does not know it.
 
     Args:
@@ -448,7 +466,18 @@ def _plan_levels(description: MiniBlock, structs: int) -> tuple[int, int] | None
         return None
     if not description.has_def:
         return Stored.NONE, 0
-    encoding = description.layout.def_compression
+    return stored_levels(description.layout.def_compression)
+
+
+def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
+    """Return how levels are stored, and the bits of a level that is packed apart from its width.
+
+    Args:
+        encoding: The encoding of repetition or definition levels.
+
+    Returns:
+        None where the kernel does not know it.
+    """
     match encoding.WhichOneof("compression"):
         case "flat" | "inline_bitpacking":
             stored = _stored_as(encoding, _LEVEL_BITS)
@@ -493,9 +522,16 @@ def _flat_bits(encoding: CompressiveEncoding) -> int | None:
     return int(encoding.flat.bits_per_value)
 
 
-def is_worthwhile(count: int, rows: int) -> bool:
-    """Whether so many rows are few enough, of a column of so many rows, to be read singly."""
-    return 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
+def is_worthwhile(count: int, rows: int, values: int) -> bool:
+    """Whether rows are few enough to be read singly.
+
+    Args:
+        count: Number of wanted rows.
+        rows: Number of rows of the column.
+        values: Number of values of these, which are the items where the column has lists.
+    """
+    is_few = 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
+    return is_few and count * values // rows <= _MOST_ITEMS
 
 
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import strings_of, to_arrow
+from lancefs.datafile.arrays import bitmap, strings_of, to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
@@ -70,6 +70,7 @@ class _LeafValues(NamedTuple):
     Attributes:
         plan: The plan of the leaf, in the first file.
         first_rows: First row of each page.
+        rows: The row of each value.
         length: Number of values.
         nulls: Number of nulls among them.
         values: The values.
@@ -78,6 +79,7 @@ class _LeafValues(NamedTuple):
 
     plan: LeafPlan
     first_rows: Ints
+    rows: Ints
     length: int
     nulls: int
     values: pa.Buffer
@@ -98,53 +100,87 @@ class _LeafValues(NamedTuple):
         return pa.Array.from_buffers(data_type, self.length, buffers, self.nulls)
 
 
-class _Reading:
+class Reading(NamedTuple):
     """The rows of some files as those of one, whose pages have positions in the bytes of all.
 
-    Args:
+    Attributes:
         sources: The files, with the same leaves in the same order.
+        pages: The pages of the leaves, leaf by leaf; see `PageColumn`.
+        counts: Number of pages of each leaf.
+        has_levels: For each leaf, whether a page of it has definition levels to be read.
+        rows: Rows to read.
+        wanted: The first and the number of the rows of each leaf among these, of shape (leaves, 2).
+        valid: For each leaf, which of its values are valid, or None where all are; None where the
+            levels of the pages tell it.
     """
 
-    def __init__(self, sources: Sequence[PointSource]) -> None:
-        self.sources = sources
-        self.pieces = [source.data for source in sources]
-        self.plans = sources[0].table.plans
-        self._shifts = []
+    sources: Sequence[PointSource]
+    pages: Ints
+    counts: Ints
+    has_levels: Mask
+    rows: Ints
+    wanted: Ints
+    valid: Sequence[Mask | None] | None = None
+
+    @classmethod
+    def of(cls, sources: Sequence[PointSource]) -> Reading:
+        """Return the same rows of all leaves of some files."""
+        tables = [source.table for source in sources]
+        shifts = []
         row = position = 0
-        parts = []
         for source in sources:
             shift = np.zeros(len(PageColumn), np.int64)
             shift[PageColumn.FIRST_ROW] = row
             shift[POSITIONS] = position - source.start
-            parts.append(source.rows + row)
-            self._shifts.append(shift)
+            shifts.append(shift)
             row += source.table.rows
             position += len(source.data)
-        self.rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def pages(self, leaves: range) -> tuple[Ints, Ints]:
-        """Return the pages of leaves, leaf by leaf; and the number of pages of each leaf."""
-        tables = [source.table for source in self.sources]
-        own = [
-            table.part(leaves) + shift for table, shift in zip(tables, self._shifts, strict=True)
+        pages = [table.pages + shift for table, shift in zip(tables, shifts, strict=True)]
+        rows = [
+            source.rows + shift[PageColumn.FIRST_ROW]
+            for source, shift in zip(sources, shifts, strict=True)
         ]
-        counts = [table.counts[leaves.start : leaves.stop] for table in tables]
-        if len(own) == 1:
-            return own[0], counts[0]
-        numbers = np.tile(np.arange(len(leaves)), len(own))
-        order = np.argsort(np.repeat(numbers, np.concatenate(counts)), kind="stable")
-        return np.concatenate(own)[order], np.sum(counts, axis=0)
+        joined = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        return cls(
+            sources,
+            in_leaves(tables, pages),
+            np.sum([table.counts for table in tables], axis=0),
+            np.any([table.has_levels for table in tables], axis=0),
+            joined,
+            np.broadcast_to(np.array([0, len(joined)]), (len(tables[0].plans), 2)),
+        )
 
-    def has_levels(self, leaves: range) -> Mask:
-        """Return for each leaf whether a page of it has definition levels."""
-        known = [source.table.has_levels[leaves.start : leaves.stop] for source in self.sources]
-        return known[0] if len(known) == 1 else np.any(known, axis=0)
+    @property
+    def plans(self) -> Sequence[LeafPlan]:
+        """The plans of the leaves, in the first file."""
+        return self.sources[0].table.plans
+
+    @property
+    def pieces(self) -> list[Bytes]:
+        """The bytes of each file."""
+        return [source.data for source in self.sources]
 
     def parts(self, leaf: int) -> Iterator[tuple[PagePart, PointSource]]:
         """Yield what else is known of the pages of a leaf, with the file of each."""
         for source in self.sources:
             for part in source.table.plans[leaf].parts:
                 yield part, source
+
+
+def in_leaves(tables: Sequence[PlanTable], parts: Sequence[Ints]) -> Ints:
+    """Join what there is of each page of files; return it leaf by leaf, and file by file in a leaf.
+
+    Args:
+        tables: The table of each file.
+        parts: A row for each page of each file.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    leaves = np.arange(len(tables[0].counts))
+    numbers = [np.repeat(leaves, table.counts) for table in tables]
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    joined: Ints = np.concatenate(parts)[order]
+    return joined
 
 
 def read_points(sources: Sequence[PointSource]) -> Points:
@@ -161,17 +197,20 @@ def read_points(sources: Sequence[PointSource]) -> Points:
         CorruptFile: A page is damaged.
         TooLarge: The strings have more bytes than `limited` allows.
     """
-    reading = _Reading(sources)
-    groups = _in_groups(reading.plans, len(reading.rows))
-    joint = [_read_some(reading, leaves) for leaves in groups]
+    return read_values(Reading.of(sources))
+
+
+def read_values(reading: Reading) -> Points:
+    """Read the values of leaves, each at rows of its own; see `read_points`."""
+    joint = [_read_some(reading, leaves) for leaves in _in_groups(reading)]
     arrays = [array for points in joint for array in points.arrays]
     return Points(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
 
 
-def _in_groups(plans: Sequence[LeafPlan], count: int) -> Iterator[range]:
+def _in_groups(reading: Reading) -> Iterator[range]:
     """Yield the positions of leaves that are read in one call, which share memory."""
-    first, size = 0, 0
-    for number, plan in enumerate(plans):
+    first, size, plans = 0, 0, reading.plans
+    for number, (plan, count) in enumerate(zip(plans, reading.wanted[:, 1].tolist(), strict=True)):
         own = count * plan.bits // 8
         if number > first and size + own > _MOST_BYTES:
             yield range(first, number)
@@ -180,7 +219,7 @@ def _in_groups(plans: Sequence[LeafPlan], count: int) -> Iterator[range]:
     yield range(first, len(plans))
 
 
-def _read_some(reading: _Reading, leaves: range) -> Points:
+def _read_some(reading: Reading, leaves: range) -> Points:
     found, size, places = _take(reading, leaves)
     texts = iter(_texts([one for one in found if one.plan.form in _TEXTS], reading.pieces))
     arrays = []
@@ -197,74 +236,73 @@ def _read_some(reading: _Reading, leaves: range) -> Points:
     return Points(arrays, size, places)
 
 
-def _take(reading: _Reading, leaves: range) -> tuple[list[_LeafValues], int, int]:
+def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]:
     """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
-    count, plans = len(reading.rows), reading.plans[leaves.start : leaves.stop]
-    pages, counts = reading.pages(leaves)
-    has_levels = reading.has_levels(leaves)
-    bits = reading.sources[0].table.bits[leaves.start : leaves.stop]
-    lengths, room = (count * bits + 7) // 8, _aligned((count + 7) // 8)  # of validity
+    some = slice(leaves.start, leaves.stop)
+    wanted, has_levels, pages = reading.wanted[some], reading.has_levels[some], reading.pages
+    bits, counts = reading.sources[0].table.bits[some], wanted[:, 1]
+    lengths = (counts * bits + 7) // 8
+    room = -(-counts // (8 * _ALIGN)) * _ALIGN  # of validity
     sizes = -(-lengths // _ALIGN) * _ALIGN
     ends = np.cumsum(sizes + room * has_levels)
     starts = ends - sizes - room * has_levels
-    firsts = np.cumsum(counts) - counts
-    table = np.stack((firsts, counts, starts, np.where(has_levels, starts + sizes, -1)), axis=1)
+    firsts = (np.cumsum(reading.counts) - reading.counts)[some]
+    validity = np.where(has_levels, starts + sizes, -1)
+    columns = firsts, reading.counts[some], starts, validity, *wanted.T
+    table = np.stack(columns, axis=1)
     out, numbers = take_points(reading.pieces, pages, table, reading.rows, int(ends[-1]))
     *nulls, seen, places = numbers.tolist()
     buffer, first_rows = pa.py_buffer(out), pages[:, PageColumn.FIRST_ROW]
-    found = [
-        _LeafValues(
-            plan,
-            first_rows[first : first + own],
-            count,
-            null,
-            buffer.slice(start, length),
-            buffer.slice(validity, room) if null else None,
-        )
-        for plan, null, length, (first, own, start, validity) in zip(
-            plans, nulls, lengths.tolist(), table.tolist(), strict=True
-        )
-    ]
+    found = []
+    for leaf, length, null, own in zip(
+        leaves, lengths.tolist(), nulls, table.tolist(), strict=True
+    ):
+        first, count, start, valid_at, first_wanted, number = own
+        rows = reading.rows[first_wanted : first_wanted + number]
+        values = buffer.slice(start, length)
+        valid = buffer.slice(valid_at, -(-number // 8)) if null else None
+        if reading.valid is not None and (mask := reading.valid[leaf]) is not None:
+            null, valid = number - int(np.count_nonzero(mask)), bitmap(mask)
+        of_leaf = reading.plans[leaf], first_rows[first : first + count], rows, number
+        found.append(_LeafValues(*of_leaf, null, values, valid))
     return found, seen, places
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
 
 
 def _texts(found: Sequence[_LeafValues], pieces: Sequence[Bytes]) -> Iterator[VariableWidth]:
     """Yield the strings of leaves, of which the kernel found the places."""
     if not found:
         return
-    spans = np.stack([np.frombuffer(one.values, np.int64).reshape(-1, 2) for one in found])
-    for number, one in enumerate(found):
+    spans = np.concatenate([np.frombuffer(one.values, np.int64) for one in found]).reshape(-1, 2)
+    first = 0
+    for one in found:
         if (valid := one.valid) is not None:  # a null has no bytes, whatever is under it
-            spans[number, ~valid, 1] = spans[number, ~valid, 0]
-    lengths = spans[:, :, 1] - spans[:, :, 0]
-    check_size(int(lengths.sum()))
-    text = join_spans(pieces, spans.reshape(-1, 2))
-    offsets = np.zeros((len(found), found[0].length + 1), np.int64)
-    np.cumsum(lengths, axis=1, out=offsets[:, 1:])
-    start = 0
-    for own in offsets:
-        end = start + int(own[-1])
-        yield VariableWidth(own, text[start:end])
-        start = end
+            own = spans[first : first + one.length]
+            own[~valid, 1] = own[~valid, 0]
+        first += one.length
+    ends = np.zeros(len(spans) + 1, np.int64)
+    np.cumsum(spans[:, 1] - spans[:, 0], out=ends[1:])
+    check_size(int(ends[-1]))
+    text = join_spans(pieces, spans)
+    first = 0
+    for one in found:
+        own = ends[first : first + one.length + 1]
+        yield VariableWidth(own - own[0], text[own[0] : own[-1]])
+        first += one.length
 
 
 def _cut(
-    found: _LeafValues, reading: _Reading, leaf: int
+    found: _LeafValues, reading: Reading, leaf: int
 ) -> Iterator[tuple[PagePart, PointSource, slice]]:
     """Yield the pages of a leaf that hold rows, with the file and the rows of each."""
-    stops = np.searchsorted(reading.rows, found.first_rows[1:]).tolist()
+    stops = np.searchsorted(found.rows, found.first_rows[1:]).tolist()
     first = 0
-    for (part, source), stop in zip(reading.parts(leaf), [*stops, len(reading.rows)], strict=True):
+    for (part, source), stop in zip(reading.parts(leaf), [*stops, len(found.rows)], strict=True):
         if first < stop:
             yield part, source, slice(first, stop)
             first = stop
 
 
-def _spelled(found: _LeafValues, codes: VariableWidth, reading: _Reading, leaf: int) -> pa.Array:
+def _spelled(found: _LeafValues, codes: VariableWidth, reading: Reading, leaf: int) -> pa.Array:
     """Return strings that are compressed with FSST."""
     parts = []
     for part, _, wanted in _cut(found, reading, leaf):
@@ -272,12 +310,12 @@ def _spelled(found: _LeafValues, codes: VariableWidth, reading: _Reading, leaf: 
         parts.append(decode_fsst(part.symbols, offsets, codes.data))
     if len(parts) == 1:
         return to_arrow(VariableWidth(*parts[0]), found.plan.data_type, found.valid)
-    lengths = np.concatenate([np.diff(offsets) for offsets, _ in parts])
+    lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
     text = join_bytes([text[: int(offsets[-1])] for offsets, text in parts])
     return to_arrow(VariableWidth(offsets_of(lengths), text), found.plan.data_type, found.valid)
 
 
-def _looked_up(found: _LeafValues, reading: _Reading, leaf: int) -> pa.Array:
+def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     """Return the items that indices point at."""
     data_type, bits = found.plan.data_type, found.plan.bits
     if found.plan.is_read_once and _are_alike(found.plan.parts):
@@ -301,7 +339,7 @@ def _looked_up(found: _LeafValues, reading: _Reading, leaf: int) -> pa.Array:
     return join_arrays(arrays, data_type)
 
 
-def _coded(found: _LeafValues, indices: pa.Array, reading: _Reading, leaf: int) -> pa.Array:
+def _coded(found: _LeafValues, indices: pa.Array, reading: Reading, leaf: int) -> pa.Array:
     """Return indices with the dictionaries that they point into."""
     data_type, arrays = found.plan.data_type, []
     for items, _, wanted in _dictionaries(found, reading, leaf):
@@ -316,7 +354,7 @@ def _coded(found: _LeafValues, indices: pa.Array, reading: _Reading, leaf: int) 
 
 
 def _dictionaries(
-    found: _LeafValues, reading: _Reading, leaf: int
+    found: _LeafValues, reading: Reading, leaf: int
 ) -> list[tuple[pa.Array, int, slice]]:
     """Return dictionaries with the bytes of their longest item, and the rows that point at them."""
     data_type, cut = found.plan.data_type, list[tuple[pa.Array, int, slice]]()
@@ -340,7 +378,7 @@ def _are_alike(parts: Sequence[PagePart]) -> bool:
     )
 
 
-def _looked_up_together(found: _LeafValues, reading: _Reading) -> pa.Array:
+def _looked_up_together(found: _LeafValues, reading: Reading) -> pa.Array:
     """Return the items that indices point at, with the dictionaries of all pages decoded as one."""
     plan, valid, (source,) = found.plan, found.valid, reading.sources
     stops = np.searchsorted(reading.rows, plan.pages[1:, PageColumn.FIRST_ROW])

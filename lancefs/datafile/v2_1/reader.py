@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field
 from lancefs.datafile.packed_structs import stored_field
@@ -35,17 +35,17 @@ from lancefs.datafile.v2_1.leaf_columns import (
     LeafField,
     leaves_of,
 )
+from lancefs.datafile.v2_1.nested_plans import plan_nested
+from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
     LeafPlan,
-    PlanTable,
     are_in_a_row,
     is_worthwhile,
     plan_leaf,
 )
-from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Reads, SparseRanges, count_pages, together
+from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -69,8 +69,9 @@ class StructuralReader:
         self.columns = columns
         self._expected_rows = rows
         self._pages: dict[tuple[int, int], PageReader] = {}
-        self._plans: dict[int, tuple[Field | None, LeafPlan | None]] = {}  # by column
-        self._table: PlanTable | None = None
+        # By column, and whether it may be nested.
+        self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
+        self._file_plan: FilePlan | None = None
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -121,9 +122,7 @@ class StructuralReader:
         in_a_row = are_in_a_row(len(leaves), ranges)
         if self.container.file.is_in_memory and (in_a_row or count <= MOST_ROWS):
             try:
-                by_id = yield from self._fetch_points(leaves, ranges, count, in_a_row)
-            except CorruptFile as error:
-                refusal = error  # the general way says what is damaged
+                by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
             except (MemoryLimitExceeded, UnsupportedFeature):
                 by_id = {}  # the general way says where, if it cannot read the rows either
         planned, reads = [], []
@@ -145,48 +144,74 @@ class StructuralReader:
 
     def _fetch_points(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int, in_a_row: bool
-    ) -> Reads[dict[int, FetchedLeaf]]:
-        """Read rows of those leaves whose pages a kernel knows, by field id; see `points`."""
+    ) -> Reads[tuple[dict[int, FetchedLeaf], CorruptFile | None]]:
+        """Read rows of those leaves whose pages kernels know; see `points` and `nested_points`.
+
+        Returns:
+            The leaves by field id, and the error of a kernel that refused pages, which the general
+            way refuses too, and says what is damaged.
+        """
         planned, plans = [], []
         for leaf in leaves:
-            plan = self.plan(leaf)
-            if plan is not None and (in_a_row or is_worthwhile(count, plan.rows)):
+            plan = self.plan(leaf, is_nested=False)
+            if plan is None and len(ranges) > 1:  # others take a run of chunks, which is as quick
+                plan = self.plan(leaf, is_nested=True)
+            if plan is not None and (in_a_row or is_worthwhile(count, plan.rows, plan.values)):
                 planned.append(leaf)
                 plans.append(plan)
         if not plans:
-            return {}
-        file, table = self.container.file, self.plan_table(plans)
-        (data,) = yield SparseRanges([table.span])
-        points = read_points([PointSource(table, rows_of(ranges), data, table.span[0])])
-        file.looked_at(points.size, points.places)
-        return {
+            return {}, None
+        file, known = self.container.file, self.file_plan(planned, plans)
+        (data,) = yield SparseRanges([known.span])
+        rows = rows_of(ranges)
+        try:
+            found = read_leaves([known], [rows], [data])
+        except CorruptFile as error:
+            self.check_levels(known, rows, data)
+            return {}, error
+        file.looked_at(found.size, found.places)
+        by_id, url = found.leaves, file.url
+        fetched = {
             leaf.field.id: FetchedLeaf(
-                leaf, leaf.field, file.url, self.columns[leaf.field.id], (), values
+                leaf, leaf.field, url, self.columns[leaf.field.id], (), by_id[leaf.field.id]
             )
-            for leaf, values in zip(planned, points.arrays, strict=True)
+            for leaf in planned
         }
+        return fetched, None
 
-    def plan(self, leaf: LeafField) -> LeafPlan | None:
-        """Return how the kernel reads a leaf; None where the leaf is read in the general way."""
-        field, index = leaf.field, self.columns[leaf.field.id]
-        known, plan = self._plans.get(index, (None, None))
+    def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
+        """Return how kernels read a leaf.
+
+        Args:
+            leaf: The leaf.
+            is_nested: Whether it may have lists or null structs around it, which are found first.
+
+        Returns:
+            None where the leaf is not read in this way.
+        """
+        field, key = leaf.field, (self.columns[leaf.field.id], is_nested)
+        known, plan = self._plans.get(key, (None, None))
         if known is not field:
-            plan = None
+            plan, make = None, plan_nested if is_nested else plan_leaf
             with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
-                plan = plan_leaf(leaf, self.container.column(index))
-            self._plans[index] = field, plan
+                plan = make(leaf, self.container.column(key[0]))
+            self._plans[key] = field, plan
         return plan
 
     def may_have(self, rows: int) -> bool:
         """Whether a column may have so many rows; see `check_column_rows`."""
         return self._expected_rows is None or rows <= self._expected_rows
 
-    def plan_table(self, plans: Sequence[LeafPlan]) -> PlanTable:
-        """Return plans of leaves as a table; the one that was asked for last is kept."""
-        table = self._table
-        if table is None or not table.is_of(plans):
-            self._table = table = PlanTable(plans)
-        return table
+    def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
+        """Check the levels of rows that kernels refused; see `check_levels_of`."""
+        check_levels_of(plan, rows, data, self.container.file.url, self.columns)
+
+    def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
+        """Return plans of leaves as one; the one that was asked for last is kept."""
+        known = self._file_plan
+        if known is None or not known.is_of(plans):
+            self._file_plan = known = FilePlan(leaves, plans)
+        return known
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]

@@ -14,6 +14,7 @@ import pytest
 import wire_messages
 from footer_inputs import small_files
 from hypothesis import strategies as st
+from level_inputs import levels_of_rows
 from point_inputs import few_rows_of_pages, spans_of_bytes
 
 from lancefs.datafile import kernels
@@ -41,6 +42,7 @@ from lancefs.datafile.kernels import (
     strings,
     utf8,
 )
+from lancefs.datafile.kernels.levels import take_levels
 from lancefs.errors import CorruptFile
 
 COMPILED = library.LIBRARY is not None
@@ -525,6 +527,7 @@ PAIRS = {
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "take_points": (points.take_points, few_rows_of_pages()),
+    "take_levels": (take_levels, levels_of_rows()),
     "join_spans": (points.join_spans, spans_of_bytes()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),

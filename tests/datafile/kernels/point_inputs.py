@@ -12,7 +12,8 @@ from lancefs.datafile.kernels.points import PageColumn, Stored
 
 _VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
 _TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED)
-_LEVELS = [Stored.NONE, Stored.FLAT, Stored.PACKED, Stored.PACKED_APART, Stored.RUNS]
+_LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
+_WITHOUT = (Stored.NONE, Stored.SKIPPED)  # levels that are read
 _POSITIONS = [*range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1), PageColumn.ITEMS]
 
 
@@ -39,7 +40,7 @@ def _in_pieces(draw: st.DrawFn, data: np.ndarray[Any, Any]) -> list[np.ndarray[A
     return [data[start:end].copy() for start, end in pairwise([0, *cuts, len(data)])]
 
 
-class _File:
+class WrittenBytes:
     """Bytes that are written one after the other, at odd places."""
 
     def __init__(self, shift: int) -> None:
@@ -54,12 +55,12 @@ class _File:
 
 def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
-    file, rows = _File(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
-    wanted = _rows_of(draw, source, rows)
+    file, rows = WrittenBytes(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
+    wanted = some_rows(draw, source, rows)
     pages: list[tuple[int, ...]] = []
     leaves, size = [], 0
     for _ in range(draw(st.integers(1, 3))):
-        values, levels = draw(st.sampled_from(_VALUES)), draw(st.sampled_from(_LEVELS))
+        values, levels = draw(st.sampled_from(_VALUES)), Stored(draw(st.sampled_from(_LEVELS)))
         bits = draw(st.sampled_from(_bits_of(values)))
         cuts = np.unique(source.integers(1, rows + 1, draw(st.integers(0, 2)))).tolist()
         borders = sorted({0, *cuts, rows})
@@ -67,19 +68,28 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
         for start, end in pairwise(borders):
             own_levels = levels if source.random() < 0.7 else Stored.NONE
             pages.append(_page(source, file, (start, end - start), (values, bits), own_levels))
-        own = 128 if values in _TEXTS else bits
-        end = size + (len(wanted) * own + 63) // 64 * 8
-        leaves.append((first, len(pages) - first, size, -1 if levels == Stored.NONE else end))
+        width = 128 if values in _TEXTS else bits
+        end = size + (len(wanted) * width + 63) // 64 * 8
+        from_row = draw(st.sampled_from([0, 0, len(wanted) // 2]))
+        own = from_row, len(wanted) - from_row
+        has_levels = levels not in _WITHOUT
+        leaves.append((first, len(pages) - first, size, end if has_levels else -1, *own))
         size = end + (len(wanted) + 63) // 64 * 8
     data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
     _damage(draw, data, table)
     if len(wanted) and not draw(st.integers(0, 9)):
         wanted[-1] += draw(st.integers(-3, 3))
-    pieces = _at_pages(draw, file, data) if draw(st.booleans()) else _in_pieces(draw, data)
-    return pieces, table, np.array(leaves, np.int64), wanted, size
+    return cut_somewhere(draw, file, data), table, np.array(leaves, np.int64), wanted, size
 
 
-def _rows_of(draw: st.DrawFn, source: np.random.Generator, rows: int) -> np.ndarray[Any, Any]:
+def cut_somewhere(
+    draw: st.DrawFn, file: WrittenBytes, data: np.ndarray[Any, Any]
+) -> list[np.ndarray[Any, Any]]:
+    """Cut bytes into pieces: before pages, or anywhere."""
+    return _at_pages(draw, file, data) if draw(st.booleans()) else _in_pieces(draw, data)
+
+
+def some_rows(draw: st.DrawFn, source: np.random.Generator, rows: int) -> np.ndarray[Any, Any]:
     """Draw rows far apart, and in some cases rows that follow each other, among them or alone."""
     apart = source.integers(0, rows, draw(st.integers(0, 12)))
     first = int(source.integers(0, rows))
@@ -88,7 +98,7 @@ def _rows_of(draw: st.DrawFn, source: np.random.Generator, rows: int) -> np.ndar
 
 
 def _at_pages(
-    draw: st.DrawFn, file: _File, data: np.ndarray[Any, Any]
+    draw: st.DrawFn, file: WrittenBytes, data: np.ndarray[Any, Any]
 ) -> list[np.ndarray[Any, Any]]:
     """Cut bytes before pages."""
     cuts = [at for at in file.borders if draw(st.booleans())]
@@ -117,7 +127,7 @@ def _damage(draw: st.DrawFn, data: np.ndarray[Any, Any], pages: np.ndarray[Any, 
 
 def _page(
     source: np.random.Generator,
-    file: _File,
+    file: WrittenBytes,
     rows: tuple[int, int],
     stored: tuple[Stored, int],
     levels: Stored,
@@ -144,10 +154,14 @@ def _page(
 
 
 def _zipped_page(
-    source: np.random.Generator, file: _File, rows: tuple[int, int], bits: int, levels: Stored
+    source: np.random.Generator,
+    file: WrittenBytes,
+    rows: tuple[int, int],
+    bits: int,
+    levels: Stored,
 ) -> tuple[int, ...]:
     """Write a full-zip page; return its plan."""
-    width, has_levels = int(source.integers(1, 17)), levels != Stored.NONE
+    width, has_levels = int(source.integers(1, 17)), levels not in _WITHOUT
     word = 0 if not has_levels else 1 if width <= 8 else 2
     items, ends = b"", [0]
     for _ in range(rows[1]):
@@ -175,16 +189,19 @@ def _chunk(
 ) -> bytes:
     values, buffers = _stored_values(source, count, *stored), []
     head = count.to_bytes(2, "little")
-    if levels[0] != Stored.NONE:
+    if levels[0] is Stored.SKIPPED:
+        buffers = [source.bytes(int(source.integers(0, 20))) for _ in range(min(levels[1], 2))]
+        head += b"".join(len(buffer).to_bytes(2, "little") for buffer in buffers)
+    elif levels[0] is not Stored.NONE:
         buffers.append(_stored_levels(source, count, *levels))
         head += len(buffers[0]).to_bytes(2, "little")
     if entry == 2 and len(values) > 28_000:  # with levels, what an entry cannot say: cut short
         values = values[: 1 << 14]
     head += len(values).to_bytes(entry, "little")
-    return b"".join(map(_padded, [head, *buffers, values]))
+    return b"".join(map(padded, [head, *buffers, values]))
 
 
-def _padded(part: bytes) -> bytes:
+def padded(part: bytes) -> bytes:
     return part + bytes(-len(part) % 8)
 
 

@@ -1,0 +1,107 @@
+/* Pages of several files, as points.c and levels.c read them. */
+#ifndef LANCEFS_POINTS_H
+#define LANCEFS_POINTS_H
+
+#include "bitpacking.h"
+
+#define ALIGN 8
+
+/* The columns of the table of pages, as in points.py. */
+enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
+enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
+/* How values and levels are stored. */
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
+
+#define LEVEL 2 /* bytes of a level */
+
+/* A buffer of a page or chunk. */
+typedef struct {
+    const uint8_t *data;
+    int64_t size;
+} Buffer;
+
+/* Bytes that lie in several places; positions count through all of them. Piece i has the positions
+ * from ends[i - 1] to ends[i]. */
+typedef struct {
+    const int64_t *addresses, *ends;
+    int64_t count;
+} Pieces;
+
+/* A piece, and the position of its first byte. */
+typedef struct {
+    const uint8_t *data;
+    int64_t size, start;
+} Piece;
+
+/* Return the first piece that ends behind a position; without bytes where there is none. */
+static inline Piece find_piece(Pieces pieces, int64_t position) {
+    int64_t low = 0, high = pieces.count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (pieces.ends[middle] > position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == pieces.count)
+        return (Piece){NULL, 0, 0};
+    const int64_t start = low ? pieces.ends[low - 1] : 0;
+    return (Piece){(const uint8_t *)(uintptr_t)pieces.addresses[low], pieces.ends[low] - start,
+                   start};
+}
+
+static inline int64_t align(int64_t position) {
+    return (position + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Check a packed block that begins with its width; return the width. */
+static inline int64_t inline_width(Buffer buffer, int64_t bits, int64_t count) {
+    const int64_t word = bits / 8;
+    if (count > BLOCK || buffer.size < word)
+        return DAMAGED;
+    const uint64_t width = load(buffer.data, word);
+    if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > buffer.size - word)
+        return DAMAGED;
+    return (int64_t)width;
+}
+
+/* Return where the rows from `limit` on begin in `rows[start:stop]`, which ascend, each once. Rows
+ * that follow each other are not looked at one by one. */
+static inline int64_t rows_below(const int64_t *rows, int64_t start, int64_t stop, int64_t limit) {
+    if (start == stop || rows[start] >= limit)
+        return start;
+    /* No more rows lie below the limit than there are numbers from the first row on. */
+    const int64_t left = limit - rows[start];
+    int64_t end = stop - start < left ? stop : start + left;
+    if (rows[end - 1] < limit)
+        return end;
+    for (end = start + 1; rows[end] < limit; end++)
+        ;
+    return end;
+}
+
+/* Return the last page whose first row is at most `row`; `pages` is not empty. */
+static inline const int64_t *find_page(const int64_t *pages, int64_t count, int64_t row) {
+    int64_t low = 0, high = count;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (pages[middle * PAGE_COLUMNS + FIRST_ROW] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return pages + low * PAGE_COLUMNS;
+}
+
+/* Return the piece that holds a page, and give the columns of the page with the positions in the
+ * piece in place of those in all pieces; without bytes where there is none. */
+static inline Piece piece_of(Pieces pieces, const int64_t *page, int64_t *own) {
+    static const int positions[] = {TABLE, TABLE_END, CHUNKS, CHUNKS_END, ITEMS, ITEMS_END};
+    const Piece piece = find_piece(pieces, page[TABLE]);
+    memcpy(own, page, PAGE_COLUMNS * sizeof *own);
+    for (size_t i = 0; i < sizeof positions / sizeof *positions; i++) /* which may be anything */
+        own[positions[i]] = (int64_t)((uint64_t)page[positions[i]] - (uint64_t)piece.start);
+    return piece;
+}
+
+#endif
