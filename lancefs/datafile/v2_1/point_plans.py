@@ -39,6 +39,9 @@ MOST_ROWS = 4096
 # that the general way takes for each leaf.
 _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
+# So are spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
+# at least, and of so many rows on average and in all at most that memory is used again.
+_LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 CODED = -1  # in place of the bits of a value: an Arrow dictionary of strings
@@ -493,9 +496,26 @@ def _flat_bits(encoding: CompressiveEncoding) -> int | None:
     return int(encoding.flat.bits_per_value)
 
 
-def is_worthwhile(count: int, rows: int) -> bool:
-    """Whether so many rows are few enough, of a column of so many rows, to be read singly."""
-    return 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
+def is_worthwhile(count: int, rows: int, most: int = MOST_ROWS) -> bool:
+    """Whether so many rows are few enough, of a column of so many rows, to be read singly.
+
+    Args:
+        count: The rows that are read.
+        rows: The rows of the column.
+        most: Rows that are read in this way at most; see `most_rows`.
+    """
+    return 0 < count <= min(most, rows // _LEAST_SHARE)
+
+
+def most_rows(ranges: Sequence[RowRange]) -> int:
+    """Return how many rows in some ranges are read by the kernel at most.
+
+    Rows that follow each other are unpacked a block at a time, and the general way takes some
+    hundred microseconds for each range.
+    """
+    if len(ranges) < 2 or count_rows(ranges) < _LEAST_SPAN * len(ranges):
+        return MOST_ROWS
+    return min(_MOST_SPAN * len(ranges), _MOST_OF_SPANS)
 
 
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:

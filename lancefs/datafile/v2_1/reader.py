@@ -36,11 +36,11 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.point_plans import (
-    MOST_ROWS,
     LeafPlan,
     PlanTable,
     are_in_a_row,
     is_worthwhile,
+    most_rows,
     plan_leaf,
 )
 from lancefs.datafile.v2_1.points import PointSource, read_points
@@ -119,7 +119,7 @@ class StructuralReader:
         by_id: dict[int, FetchedLeaf] = {}
         refusal: CorruptFile | None = None
         in_a_row = are_in_a_row(len(leaves), ranges)
-        if self.container.file.is_in_memory and (in_a_row or count <= MOST_ROWS):
+        if self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges)):
             try:
                 by_id = yield from self._fetch_points(leaves, ranges, count, in_a_row)
             except CorruptFile as error:
@@ -148,9 +148,10 @@ class StructuralReader:
     ) -> Reads[dict[int, FetchedLeaf]]:
         """Read rows of those leaves whose pages a kernel knows, by field id; see `points`."""
         planned, plans = [], []
+        most = most_rows(ranges)
         for leaf in leaves:
             plan = self.plan(leaf)
-            if plan is not None and (in_a_row or is_worthwhile(count, plan.rows)):
+            if plan is not None and (in_a_row or is_worthwhile(count, plan.rows, most)):
                 planned.append(leaf)
                 plans.append(plan)
         if not plans:
