@@ -216,20 +216,26 @@ class Scan:
             return None  # their requests have to be under way together
         answer = self._answer
         claims_in = _no_claims if answer is None else answer.claims_in
-        found = read_named(self._reader, self.filter, named, claims_in, self.batch_rows)
+        found = read_named(self._plain_reader, self.filter, named, claims_in, self.batch_rows)
         if found is not None:
             self.stats.fragments_skipped += len(self.fragments) - len(named)
         return found
 
     @cached_property
     def _reader(self) -> MorselReader:
+        ranged = [field for field in self.filter_fields if field.name in self._intervals]
+        return replace(self._plain_reader, ranged_fields=tuple(ranged))
+
+    @cached_property
+    def _plain_reader(self) -> MorselReader:
+        """Decodes rows without keeping their ranges of values in mind."""
         settings = self.settings
         mapped = settings.kept_mapped_bytes if self.is_kept else settings.stream_mapped_bytes
         return MorselReader(
             self.fields,
             self.filter,
             self.filter_fields,
-            tuple(field for field in self.filter_fields if field.name in self._intervals),
+            (),
             self.index,
             self.blobs,
             self.encoded,

@@ -200,7 +200,10 @@ class MorselReader:
             return DecodedMorsel(
                 morsel, self._batch(self.fields, self._empty_columns(self.fields), 0), mask, 0
             )
-        columns, passed = self._tested(morsel.fragment, condition, ranges, len(offsets), by_item)
+        fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
+        columns = self._read_columns(morsel.fragment, list(fields.values()), ranges, by_item)
+        tested = columns if by_item else _with_values(columns, self.encoded)
+        passed = condition.passed(self._filter_batch(tested, len(offsets)))
         if morsel.claims:
             self._check_candidates(morsel, columns, passed)
         size = decoded_bytes(columns)
@@ -232,9 +235,11 @@ class MorselReader:
             LanceError: As `read` does.
         """
         settings, ranges = self.settings, as_ranges(offsets)
+        fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
         most = settings.table_bytes if self.is_kept else settings.stream_bytes
         with counting() as counters, limited(most), self._budget():
-            columns, passed = self._tested(source, condition, ranges, len(offsets), frozenset())
+            columns = self._read_columns(source, list(fields.values()), ranges, encoded=frozenset())
+            passed = condition.passed(self._filter_batch(columns, len(offsets)))
         if not passed.all():
             start = 0
             for reader, local in source.parts(ranges):
@@ -245,21 +250,9 @@ class MorselReader:
             columns = _masked(columns, passed)
         self.stats.add_morsel(source.fragment_ids, len(offsets), counters)
         self.mapped.watch(source)
+        for id in columns.keys() & self.encoded:  # of few rows, quicker than by stored dictionaries
+            columns[id] = columns[id].dictionary_encode()
         return self._batch(self.fields, columns, int(np.count_nonzero(passed)))
-
-    def _tested(
-        self,
-        source: FragmentReader | FragmentRun,
-        condition: Condition,
-        ranges: RowRanges,
-        rows: int,
-        by_item: frozenset[int],
-    ) -> tuple[dict[int, pa.Array], Mask]:
-        """Decode all columns of some rows; return them, and which of the rows pass."""
-        fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
-        columns = self._read_columns(source, list(fields.values()), ranges, by_item)
-        tested = columns if by_item else _with_values(columns, self.encoded)
-        return columns, condition.passed(self._filter_batch(tested, rows))
 
     def _apply_filter(
         self, morsel: Morsel, condition: Condition, mask: Mask | None, by_item: frozenset[int]
@@ -406,10 +399,11 @@ class MorselReader:
         fields: Sequence[Field],
         ranges: Sequence[RowRange],
         by_item: frozenset[int] = frozenset(),
+        encoded: frozenset[int] | None = None,
     ) -> dict[int, pa.Array]:
         """Decode columns, by field id; those in `by_item` and `encoded` as dictionary arrays."""
         stored = [field for field in fields if not is_row_metadata(field)]
-        encoded = self.encoded | by_item
+        encoded = (self.encoded if encoded is None else encoded) | by_item
         arrays: list[pa.Array] = []
         at_once = self._columns_at_once(fragment, stored)
         for start in range(0, len(stored), at_once):

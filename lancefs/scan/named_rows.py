@@ -68,10 +68,11 @@ def read_named(
         LanceError: A file is missing or damaged, or has what this release does not read.
     """
     most = None if reader.is_kept else reader.settings.stream_bytes
-    parts = ((fragment, _live_rows(fragment, ranges)) for fragment, ranges in named)
+    parts = [(fragment, _live_rows(fragment, ranges)) for fragment, ranges in named]
+    some = [part for part in parts if len(part[1])]
     batches, size = [], 0
     try:
-        for source, offsets in runs_with((one for one in parts if len(one[1])), batch_rows):
+        for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:
             batches.append(reader.find(source, condition, offsets, claims_in))
             size += batch_bytes(batches[-1])
             if most is not None and size > most:
