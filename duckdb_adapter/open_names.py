@@ -127,9 +127,9 @@ def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -
     local = None if options else local_path(url)
     fs, path = open_url(url, options) if local is None else (None, local)
     store = confine(Store(fs, path), storage.rules)
-    version = storage.pins.open(
-        (fs, path), ref, lambda wanted: open_kept(store, wanted, storage.rules)
-    )
+    # A local table is the same by its path and by a URL.
+    where = (store.maps if store.is_local else fs, store.root)
+    version = storage.pins.open(where, ref, lambda wanted: open_kept(store, wanted, storage.rules))
     uses = storage.use_index if use_index is None else use_index
     return NamedTable(LanceDataset(version, use_index=uses), version.resolved)
 
