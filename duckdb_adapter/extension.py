@@ -27,7 +27,6 @@ from duckdb_adapter.interrupts import raise_again
 from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.looks import Looks, NameAnswer
 from duckdb_adapter.open_names import GivenStorage
-from duckdb_adapter.pins import parse_asked
 from lancefs.table.base_paths import BaseRules
 
 _log = logging.getLogger("duckdb_adapter")
@@ -113,10 +112,7 @@ class Registration:
                 raise_again(error)
 
     def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
-        # A name by which DuckDB asks again comes of an answer that the settings allowed.
-        if parse_asked(name[0]) is None and not all(
-            self._api.is_set(context, option) for option in NEEDED_SETTINGS
-        ):
+        if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):
             return
         answer = self.answer(name, self._api.number_of(info))
         if answer is None:
