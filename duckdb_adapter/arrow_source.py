@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -23,14 +23,16 @@ from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on
 from duckdb_adapter.kept_versions import forgotten_on_errors
+from duckdb_adapter.planned_scans import note_scan
 from duckdb_adapter.stream_errors import without_traceback
 from lancefs.arrow_dataset import pads
 from lancefs.errors import LanceError
-from lancefs.forks import cached_property
+from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.open_version import OpenVersion
 
 if TYPE_CHECKING:
     from duckdb._sources import ArrowScanSource
@@ -99,6 +101,22 @@ class RowSource(ABC):
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
+class _Columns(NamedTuple):
+    """The columns of a table as DuckDB sees them.
+
+    Attributes:
+        schema: The columns, the counting one first.
+        encoded: The names of those that come dictionary-encoded.
+    """
+
+    schema: pa.Schema
+    encoded: frozenset[str]
+
+
+_COLUMNS: WeakKeyDictionary[OpenVersion, _Columns] = WeakKeyDictionary()
+_LOCK = Lock()
+
+
 class Rows(RowSource):
     """Reads a table with the counting column before its own.
 
@@ -111,17 +129,36 @@ class Rows(RowSource):
         self.dataset = dataset
         self._encodes = encodes
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
-        columns = [
-            field.with_type(ENCODED) if field.name in self._encoded else readable_field(field)
-            for field in self.dataset.schema
-        ]
-        return pa.schema([_COUNTER_FIELD, *columns])
+        return self._columns.schema
+
+    @property
+    def _encoded(self) -> frozenset[str]:
+        return self._columns.encoded
 
     @cached_property
-    def _encoded(self) -> frozenset[str]:
+    def _columns(self) -> _Columns:
+        """The columns; those of a whole version are described once for all queries."""
+        version, shown = self.dataset.opened, self.dataset.schema
+        is_whole = self._encodes and shown is version.shown_schema
+        with _LOCK:
+            known = _COLUMNS.get(version) if is_whole else None
+        if known is not None:
+            return known
+        encoded = self._encoded_columns()
+        columns = [
+            field.with_type(ENCODED) if field.name in encoded else readable_field(field)
+            for field in shown
+        ]
+        found = _Columns(pa.schema([_COUNTER_FIELD, *columns]), encoded)
+        if is_whole:
+            with _LOCK:
+                _COLUMNS[version] = found
+        return found
+
+    def _encoded_columns(self) -> frozenset[str]:
         """The columns that come dictionary-encoded, by which DuckDB groups quicker.
 
         That must be known before anything is read. Of a remote table it would take a request, of a
@@ -307,6 +344,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             super().__init__(rows)
             self._rows = rows
             self._on_bind = on_bind
+            self._planned = note_scan(rows.dataset) if isinstance(rows, Rows) else None
             # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
             self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
 
@@ -329,9 +367,11 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         @passed_on()
         def accepts(self, predicate: Any) -> bool:
             try:
-                self._filter(predicate)
+                accepted = self._filter(predicate)
             except Untranslatable:
                 return False
+            if self._planned is not None:
+                self._planned.add(accepted)
             return True
 
         def stream(self, columns: Any, filters: Any) -> tuple[object, bool]:

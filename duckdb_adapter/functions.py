@@ -137,7 +137,7 @@ def _open_one(path: str, arguments: Arguments, storage: Storage) -> NamedTable:
     return open_table(path, storage, arguments.get("use_index"), **named)
 
 
-def _scan(arguments: Arguments, storage: Storage) -> LanceDataset | TableUnion:
+def _scan(arguments: Arguments, storage: Storage) -> FunctionRows:
     given = arguments["path"]
     paths = given if isinstance(given, list) else [given]
     if not paths or not all(isinstance(path, str) for path in paths):
@@ -147,6 +147,10 @@ def _scan(arguments: Arguments, storage: Storage) -> LanceDataset | TableUnion:
     is_one = given == names[0]
     if arguments.get("row_ids") is not None and not is_one:
         raise ValueError("lance_scan: row_ids are those of one table; name one")
+    if arguments.get("explain"):
+        if not is_one:
+            raise ValueError("lance_scan: explain tells how one table is read; name one")
+        return searches.as_lines(_scan_one(given, arguments, storage).scanner().explain())
     tables = [(name, _scan_one(name, arguments, storage)) for name in names]
     filename = arguments.get("filename")
     if is_one and not filename:
@@ -163,6 +167,11 @@ def _scan_one(path: str, arguments: Arguments, storage: Storage) -> LanceDataset
     if names:
         dataset = dataset.with_row_metadata(*dict.fromkeys(names))
     dataset = dataset.with_members(*_names("members", arguments))
+    condition = arguments.get("filter")
+    if condition is not None:
+        if not isinstance(condition, str):
+            raise ValueError(f"lance_scan: filter is a text such as 'price > 3', not {condition!r}")
+        dataset = dataset.filter(condition)
     row_ids = arguments.get("row_ids")
     if row_ids is None:
         return dataset
@@ -211,7 +220,7 @@ FUNCTIONS = (
         "lance_scan",
         (
             *("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
-            *("row_ids", "filename", "union_by_name", "members"),
+            *("row_ids", "filename", "union_by_name", "members", "filter", "explain"),
         ),
         "The rows of a Lance table, or of all tables that a pattern matches or a list names (with "
         "filename := true, a column tells which; with union_by_name := true, the tables may have "
@@ -219,7 +228,8 @@ FUNCTIONS = (
         "in time that is named; with the column _rowid, or the columns that row_metadata names, of "
         f"{', '.join(ROW_METADATA)}; with use_index := false, no filter is looked up in indices; "
         "with row_ids, the rows that have these ids; with the members of structs that members "
-        "names as columns",
+        "names as columns; the rows for which the condition filter is true, which may be looked up "
+        "in indices of any kind; with explain := true, how they are found",
         "FROM lance_scan('t.lance', version := 7)",
         _scan,
     ),

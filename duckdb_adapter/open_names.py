@@ -14,6 +14,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
+from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.refs import Ref, Resolved, make_ref
 
@@ -122,11 +123,13 @@ def open_table(url: str, storage: Storage, use_index: bool | None = None, **ref:
 
 
 def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -> NamedTable:
-    fs, path = open_url(url, storage(url))
+    options = storage(url)
+    local = None if options else local_path(url)
+    fs, path = open_url(url, options) if local is None else (None, local)
     store = confine(Store(fs, path), storage.rules)
-    version = storage.pins.open(
-        (fs, path), ref, lambda wanted: open_kept(store, wanted, storage.rules)
-    )
+    # A local table is the same by its path and by a URL.
+    where = (store.maps if store.is_local else fs, store.root)
+    version = storage.pins.open(where, ref, lambda wanted: open_kept(store, wanted, storage.rules))
     uses = storage.use_index if use_index is None else use_index
     return NamedTable(LanceDataset(version, use_index=uses), version.resolved)
 

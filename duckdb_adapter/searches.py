@@ -111,8 +111,13 @@ def best_of_both(dataset: LanceDataset, arguments: Arguments) -> pa.Table:
 def _answer(search: VectorSearch | TextSearch | HybridSearch, arguments: Arguments) -> pa.Table:
     """Return what a search finds, or how it does, a line in each row."""
     if arguments.get("explain"):
-        return pa.table({"explain": search.explain().split("\n")})
+        return as_lines(search.explain())
     return readable_table(search.to_table())
+
+
+def as_lines(text: str) -> pa.Table:
+    """Return how rows are found, a line in each row of the column `explain`."""
+    return pa.table({"explain": text.split("\n")})
 
 
 def _required(function: str, arguments: Arguments, *names: str) -> list[Any]:

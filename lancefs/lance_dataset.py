@@ -274,6 +274,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
         A column whose type this release does not know is of type null, and refused when read.
         """
+        if len(self._columns) == len(self._version.fields):
+            return self._version.shown_schema
         return shown_schema(self._columns, self._version.manifest.schema_metadata)
 
     @property

@@ -32,9 +32,11 @@ _PAGE_ROWS = 4096  # where the file does not say
 # Bytes of the file that are read together, and pages: enough to make the calls cheap.
 _BYTES_AT_ONCE = 8 * 1024 * 1024
 _MOST_PAGES_AT_ONCE = 256
-# Pages that lie so far apart in a local file are read as one span: a read of its own takes as long
-# as reading so many pages.
+# Pages that lie so far apart in a local file are read as one span where no kernel finds spans: a
+# read of its own takes as long as reading so many pages.
 _GAP = 16
+# Pages of a span, on average, from which on it is quicker to read each span by itself.
+_LONG_SPAN = 16
 # Bytes of single pages that are kept: rows are often looked up one by one.
 _RECENT_BYTES = 4 * 1024 * 1024
 # Memory of the two open files, about.
@@ -153,7 +155,7 @@ class BTree:
         """Yield the pages that are read together: pages of several spans, each read as a whole."""
         most = _BYTES_AT_ONCE * self._num_pages // max(self._data.file.size, 1)
         most = min(max(most, 1), _MOST_PAGES_AT_ONCE)
-        gap = _GAP if self._data.file.store.is_local else 1
+        gap = 1 if self._data.reads_spans or not self._data.file.store.is_local else _GAP
         spans = np.split(pages, np.flatnonzero(np.diff(pages) > gap) + 1) if len(pages) else []
         batch: list[Ints] = []
         size = 0
@@ -192,20 +194,29 @@ class BTree:
             CorruptFile: The pages are damaged.
         """
         rows = [self._rows_of(int(span[0]), int(span[-1]) + 1) for span in spans]
-        read = self._data.read_parts(["values", self._ids], [[part] for part in rows])
-        values, ids = [], []
-        for span, (start, _), (span_values, span_ids) in zip(spans, rows, read, strict=True):
-            for first, last in as_ranges(span):
-                begin, end = self._rows_of(first, last)
-                values.append(span_values.slice(begin - start, end - begin))
-                ids.append(span_ids.slice(begin - start, end - begin))
+        is_long = len(spans) * _LONG_SPAN < sum(map(len, spans))
+        parts = [[part] for part in rows] if is_long or not self._data.reads_spans else [rows]
+        values, ids = zip(*self._data.read_parts(["values", self._ids], parts), strict=True)
         all_values, all_ids = join_arrays(values, self.data_type), pa.concat_arrays(ids)
+        if sum(int(span[-1] - span[0]) + 1 - len(span) for span in spans):  # pages in between
+            wanted = to_arrow_numbers(self._positions(spans))
+            all_values, all_ids = all_values.take(wanted), all_ids.take(wanted)
         if all_ids.null_count or not pa.types.is_uint64(all_ids.type):
             raise self._data.damage("row numbers without nulls, of type uint64, were expected")
         known = all_values.slice(all_values.null_count)
         keys = None if is_boxed(self.data_type) or known.null_count else sort_keys(known)
         self._check_order(np.concatenate(spans), all_values, keys)
         return _Rows(all_values, np.asarray(all_ids), keys)
+
+    def _positions(self, spans: list[Ints]) -> Ints:
+        """Return where the rows of pages are among those of whole spans."""
+        parts, done = [], 0
+        for span in spans:
+            start, end = self._rows_of(int(span[0]), int(span[-1]) + 1)
+            own = [self._rows_of(first, last) for first, last in as_ranges(span)]
+            parts.append(rows_of(own) - start + done)
+            done += end - start
+        return np.concatenate(parts)
 
     def _within_intervals(
         self, values: pa.Array, keys: SortKeys | None, test: ColumnTest

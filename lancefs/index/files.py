@@ -50,13 +50,15 @@ class IndexReader:
             self.num_rows = legacy.num_rows
             self._read_schema(legacy.footer.schema.fields, legacy.footer.schema.schema_metadata)
             self._reader: FieldReader = legacy
+            self._has_nodes = True
             return
         container = Container(file)
         descriptor = container.descriptor()
         self._buffers = container.footer.global_buffers
         self.num_rows = int(descriptor.length)
         self._read_schema(descriptor.schema.fields, descriptor.schema.metadata)
-        columns = _columns(self._fields.values(), every_node=container.footer.version == (2, 0))
+        self._has_nodes = container.footer.version == (2, 0)
+        columns = _columns(self._fields.values(), every_node=self._has_nodes)
         self._reader = open_data_file(file, columns, False, self.num_rows)
 
     def _read_schema(
@@ -65,6 +67,11 @@ class IndexReader:
         with locating(self.file.url, "schema"):
             self._fields = {field.name: field for field in fields_from_proto(fields)}
         self.metadata: Mapping[str, bytes] = dict(metadata)
+
+    @property
+    def reads_spans(self) -> bool:
+        """Whether spans of rows that lie apart are read at once, by a kernel that finds them."""
+        return self.file.is_in_memory and not self._has_nodes
 
     @property
     def url(self) -> str:

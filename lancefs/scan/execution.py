@@ -28,6 +28,7 @@ from lancefs.scan.index_claims import WrongIndex
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader, schema_of
 from lancefs.scan.morsels import DecodedMorsel, Morsel
+from lancefs.scan.named_rows import fits, read_named
 from lancefs.scan.pace import Pace
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
@@ -39,6 +40,7 @@ from lancefs.threads import THREADS, Threads, prefetch, submit
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.index.claims import IndexClaim
     from lancefs.index.lookup import Answer
     from lancefs.scan.conditions import Condition, Interval
     from lancefs.scan.index_use import IndexUse
@@ -174,40 +176,66 @@ class Scan:
         if left is not None and self.filter is None and self._is_short():
             yield from self._take_positions(np.arange(self.offset, self.offset + left))
             return
+        if left == 0:
+            return
+        found = self._found()
+        if found is not None:
+            yield from _passing_over(found, self.offset, left)
+            return
         fragments, first, skip = self._skip_offset()
         budget = self.settings.table_bytes if self.is_kept else self.settings.stream_bytes
         columns = len(self.fields) + len(self.filter_fields)
         pace = Pace(self.batch_rows, budget, columns, self.settings, self._is_remote_bulk)
         morsels = self._plan(fragments, first, pace)
-        if left == 0:
-            return
         decoded = (
             self._one_by_one(morsels, pace) if self._is_short() else self._ahead(morsels, pace)
         )
         if self.index_use is not None:
             wanted = None if left is None else skip + left
             decoded = self._proved(fragments, decoded, wanted)
-        for batch in self._cut(decoded if self.is_kept else self._giving_back(decoded)):
-            if skip >= batch.num_rows:
-                skip -= batch.num_rows
-                continue
-            batch, skip = batch.slice(skip), 0
-            if left is not None:
-                batch = batch.slice(0, left)
-                left -= batch.num_rows
-            yield batch
-            if left == 0:
-                return
+        batches = self._cut(decoded if self.is_kept else self._giving_back(decoded))
+        yield from _passing_over(batches, skip, left)
+
+    def _found(self) -> Sequence[pa.RecordBatch] | None:
+        """Return the rows that pass, where few local rows may; None where morsels are decoded."""
+        candidates = self._candidates()
+        if candidates is None or self.filter is None or self.blobs == "bytes":
+            return None
+        if self.index_use is not None and self.index_use.is_part:
+            return None  # rows of other fragments are tested as well
+        most = min(self.settings.few_candidates, self.batch_rows)
+        if self.limit is not None:
+            most = min(most, self.offset + self.limit)
+        if not fits(candidates, most):
+            return None
+        named = [
+            (self.fragments[position], candidates[self.fragments[position].fragment.id] or ())
+            for position in positions_of(self.fragments, candidates.keys())
+        ]
+        if named and not named[0][0].is_local:
+            return None  # their requests have to be under way together
+        answer = self._answer
+        claims_in = _no_claims if answer is None else answer.claims_in
+        found = read_named(self._plain_reader, self.filter, named, claims_in, self.batch_rows)
+        if found is not None:
+            self.stats.fragments_skipped += len(self.fragments) - len(named)
+        return found
 
     @cached_property
     def _reader(self) -> MorselReader:
+        ranged = [field for field in self.filter_fields if field.name in self._intervals]
+        return replace(self._plain_reader, ranged_fields=tuple(ranged))
+
+    @cached_property
+    def _plain_reader(self) -> MorselReader:
+        """Decodes rows without keeping their ranges of values in mind."""
         settings = self.settings
         mapped = settings.kept_mapped_bytes if self.is_kept else settings.stream_mapped_bytes
         return MorselReader(
             self.fields,
             self.filter,
             self.filter_fields,
-            tuple(field for field in self.filter_fields if field.name in self._intervals),
+            (),
             self.index,
             self.blobs,
             self.encoded,
@@ -609,6 +637,33 @@ class Scan:
             largest = max(largest, each.size)
         if not is_even:
             pool.release_unused()
+
+
+def _passing_over(
+    batches: Iterable[pa.RecordBatch], skip: int, left: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches behind some of them, as many as are wanted.
+
+    Args:
+        batches: The batches.
+        skip: Rows to pass over.
+        left: Rows that are wanted, at least one; None for all.
+    """
+    for batch in batches:
+        if skip >= batch.num_rows:
+            skip -= batch.num_rows
+            continue
+        batch, skip = batch.slice(skip), 0
+        if left is not None:
+            batch = batch.slice(0, left)
+            left -= batch.num_rows
+        yield batch
+        if left == 0:
+            return
+
+
+def _no_claims(fragment_id: int) -> tuple[IndexClaim, ...]:
+    return ()
 
 
 def _to_offsets(part: tuple[FragmentReader, Ints]) -> tuple[FragmentReader, Ints]:

@@ -29,12 +29,15 @@ class IndexUse:
         version: The version.
         known: The filter.
         is_part: Whether only some fragments are read, so that others may ask for the same filter.
+
+    Attributes:
+        is_part: As the argument.
     """
 
     def __init__(self, version: OpenVersion, known: KnownFilter, is_part: bool) -> None:
         self._version = version
         self._known = known
-        self._is_part = is_part
+        self.is_part = is_part
         self._answer: tuple[Answer | None] | None = None  # None before it is asked for
 
     @property
@@ -67,7 +70,7 @@ class IndexUse:
         """
         indices, _ = self._asked
         answer = self.answer
-        if not self._is_part or indices is None or answer is None or answer.candidates is None:
+        if not self.is_part or indices is None or answer is None or answer.candidates is None:
             return own
         if indices.is_tested(answer):
             return ()
@@ -85,7 +88,7 @@ class IndexUse:
         indices, predicate = self._asked
         if indices is None or predicate is None:
             return None
-        if not self._is_part:
+        if not self.is_part:
             return indices.look_up(predicate)
         from lancefs.scan.expressions import bytes_of
 
@@ -99,7 +102,7 @@ class IndexUse:
             CorruptFile: A deletion file is damaged.
         """
         indices, predicate = self._asked
-        if indices is None or predicate is None or self._is_part:
+        if indices is None or predicate is None or self.is_part:
             return None
         from lancefs.index.counting import count_rows
         from lancefs.index.predicates import ColumnTest

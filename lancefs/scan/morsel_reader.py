@@ -7,7 +7,7 @@ their dictionary items, and their values are looked up only for rows that are re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
@@ -38,6 +38,7 @@ from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.index.claims import IndexClaim
     from lancefs.scan.conditions import Condition
     from lancefs.scan.value_ranges import Seen
     from lancefs.table.row_index import RowIndex
@@ -212,6 +213,47 @@ class MorselReader:
         returned = self._returned_columns(columns, by_item)
         return DecodedMorsel(morsel, self._batch(self.fields, returned, len(offsets)), mask, size)
 
+    def find(
+        self,
+        source: FragmentReader | FragmentRun,
+        condition: Condition,
+        offsets: Ints,
+        claims_in: Callable[[int], Sequence[IndexClaim]],
+    ) -> pa.RecordBatch:
+        """Return those of few rows that pass, all of them decoded at once.
+
+        Args:
+            source: A fragment, or a run of fragments.
+            condition: The filter.
+            offsets: Offsets of live rows, ascending, each once, at least one.
+            claims_in: Returns what is true for the rows in a fragment, by its id, unless an index
+                is wrong.
+
+        Raises:
+            TooLarge: The rows have more bytes than a morsel may have.
+            WrongIndex: A row is not what an index says of it.
+            LanceError: As `read` does.
+        """
+        settings, ranges = self.settings, as_ranges(offsets)
+        fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
+        most = settings.table_bytes if self.is_kept else settings.stream_bytes
+        with counting() as counters, limited(most), self._budget():
+            columns = self._read_columns(source, list(fields.values()), ranges, encoded=frozenset())
+            passed = condition.passed(self._filter_batch(columns, len(offsets)))
+        if not passed.all():
+            start = 0
+            for reader, local in source.parts(ranges):
+                part = slice(start, start := start + count_rows(local))
+                own = {id: column[part] for id, column in columns.items()}
+                number = reader.fragment.id
+                self._check_rejected(claims_in(number), number, own, passed[part])
+            columns = _masked(columns, passed)
+        self.stats.add_morsel(source.fragment_ids, len(offsets), counters)
+        self.mapped.watch(source)
+        for id in columns.keys() & self.encoded:  # of few rows, quicker than by stored dictionaries
+            columns[id] = columns[id].dictionary_encode()
+        return self._batch(self.fields, columns, int(np.count_nonzero(passed)))
+
     def _apply_filter(
         self, morsel: Morsel, condition: Condition, mask: Mask | None, by_item: frozenset[int]
     ) -> tuple[dict[int, pa.Array], Mask, int]:
@@ -258,16 +300,25 @@ class MorselReader:
         self, morsel: Morsel, columns: Mapping[int, pa.Array], passed: Mask
     ) -> None:
         """Check that rejected candidates pass what indices say of them; see `check_claims`."""
-        if passed.all():
-            return
+        if not passed.all():
+            (fragment_id,) = morsel.fragment.fragment_ids
+            self._check_rejected(morsel.claims, fragment_id, columns, passed)
+
+    def _check_rejected(
+        self,
+        claims: Sequence[IndexClaim],
+        fragment_id: int,
+        columns: Mapping[int, pa.Array],
+        passed: Mask,
+    ) -> None:
+        """Check that rows of a fragment that did not pass the filter pass what indices say."""
 
         def values_of(field_id: int) -> pa.Array:
             column = columns[field_id]
             return spelled_out(column) if field_id in coded else column
 
         coded = {id for id, column in columns.items() if pa.types.is_dictionary(column.type)}
-        (fragment_id,) = morsel.fragment.fragment_ids
-        check_claims(morsel.claims, fragment_id, ~passed, values_of)
+        check_claims(claims, fragment_id, ~passed, values_of)
 
     def _fields_of_candidates(self, morsel: Morsel, rows: int) -> Sequence[Field]:
         """Return the columns to decode of rows that may pass: those of the filter, or all."""
@@ -348,10 +399,11 @@ class MorselReader:
         fields: Sequence[Field],
         ranges: Sequence[RowRange],
         by_item: frozenset[int] = frozenset(),
+        encoded: frozenset[int] | None = None,
     ) -> dict[int, pa.Array]:
         """Decode columns, by field id; those in `by_item` and `encoded` as dictionary arrays."""
         stored = [field for field in fields if not is_row_metadata(field)]
-        encoded = self.encoded | by_item
+        encoded = (self.encoded if encoded is None else encoded) | by_item
         arrays: list[pa.Array] = []
         at_once = self._columns_at_once(fragment, stored)
         for start in range(0, len(stored), at_once):

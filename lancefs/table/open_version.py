@@ -25,7 +25,7 @@ from lancefs.table.members import as_column, walk_down
 from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, resolve
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
-from lancefs.table.schema import find_column, listed, no_members
+from lancefs.table.schema import find_column, listed, no_members, shown_schema
 
 if TYPE_CHECKING:
     import fsspec
@@ -92,6 +92,11 @@ class OpenVersion:
     def readers(self) -> Sequence[FragmentReader]:
         """A reader for each fragment, in scan order."""
         return self.base_readers
+
+    @cached_property
+    def shown_schema(self) -> pa.Schema:
+        """The columns of the table as a dataset shows them; see `schema.shown_schema`."""
+        return shown_schema(self.fields, self.manifest.schema_metadata)
 
     @property
     def num_rows(self) -> int:

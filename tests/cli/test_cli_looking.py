@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import duckdb
 import fsspec
 import lance
 import pyarrow as pa
@@ -466,3 +467,16 @@ def test_a_member_of_a_struct_is_a_column(tmp_path: Path, here: Here) -> None:
     wrong = here("head", path, "-c", "st.z")
     assert wrong.code == 2
     assert "did you mean 'st.y' or 'st.x'" in wrong.err
+
+
+@pytest.mark.skipif(duckdb.__version__ < "2", reason="DuckDB tells filters when it reads")
+def test_sql_explains_which_index_each_scan_uses(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": range(100)}), path).create_scalar_index("id", "BTREE")
+    query = f"SELECT a.id FROM '{path}' a JOIN '{path}@v1' b USING (id) WHERE a.id = 7"
+    explained = here("sql", "--explain", query).out
+    assert f"{path}@2\nfilter (id == 7)\nindex id_idx (BTree): 1 row," in explained
+    assert f"{path}@1\nfilter (id == 7)\nscan of 1 fragment; no index" in explained
+    assert "use_index is False" in here("sql", "--explain", "--no-index", query).out
+    assert "there is no filter" in here("sql", "--explain", f"FROM '{path}'").out
+    assert "index" not in here("sql", "--explain", "SELECT 1").out

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -331,3 +332,29 @@ def test_binary_values_that_begin_with_a_prefix_are_found(tmp_path: Path) -> Non
 def test_a_pickled_scanner_uses_no_index_if_it_used_none(template: Path) -> None:
     scanner = lancefs.open(template).scanner(filter="id = 5", use_index=False)
     assert "use_index is False" in pickle.loads(pickle.dumps(scanner)).explain()
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+def test_values_in_scattered_pages_are_found(tmp_path: Path, version: str) -> None:
+    draw = np.random.default_rng(11)
+    ids = draw.permutation(120_000) // 2  # each twice, also in two pages
+    words = pa.array([None if one % 50 == 0 else f"w{one:06}" for one in ids.tolist()])
+    lance.write_dataset(
+        pa.table({"id": ids, "word": words}),
+        tmp_path / "t.lance",
+        data_storage_version=version,
+    )
+    indexed = lance.dataset(tmp_path / "t.lance")
+    indexed.create_scalar_index("id", "BTREE")
+    indexed.create_scalar_index("word", "BTREE")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    for values in ([1, 30_000], range(0, 60_000, 6_000), [*range(20_000, 20_010), 59_999, 2_048]):
+        filter = pc.field("id").isin(list(values))
+        expected = dataset.to_table(filter=filter, use_index=False)
+        assert "id_idx" in dataset.scanner(filter=filter).explain()
+        assert dataset.to_table(filter=filter).equals(expected)
+        assert len(expected) == 2 * len(values)
+        texts = pc.field("word").isin([f"w{one:06}" for one in values])
+        assert dataset.to_table(filter=texts).equals(
+            dataset.to_table(filter=texts, use_index=False)
+        )

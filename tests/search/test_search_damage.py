@@ -81,7 +81,7 @@ def test_damage_makes_up_no_row_and_no_distance(table: Path) -> None:
 
 @pytest.mark.slow
 def test_damage_makes_up_no_row_and_no_distance_in_many_mutants(table: Path) -> None:
-    check_mutants(table, 500)
+    check_mutants(table, 1000)  # of each of two files
 
 
 @pytest.mark.parametrize("name", ["index.idx", "auxiliary.idx"])

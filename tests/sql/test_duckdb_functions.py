@@ -323,3 +323,73 @@ def test_the_first_rows_of_an_order_are_read_by_their_row_ids(con: Any) -> None:
     query = "SELECT * FROM {} ORDER BY ordered_at DESC LIMIT 10"
     two = query.format(f"lance_scan('{ORDERS}', row_ids := getvariable('top'))")
     assert con.execute(two).fetchall() == con.execute(query.format(f"'{ORDERS}'")).fetchall()
+
+
+def indexed(path: Path) -> str:
+    """Write a table with indices over items of lists and over parts of texts."""
+    ids = range(2000)
+    data = pa.table(
+        {
+            "id": ids,
+            "tags": [[f"t{one % 100}"] for one in ids],
+            "text": [f"word{one % 200}x" for one in ids],
+        }
+    )
+    lance.write_dataset(data, path / "t.lance")
+    dataset = lance.dataset(path / "t.lance")
+    for column, kind in (("id", "BTREE"), ("tags", "LABEL_LIST"), ("text", "NGRAM")):
+        dataset.create_scalar_index(column, kind)
+    return str(path / "t.lance")
+
+
+@pytest.mark.parametrize(
+    ("condition", "where", "index"),
+    [
+        ("array_has(tags, ''t7'')", "list_contains(tags, 't7')", "tags_idx (LabelList): 20 rows"),
+        ("contains(text, ''d17x'')", "contains(text, 'd17x')", "text_idx (NGram): "),
+        ("id IN (5, 6)", "id IN (5, 6)", "id_idx (BTree): 2 rows"),
+    ],
+)
+def test_a_condition_of_lance_scan_is_looked_up_in_indices_of_all_kinds(
+    con: Any, tmp_path: Path, condition: str, where: str, index: str
+) -> None:
+    path = indexed(tmp_path)
+    call = f"lance_scan('{path}', filter := '{condition}'"
+    expected = con.execute(f"SELECT id FROM '{path}' WHERE {where} ORDER BY id").fetchall()
+    assert expected
+    assert con.execute(f"SELECT id FROM {call}) ORDER BY id").fetchall() == expected
+    assert con.execute(f"SELECT count(*) FROM {call})").fetchone()[0] == len(expected)
+    few = [row for row in expected if row[0] < 100]
+    assert con.execute(f"SELECT id FROM {call}) WHERE id < 100 ORDER BY id").fetchall() == few
+    told = [line for (line,) in con.execute(f"FROM {call}, explain := true)").fetchall()]
+    assert any(index in line for line in told)
+    off = con.execute(f"FROM {call}, explain := true, use_index := false)").fetchall()
+    assert "use_index is False" in off[-1][0]
+
+
+def test_a_condition_of_lance_scan_filters_each_of_several_tables(con: Any) -> None:
+    both = f"['{ORDERS}@v1', '{ORDERS}@v2']"
+    query = f"SELECT count(*) FROM lance_scan({both}, filter := 'price > 3')"
+    found = con.execute(query).fetchone()[0]
+    each = [count(con, f", {version}, filter := 'price > 3'") for version in (1, 2)]
+    assert found == sum(each) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("filter := 'price >'", "a column or a literal was expected"),
+        ("filter := 'prices > 3'", "no column 'prices'"),
+        ("filter := 3", "filter is a text such as 'price > 3', not 3"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_an_error(con: Any, arguments: str, says: str) -> None:
+    with pytest.raises(duckdb.Error, match=says):
+        con.execute(f"FROM lance_scan('{ORDERS}', {arguments})")
+
+
+def test_explain_is_about_one_table(con: Any) -> None:
+    with pytest.raises(duckdb.Error, match="explain tells how one table is read"):
+        con.execute(f"FROM lance_scan(['{ORDERS}', '{ORDERS}@v1'], explain := true)")
+    told = con.execute(f"FROM lance_scan('{ORDERS}', explain := true)").fetchall()
+    assert "there is no filter" in told[0][0]

@@ -15,6 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import SlowFileSystem
 
+from duckdb_adapter.arrow_source import Rows
 from duckdb_adapter.kept_versions import forgotten_on_errors, open_kept
 from lancefs.errors import LanceError
 from lancefs.storage import Store
@@ -46,6 +47,26 @@ def test_a_version_is_opened_once(table: str) -> None:
     add_row(table)
     assert opened(table, Ref(as_of=now)).manifest.version == 1
     assert opened(table).manifest.version == 2
+
+
+def test_the_columns_of_a_version_are_described_once(
+    con: Any, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[object] = []
+    describe = Rows._encoded_columns
+
+    def noted(self: Rows) -> frozenset[str]:
+        described.append(self)
+        return describe(self)
+
+    monkeypatch.setattr(Rows, "_encoded_columns", noted)
+    for number in range(3):
+        assert con.sql(f"SELECT a FROM '{table}' WHERE a = {number}").fetchall() == [(number,)]
+    assert len(described) == 1
+    query = f"SELECT * FROM lance_scan('{table}', with_row_id := true) WHERE a = 2"
+    assert con.sql(query).fetchall() == [(2, "x", 2)]
+    lance.dataset(table).add_columns({"b": "a + 1"})
+    assert con.sql(f"SELECT * FROM '{table}' WHERE a = 2").fetchall() == [(2, "x", 3)]
 
 
 def test_a_newer_version_takes_its_place(con: Any, table: str) -> None:

@@ -36,7 +36,11 @@ End a query with ;  –  .quit or Ctrl-D leaves."""
 @click.argument("query", required=False)
 @shared_options.output
 @click.option("--database", metavar="FILE", help="A DuckDB file to work in; it may be new.")
-@click.option("--explain", is_flag=True, help="Print the plan of the query, and do not run it.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Print the plan of the query, and which indices its scans use; do not run it.",
+)
 @shared_options.no_index
 @shared_options.storage
 @shared_options.base_rules
@@ -121,8 +125,16 @@ def _explained(message: str, query: str) -> str:
 
 
 def _print_plan(connection: Any, query: str) -> None:
-    for _, plan in connection.execute(f"EXPLAIN {query}").fetchall():
+    from duckdb_adapter.planned_scans import noting_scans
+
+    with noting_scans() as scans:
+        plans = connection.execute(f"EXPLAIN {query}").fetchall()
+    for _, plan in plans:
         print_document(plan.rstrip())
+    for scan in scans:
+        print_line()
+        print_line(scan.dataset.opened.name)
+        print_document(scan.explain())
 
 
 def _converse(connection: Any, form: str, explain: bool) -> None:

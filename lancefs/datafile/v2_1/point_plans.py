@@ -38,6 +38,9 @@ MOST_ROWS = 4096
 # that the general way takes for each leaf.
 _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
+# So are spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
+# at least, and of so many rows on average and in all at most that memory is used again.
+_LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 _MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
@@ -522,16 +525,28 @@ def _flat_bits(encoding: CompressiveEncoding) -> int | None:
     return int(encoding.flat.bits_per_value)
 
 
-def is_worthwhile(count: int, rows: int, values: int) -> bool:
+def is_worthwhile(count: int, rows: int, values: int, most: int = MOST_ROWS) -> bool:
     """Whether rows are few enough to be read singly.
 
     Args:
         count: Number of wanted rows.
         rows: Number of rows of the column.
         values: Number of values of these, which are the items where the column has lists.
+        most: Rows that are read in this way at most; see `most_rows`.
     """
-    is_few = 0 < count <= min(MOST_ROWS, rows // _LEAST_SHARE)
-    return is_few and count * values // rows <= _MOST_ITEMS
+    is_few = 0 < count <= min(most, rows // _LEAST_SHARE)
+    return is_few and count * values // rows <= max(most, _MOST_ITEMS)
+
+
+def most_rows(ranges: Sequence[RowRange]) -> int:
+    """Return how many rows in some ranges are read by the kernel at most.
+
+    Rows that follow each other are unpacked a block at a time, and the general way takes some
+    hundred microseconds for each range.
+    """
+    if len(ranges) < 2 or count_rows(ranges) < _LEAST_SPAN * len(ranges):
+        return MOST_ROWS
+    return min(_MOST_SPAN * len(ranges), _MOST_OF_SPANS)
 
 
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:

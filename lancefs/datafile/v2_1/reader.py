@@ -38,10 +38,10 @@ from lancefs.datafile.v2_1.leaf_columns import (
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
 from lancefs.datafile.v2_1.point_plans import (
-    MOST_ROWS,
     LeafPlan,
     are_in_a_row,
     is_worthwhile,
+    most_rows,
     plan_leaf,
 )
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
@@ -120,7 +120,7 @@ class StructuralReader:
         by_id: dict[int, FetchedLeaf] = {}
         refusal: CorruptFile | None = None
         in_a_row = are_in_a_row(len(leaves), ranges)
-        if self.container.file.is_in_memory and (in_a_row or count <= MOST_ROWS):
+        if self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges)):
             try:
                 by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
             except (MemoryLimitExceeded, UnsupportedFeature):
@@ -152,11 +152,14 @@ class StructuralReader:
             way refuses too, and says what is damaged.
         """
         planned, plans = [], []
+        most = most_rows(ranges)
         for leaf in leaves:
             plan = self.plan(leaf, is_nested=False)
             if plan is None and len(ranges) > 1:  # others take a run of chunks, which is as quick
                 plan = self.plan(leaf, is_nested=True)
-            if plan is not None and (in_a_row or is_worthwhile(count, plan.rows, plan.values)):
+            if plan is not None and (
+                in_a_row or is_worthwhile(count, plan.rows, plan.values, most)
+            ):
                 planned.append(leaf)
                 plans.append(plan)
         if not plans:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,8 @@ _DENSE = 8
 _ROUNDED = 1 - 1e-4
 # Documents of a part, of which the best score is found first.
 _PART = 256
-# Bits of a place of a word; documents are above.
-_PLACE_BITS = 33
+# Places of all documents up to which a table is made of those where a phrase may go on.
+_MOST_SEEN = 16 * 1024 * 1024
 
 _NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
@@ -114,8 +115,8 @@ def match_all(
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
-    numbers = _common(found)
-    return numbers.astype(np.int64), _scores_of(documents, numbers, found, counts, statistics)
+    common = _common(found)
+    return common.numbers.astype(np.int64), _scores_of(documents, common, counts, statistics)
 
 
 def match_each(
@@ -160,10 +161,10 @@ def match_phrase(
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
-    numbers = _common(found)
-    if len(tokens) > 1 and len(numbers):
-        numbers = numbers[_has_phrase(documents, numbers, found, tokens, slop)]
-    return numbers.astype(np.int64), _scores_of(documents, numbers, found, counts, statistics)
+    common = _common(found)
+    if len(tokens) > 1 and len(common.numbers):
+        common = common.kept(_has_phrase(documents, common, tokens, slop))
+    return common.numbers.astype(np.int64), _scores_of(documents, common, counts, statistics)
 
 
 def _scores_of_any(
@@ -186,29 +187,54 @@ def _scores_of_any(
     return total
 
 
+class _Common(NamedTuple):
+    """The documents that have all tokens.
+
+    Attributes:
+        numbers: Their numbers, ascending.
+        frequencies: How often each of them has each token.
+        lists: Where they are among all documents of each token.
+    """
+
+    numbers: Numbers32
+    frequencies: Mapping[str, Numbers32]
+    lists: Mapping[str, Ints]
+
+    def kept(self, mask: Mask) -> _Common:
+        """Return those of the documents that a mask keeps."""
+        return _Common(
+            self.numbers[mask],
+            {token: own[mask] for token, own in self.frequencies.items()},
+            {token: own[mask] for token, own in self.lists.items()},
+        )
+
+
 def _scores_of(
-    documents: Documents,
-    numbers: Numbers32,
-    found: Mapping[str, Postings],
-    counts: Mapping[str, int],
-    statistics: Statistics,
+    documents: Documents, common: _Common, counts: Mapping[str, int], statistics: Statistics
 ) -> Scores:
     """Return the scores of documents that have all tokens."""
-    norms = length_norms(documents.lengths[numbers], statistics.average_length)
-    total = np.zeros(len(numbers), np.float32)
-    for token, one in found.items():
-        frequencies = one.frequencies[_places_in(one.documents, numbers)]
+    norms = length_norms(documents.lengths[common.numbers], statistics.average_length)
+    total = np.zeros(len(common.numbers), np.float32)
+    for token, frequencies in common.frequencies.items():
         weight = np.float32(counts[token]) * statistics.rarity(token)
         total += weight * weights(frequencies, norms)
     return total
 
 
-def _common(found: Mapping[str, Postings]) -> Numbers32:
+def _common(found: Mapping[str, Postings]) -> _Common:
     """Return the documents that have all tokens."""
-    first, *others = sorted((one.documents for one in found.values()), key=len)
-    for other in others:
-        first = other[_places_in(other, first)]
-    return first
+    (_, rarest), *others = sorted(found.items(), key=lambda each: len(each[1].documents))
+    numbers, last = rarest.documents, dict[str, Ints]()
+    for token, other in others:
+        last = {token: _places_in(other.documents, numbers)}
+        numbers = other.documents[last[token]]
+    lists = {
+        token: last[token] if token in last else _places_in(one.documents, numbers)
+        for token, one in found.items()
+    }
+    return _Common(
+        numbers, {token: found[token].frequencies[at] for token, at in lists.items()}, lists
+    )
 
 
 def _places_in(documents: Numbers32, numbers: Numbers32) -> Ints:
@@ -225,45 +251,57 @@ def _places_in(documents: Numbers32, numbers: Numbers32) -> Ints:
 
 
 def _has_phrase(
-    documents: Documents,
-    numbers: Numbers32,
-    found: Mapping[str, Postings],
-    tokens: Sequence[TextToken],
-    slop: int,
+    documents: Documents, common: _Common, tokens: Sequence[TextToken], slop: int
 ) -> Mask:
     """Tell which documents have the tokens in their order.
 
     A token's place less its place in the query is where the phrase would begin. From one token to
     the next one it may grow by `slop`: a place counts if such a place of the token before does.
     """
-    keys = np.empty(0, np.int64)
-    for count, token in enumerate(tokens):
-        own = _beginnings(documents, numbers, found[token.text], token)
-        if count:
-            at = np.searchsorted(keys, own, side="right") - 1
-            own = own[(at >= 0) & (own - keys[np.maximum(at, 0)] <= slop)]
-        keys = own
-        if not len(keys):
-            break
-    mask = np.zeros(len(numbers), np.bool_)
-    mask[keys >> _PLACE_BITS] = True
+    beginnings = [_beginnings(documents, common, token) for token in tokens]
+    count = len(common.numbers)
+    lowest = min(int(places.min(initial=0)) for _, places in beginnings)
+    highest = max(int(places.max(initial=0)) for _, places in beginnings)
+    slop = min(slop, highest - lowest)
+    room = highest - lowest + slop + 1  # of each document, so that none reaches into the next one
+    keys, *others = (ranks * room + (places - lowest) for ranks, places in beginnings)
+    for own in others:
+        keys = _following(keys, own, slop, count * room)
+    mask = np.zeros(count, np.bool_)
+    mask[keys // room] = True
     return mask
 
 
-def _beginnings(
-    documents: Documents, numbers: Numbers32, postings: Postings, token: TextToken
-) -> Ints:
-    """Return where a phrase would begin for each place of a token, ascending.
+def _following(keys: Ints, own: Ints, slop: int, end: int) -> Ints:
+    """Return those of some keys that follow a key within a distance; all ascend.
 
-    The upper bits tell which of the documents it is.
+    Args:
+        keys: The keys that are followed.
+        own: The keys that follow.
+        slop: The distance at most.
+        end: What all keys are less than.
+    """
+    if not slop and end <= _MOST_SEEN:
+        is_key = np.zeros(end, np.bool_)
+        is_key[keys] = True
+        return own[is_key[own]]
+    if not len(keys):
+        return keys
+    at = np.searchsorted(keys, own, side="right") - 1
+    return own[(at >= 0) & (own - keys[np.maximum(at, 0)] <= slop)]
+
+
+def _beginnings(documents: Documents, common: _Common, token: TextToken) -> tuple[Ints, Ints]:
+    """Return where a phrase would begin for each place of a token in documents.
+
+    Returns:
+        Which of the documents it is, ascending; and the place in it, ascending in each document.
     """
     positions = documents.positions(token.text)
-    lists = _places_in(postings.documents, numbers)
-    counts = postings.frequencies[lists].astype(np.int64)
-    ranks = np.repeat(np.arange(len(numbers)), counts)
-    within = np.arange(len(ranks)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = positions.places[np.repeat(positions.starts[lists], counts) + within]
-    # Room for a beginning before the first word, and between documents.
-    middle = (1 << _PLACE_BITS - 1) - token.position
-    beginnings: Ints = (ranks << _PLACE_BITS) + places + middle
-    return beginnings
+    counts = common.frequencies[token.text].astype(np.int64)
+    starts = positions.starts[common.lists[token.text]]
+    if (counts == 1).all():
+        return np.arange(len(counts)), positions.places[starts] - token.position
+    ranks = np.repeat(np.arange(len(counts)), counts)
+    shifts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    return ranks, positions.places[np.arange(len(ranks)) + shifts] - token.position

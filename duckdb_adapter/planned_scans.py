@@ -1,0 +1,64 @@
+"""Which filters DuckDB 2.0 gives the scans of a query that it plans, and how each scan is answered.
+
+DuckDB shows nothing of a scan of Arrow data but its filters. It asks for each filter while it
+plans, also for EXPLAIN, so that it is known then which indices the scan would use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import reduce
+from operator import and_
+
+import pyarrow.compute as pc
+
+from lancefs.lance_dataset import LanceDataset
+
+
+class PlannedScan:
+    """A scan of a table in a plan.
+
+    Args:
+        dataset: The table.
+
+    Attributes:
+        filters: The conditions that the scan is given; rows for which all are true come out.
+    """
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        self.dataset = dataset
+        self.filters: list[pc.Expression] = []
+
+    def add(self, filter: pc.Expression) -> None:
+        """Note a condition; DuckDB may ask for the same one several times."""
+        if not any(filter.equals(known) for known in self.filters):
+            self.filters.append(filter)
+
+    def explain(self) -> str:
+        """Tell how the rows are found, a line each; indices are read for it."""
+        filter = reduce(and_, self.filters) if self.filters else None
+        return self.dataset.scanner(filter=filter).explain()
+
+
+_noted: ContextVar[list[PlannedScan] | None] = ContextVar("planned scans", default=None)
+
+
+@contextmanager
+def noting_scans() -> Iterator[list[PlannedScan]]:
+    """Note the scans of tables in all queries that this thread plans inside of the context."""
+    scans: list[PlannedScan] = []
+    token = _noted.set(scans)
+    try:
+        yield scans
+    finally:
+        _noted.reset(token)
+
+
+def note_scan(dataset: LanceDataset) -> PlannedScan:
+    """Return a scan for its filters to be noted, which counts where scans are noted."""
+    scan, noted = PlannedScan(dataset), _noted.get()
+    if noted is not None:
+        noted.append(scan)
+    return scan

@@ -1,0 +1,86 @@
+"""Few rows that indices, or a filter on row ids, name: read at once, without planning morsels.
+
+A look-up finds a few rows of some fragments. To cut fragments into morsels, to choose their lengths
+and to start threads for them takes longer than to read such rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lancefs.datafile.arrays import batch_bytes
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.buffers import TooLarge
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.scan.morsel_reader import MorselReader
+from lancefs.scan.morsels import Morsel
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import runs_with
+
+if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
+    from lancefs.index.claims import IndexClaim
+    from lancefs.scan.conditions import Condition
+
+
+def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool:
+    """Tell whether the rows that may pass a filter are known, and no more than some.
+
+    Args:
+        candidates: By fragment id, ranges of rows; None for all rows of the fragment.
+        most: Number of rows, and of fragments.
+    """
+    if len(candidates) > most:
+        return False
+    rows = 0
+    for ranges in candidates.values():
+        if ranges is None:
+            return False
+        rows += count_rows(ranges)
+    return rows <= most
+
+
+def read_named(
+    reader: MorselReader,
+    condition: Condition,
+    named: Sequence[tuple[FragmentReader, Sequence[RowRange]]],
+    claims_in: Callable[[int], Sequence[IndexClaim]],
+    batch_rows: int,
+) -> list[pa.RecordBatch] | None:
+    """Read those of few rows that pass a filter.
+
+    Args:
+        reader: Decodes them.
+        condition: The filter.
+        named: Fragments in scan order, with the ranges of rows that may pass, deleted ones too.
+        claims_in: Returns what is true for the named rows of a fragment, by its id, unless an index
+            is wrong.
+        batch_rows: Rows of a batch at most.
+
+    Returns:
+        The rows; None if they take so much memory that they have to be read part by part.
+
+    Raises:
+        WrongIndex: A row is not what an index says of it; all rows were tested, or none returned.
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
+    most = None if reader.is_kept else reader.settings.stream_bytes
+    parts = [(fragment, _live_rows(fragment, ranges)) for fragment, ranges in named]
+    some = [part for part in parts if len(part[1])]
+    batches, size = [], 0
+    try:
+        for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:
+            batches.append(reader.find(source, condition, offsets, claims_in))
+            size += batch_bytes(batches[-1])
+            if most is not None and size > most:
+                return None
+    except TooLarge:
+        return None
+    return batches
+
+
+def _live_rows(fragment: FragmentReader, ranges: Sequence[RowRange]) -> Ints:
+    return Morsel(fragment, 0, fragment.physical_rows, ranges).picked_rows()
