@@ -1,7 +1,9 @@
 """Measures lancefs in Spark: `python benchmarks/spark.py`, with `lancefs[spark]` and pylance.
 
-    scan         a query over 7 of 16 columns (that of TPC-H's Q1), and a sum over one: by lancefs
-                 in Spark, by Spark from Parquet, and by lancefs and pyarrow in one process
+    scan         a query over 7 of 16 columns (that of TPC-H's Q1), a sum over one, and the greatest
+                 values of all: by lancefs in Spark (`lancefs.spark.read`, the format, and
+                 `lancefs.spark.table`), by Spark from Parquet, and by lancefs and pyarrow in one
+                 process; the sum from rows that are in memory, too
     materialize  the table as Parquet, all columns; again with nothing new; again with one fragment
                  more; then `verify`
 
@@ -48,7 +50,11 @@ def main() -> None:
     home = prepare(Path(options.home), options.rows)
     for method, master in (
         ("one process", "-"),
-        *((name, f"local[{cores}]") for cores in (1, 2) for name in ("lancefs", "parquet")),
+        *(
+            (name, f"local[{cores}]")
+            for cores in (1, 2)
+            for name in ("lancefs", "parquet", "memory")
+        ),
         *(("pipeline", f"local[{cores}]") for cores in (1, 2)),
     ):
         for what, value in _in_a_process(method, master, home, options.runs).items():
@@ -83,34 +89,95 @@ def scan_lancefs(home: Path, master: str, runs: int) -> dict[str, float]:
     spark = _session(master)
     url = str(home / "lines-2.1.lance")
 
-    def ask(sql: str, columns: list[str]) -> Callable[[], object]:
-        def run() -> object:
-            lancefs.spark.read(spark, url, columns=columns).createOrReplaceTempView("lines")
-            return spark.sql(sql).collect()
+    lancefs.spark.register(spark)
+    lazy = lancefs.spark.table(spark, url)
 
-        return run
+    def ask(frame: Callable[[list[str]], Any], sql: str, columns: list[str]) -> Callable[[], Any]:
+        return lambda: _ask(spark, frame(columns), sql)
+
+    def read(columns: list[str]) -> Any:
+        return lancefs.spark.read(spark, url, columns=columns)
+
+    def load(columns: list[str]) -> Any:
+        return spark.read.format("lancefs").option("columns", ",".join(columns)).load(url)
+
+    def table(_: list[str]) -> Any:
+        return lazy
 
     return {
-        "query, s": _timed(ask(QUERY, COLUMNS), runs),
-        "sum of one column, s": _timed(ask(SUM, ["suppkey"]), runs),
-        "of it, until it is planned, s": _timed(
-            lambda: lancefs.spark.read(spark, url, columns=["suppkey"]).rdd.getNumPartitions(), runs
-        ),
+        f"{what}, {how.__name__}, s": _timed(ask(how, sql, columns), runs)
+        for what, sql, columns in (
+            ("query", QUERY, COLUMNS),
+            ("sum of one column", SUM, ["suppkey"]),
+            ("greatest of all columns", _greatest(lazy.columns), lazy.columns),
+        )
+        for how in (read, load, table)
     }
+
+
+def scan_memory(_: Path, master: str, runs: int) -> dict[str, float]:
+    """The sum by Spark from a Python data source that has the rows in memory: Spark's own share."""
+    spark = _session(master)
+    spark.dataSource.register(_memory_source())
+    return {
+        "sum of one column, s": _timed(
+            lambda: _ask(spark, spark.read.format("memory_rows").load(), SUM), runs
+        )
+    }
+
+
+def _memory_source() -> type:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Reader(DataSourceReader):  # type: ignore[misc]
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(6)]
+
+        def read(self, partition: InputPartition) -> Any:
+            import pyarrow as pa
+
+            values = pa.array(range(1 << 16), pa.int64())
+            for _ in range(15):
+                yield pa.record_batch([values], names=["suppkey"])
+
+    class Source(DataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return "memory_rows"
+
+        def schema(self) -> str:
+            return "suppkey bigint"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader()
+
+    Reader.__module__ = Source.__module__ = "__main__"  # to travel by value
+    return Source
+
+
+def _greatest(columns: list[str]) -> str:
+    return f"SELECT {', '.join(f'max({name})' for name in columns)} FROM lines"
+
+
+def _ask(spark: Any, frame: Any, sql: str) -> Any:
+    frame.createOrReplaceTempView("lines")
+    return spark.sql(sql).collect()
 
 
 def scan_parquet(home: Path, master: str, runs: int) -> dict[str, float]:
     """The queries by Spark from Parquet."""
     spark = _session(master)
 
-    def ask(sql: str) -> Callable[[], object]:
-        def run() -> object:
-            spark.read.parquet(str(home / "lines.parquet")).createOrReplaceTempView("lines")
-            return spark.sql(sql).collect()
-
-        return run
-
-    return {"query, s": _timed(ask(QUERY), runs), "sum of one column, s": _timed(ask(SUM), runs)}
+    path = str(home / "lines.parquet")
+    greatest = _greatest(spark.read.parquet(path).columns)
+    return {
+        f"{what}, s": _timed(lambda sql=sql: _ask(spark, spark.read.parquet(path), sql), runs)
+        for what, sql in (
+            ("query", QUERY),
+            ("sum of one column", SUM),
+            ("greatest of all columns", greatest),
+        )
+    }
 
 
 def pipeline(home: Path, master: str, _: int) -> dict[str, float]:
@@ -150,6 +217,7 @@ METHODS = {
     "one process": scan_in_one_process,
     "lancefs": scan_lancefs,
     "parquet": scan_parquet,
+    "memory": scan_memory,
     "pipeline": pipeline,
 }
 

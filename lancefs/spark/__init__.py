@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lancefs.spark.lazy_table import table
     from lancefs.spark.pipeline.delta import publish_delta
     from lancefs.spark.pipeline.destination import open_materialized
-    from lancefs.spark.pipeline.many import materialize_all
+    from lancefs.spark.pipeline.many import materialize_all, verify_all
     from lancefs.spark.pipeline.materialize import materialize
     from lancefs.spark.pipeline.output_check import verify_output
     from lancefs.spark.pipeline.verify_job import verify
@@ -40,6 +40,7 @@ __all__ = [
     "register",
     "table",
     "verify",
+    "verify_all",
     "verify_output",
 ]
 
@@ -55,6 +56,7 @@ _HOMES = {
     "register": "lancefs.spark.session",
     "table": "lancefs.spark.lazy_table",
     "verify": "lancefs.spark.pipeline.verify_job",
+    "verify_all": "lancefs.spark.pipeline.many",
     "verify_output": "lancefs.spark.pipeline.output_check",
 }
 

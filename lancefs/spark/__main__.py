@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lancefs.errors import LanceError
@@ -15,10 +15,10 @@ from lancefs.spark.folders import find_tables
 from lancefs.spark.pinned_version import open_table
 from lancefs.spark.pipeline.delta import publish_delta, require_delta
 from lancefs.spark.pipeline.destination import TARGET_BYTES
-from lancefs.spark.pipeline.many import materialize_all
+from lancefs.spark.pipeline.many import materialize_all, verify_all
 from lancefs.spark.pipeline.materialize import FORMATS, TYPES, materialize
-from lancefs.spark.pipeline.output_check import verify_output
-from lancefs.spark.pipeline.verify_job import verify
+from lancefs.spark.pipeline.output_check import OutputReport, verify_output
+from lancefs.spark.pipeline.verify_job import Report, verify
 from lancefs.spark.session import start_session
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions, parse_columns
@@ -30,6 +30,7 @@ examples:
   python -m lancefs.spark materialize t.lance out --ref prod --format arrow --partition-by city
   python -m lancefs.spark materialize --all 's3://bucket/*.lance' out --incremental
   python -m lancefs.spark verify t.lance --json
+  python -m lancefs.spark verify --all 's3://bucket/*.lance' --output out
 
 Spark itself is configured as always: spark-defaults.conf, SPARK_CONF_DIR, or spark-submit.
 """
@@ -57,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         writes = given.command == "materialize"
         if writes and given.delta:
             require_delta(given.format, given.types)
-        is_many = writes and given.all
-        for url in find_tables(given.source, given.storage).values() if is_many else [given.source]:
+        for url in _tables(given).values():
             table = TableOptions(absolute(url), given.storage, moved=given.base_paths)
             open_table(table, make_ref(ref=given.ref))
         spark = start_session(given.master, f"lancefs {given.command}")
@@ -99,20 +99,38 @@ def _materialize(spark: Any, given: argparse.Namespace) -> int:
 
 
 def _verify(spark: Any, given: argparse.Namespace) -> int:
-    report = verify(
-        spark,
-        given.source,
-        ref=given.ref,
-        storage_options=given.storage,
-        base_paths=given.base_paths,
-        metrics=given.metrics,
-    )
-    print(report.to_json() if given.json else report)
-    if given.output is None:
-        return 0 if report.is_good else 1
-    output = verify_output(spark, given.output, given.to_storage)
-    print(output.to_json() if given.json else output)
-    return 0 if report.is_good and output.is_good else 1
+    how: dict[str, Any] = {
+        "ref": given.ref,
+        "storage_options": given.storage,
+        "base_paths": given.base_paths,
+        "metrics": given.metrics,
+    }
+    if given.all:
+        reports = verify_all(spark, given.source, **how)
+    else:
+        reports = {"": verify(spark, given.source, **how)}
+    is_good = _show(reports, given)
+    if given.output is not None:
+        top = given.output.rstrip("/")
+        places = {name: f"{top}/{name}" if name else given.output for name in reports}
+        outputs = {n: verify_output(spark, at, given.to_storage) for n, at in places.items()}
+        is_good = _show(outputs, given) and is_good
+    return 0 if is_good else 1
+
+
+def _show(reports: Mapping[str, Report | OutputReport], given: argparse.Namespace) -> bool:
+    """Print reports by the names of their tables; return whether nothing is wrong."""
+    if given.json and given.all:
+        print(json.dumps({name: json.loads(one.to_json()) for name, one in reports.items()}))
+    else:
+        for report in reports.values():
+            print(report.to_json() if given.json else report)
+    return all(report.is_good for report in reports.values())
+
+
+def _tables(given: argparse.Namespace) -> dict[str, str]:
+    """Return the URLs of the tables that are meant, by their names."""
+    return find_tables(given.source, given.storage) if given.all else {"": given.source}
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -148,6 +166,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_materialize(commands)
     _add_verify(commands)
     for command in commands.choices.values():
+        command.add_argument(
+            "--all",
+            action="store_true",
+            help="SOURCE is a folder of tables, or a pattern; each has a folder in DESTINATION",
+        )
         command.add_argument("--ref", help="a version, a tag, or branch:version; latest by default")
         command.add_argument("--master", help="where Spark runs, for instance local[4]")
         command.add_argument(
@@ -183,11 +206,6 @@ def _add_materialize(commands: Any) -> None:
     write = commands.add_parser("materialize", help="write a version as Parquet or Arrow files")
     write.add_argument("source", help="the table")
     write.add_argument("destination", help="a directory on any store, the same on every worker")
-    write.add_argument(
-        "--all",
-        action="store_true",
-        help="SOURCE is a folder of tables, or a pattern: write each to a folder of DESTINATION",
-    )
     write.add_argument(
         "--format",
         choices=FORMATS,

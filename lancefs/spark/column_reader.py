@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import Ints
@@ -41,24 +41,24 @@ class TaskColumns:
     def __init__(self, dataset: LanceDataset, nanoseconds: Nanoseconds) -> None:
         self._dataset = dataset
         self._nanoseconds = nanoseconds
-        self._known: dict[str, StructField] = {}  # columns that the task has asked for so far
+        self._known: dict[str, pa.Field] = {}  # columns that the task has asked for so far
         self._positions: Ints | None = None  # of the batch at hand
         self._columns: dict[str, pa.Array] = {}
         self._scan: Iterator[pa.RecordBatch] = iter(())  # of the known columns
         self._rest: pa.RecordBatch | None = None  # what the scan gave, and no batch took
         self._next = -1  # position of the next row of the scan; none has begun
 
-    def read(self, field: StructField, positions: Ints) -> pa.Array:
+    def read(self, field: pa.Field, positions: Ints) -> pa.Array:
         """Return the values of a column.
 
         Args:
-            field: The column, as Spark sees it.
+            field: The column, as Spark wants it from Arrow.
             positions: Of the rows, among the live rows of the version.
 
         Raises:
             LanceError: As `LanceDataset.to_table` says.
         """
-        if self._positions is None or not np.array_equal(positions, self._positions):
+        if self._positions is None or not _are_equal(positions, self._positions):
             self._positions, self._columns = positions, {}
             if self._known:
                 self._columns = self._fetch(list(self._known.values()), positions, is_scan=True)
@@ -69,10 +69,9 @@ class TaskColumns:
         return self._columns[field.name]
 
     def _fetch(
-        self, fields: Sequence[StructField], positions: Ints, is_scan: bool
+        self, fields: Sequence[pa.Field], positions: Ints, is_scan: bool
     ) -> dict[str, pa.Array]:
         names = [field.name for field in fields]
-        target = arrow_schema(StructType(list(fields)))
         first, count = int(positions[0]), int(positions[-1] - positions[0]) + 1
         if not self._is_dense(positions, names):
             rows = self._dataset.take(positions, columns=names)
@@ -89,7 +88,8 @@ class TaskColumns:
                 "spark.sql.execution.arrow.maxRecordsPerBatch lower, or read the "
                 "table with lancefs.spark.read, whose batches are cut by bytes"
             )
-        return dict(zip(names, convert(batches[0], target, self._nanoseconds).columns, strict=True))
+        converted = convert(batches[0], pa.schema(fields), self._nanoseconds)
+        return dict(zip(names, converted.columns, strict=True))
 
     def _is_dense(self, positions: Ints, names: Sequence[str]) -> bool:
         """Return whether rows are read with those between them."""
@@ -127,6 +127,11 @@ class TaskColumns:
             yield part
 
 
+def _are_equal(left: Ints, right: Ints) -> bool:
+    """Compare positions of batches; those of different batches mostly differ in the first one."""
+    return left[0] == right[0] and np.array_equal(left, right)
+
+
 # A Python process of Spark runs one task at a time, of which there is one operator.
 _task: int | None = None
 _tables: dict[tuple[Any, ...], TaskColumns] = {}
@@ -142,25 +147,28 @@ def column_reader(
         column: The column, as Spark sees it.
         nanoseconds: What becomes of nanoseconds.
     """
-    field = column[0]
+    field = arrow_schema(column).field(0)
+    key = (*pinned.key, nanoseconds)
+
+    def open_columns() -> TaskColumns:
+        return TaskColumns(LanceDataset(pinned.open()), nanoseconds)
 
     @brief
     def read(positions: pa.Array) -> pa.Array:
         if not len(positions):
-            return pa.nulls(0, arrow_schema(column).field(0).type)
-        return _of_this_task(pinned, nanoseconds).read(field, stored_values(positions, np.int64))
+            return pa.nulls(0, field.type)
+        return _of_this_task(key, open_columns).read(field, stored_values(positions, np.int64))
 
     return read
 
 
-def _of_this_task(pinned: Pinned, nanoseconds: Nanoseconds) -> TaskColumns:
+def _of_this_task(key: tuple[Any, ...], make: Callable[[], TaskColumns]) -> TaskColumns:
     global _task
     context = TaskContext.get()
     task = None if context is None else context.taskAttemptId()
     if task is None or task != _task:
         _tables.clear()
         _task = task
-    key = (*pinned.key, nanoseconds)
     if key not in _tables:
-        _tables[key] = TaskColumns(LanceDataset(pinned.open()), nanoseconds)
+        _tables[key] = make()
     return _tables[key]

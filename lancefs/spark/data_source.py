@@ -34,6 +34,7 @@ from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
 from lancefs.spark.table_options import Nanoseconds, Options, ReadOptions, parse_options
+from lancefs.spark.worker_garbage import spare_modules
 
 NAME = "lancefs"
 
@@ -55,6 +56,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     @brief
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
+        spare_modules()
         # Pinned here, and not when rows are first read: all that is done with one DataFrame
         # concerns one version. Of a table in its catalogue Spark tells only the schema, later.
         self.pinned: Pinned | None = None
@@ -85,7 +87,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         return catalogue.noted(schema, self.options)
 
     @brief
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> LanceReader:
         """A reader of the pinned version, for columns that `.schema(…)` may have chosen."""
         options, pinned = self._resolved(schema)
         if options.stream.change_feed:

@@ -13,6 +13,7 @@ from lancefs.masking import mask_secrets
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import reaching
 from lancefs.spark.table_options import TableOptions
+from lancefs.spark.worker_garbage import spare_modules
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import confine
@@ -116,4 +117,5 @@ def _text(table: TableOptions) -> str:
 
 
 def _unship(table: tuple[Any, ...], version: tuple[Any, ...]) -> Pinned:
+    spare_modules()
     return Pinned(TableOptions(*table), *version)

@@ -20,11 +20,14 @@ from lancefs import errors
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import filters
-from lancefs.spark.data_source import NAME
-from lancefs.spark.pinned_version import open_table
+from lancefs.spark.data_source import NAME, LanceDataSource
+from lancefs.spark.reading_frame import reading_frame
 from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
-from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, Unsupported, parse_options
+from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, Unsupported
+
+# Where it is true, Spark hands conditions of a query to Python data sources.
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
@@ -100,16 +103,15 @@ def read(
         "storage": json.dumps(dict(storage_options)) if storage_options else None,
     }
     options = {name: str(value) for name, value in given.items() if value is not None}
-    # Opened here first: what is wrong with it is then an exception of ours, not one of Java's.
-    parsed = parse_options(options)
-    opened = open_table(parsed.table, parsed.ref)
-    dataset = LanceDataset(opened)
-    dataset.scanner(parsed.read.columns)
+    # Opened here, by no process of Spark: what is wrong is an exception of ours, not one of Java's.
+    source = LanceDataSource(options)
+    reader = source.reader(source.schema())
     if isinstance(filter, pc.Expression):
+        dataset = LanceDataset(reader.pinned.open())
         filters.check(filter, dataset.with_row_metadata(*TASK_ROW_METADATA).schema)
-    elif filter is not None:
-        filters.parse(filter, opened.manifest.fields)
     register(spark)
+    if spark.conf.get(_PUSHDOWN, "false") != "true":
+        return reading_frame(spark, reader)
     with explained():
         return spark.read.format(NAME).options(**options).load()
 

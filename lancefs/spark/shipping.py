@@ -71,6 +71,26 @@ def task(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
     return run
 
 
+def batches_of(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
+    """Return a function for `DataFrame.mapInArrow`, which travels by value.
+
+    Args:
+        owner: A function at the top of a module: of these arguments it makes one that takes the
+            number of a piece of work, and yields Arrow batches.
+        *arguments: As for `ship`.
+    """
+    module, name = owner.__module__, owner.__qualname__
+    make: Callable[..., Any] = rebuild
+
+    def run(numbers):  # type: ignore[no-untyped-def]
+        read = make(module, name, arguments)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from read(number)
+
+    return run
+
+
 def function(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
     """Return a function for `arrow_udf`, which travels by value.
 

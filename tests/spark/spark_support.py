@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,3 +98,23 @@ def environment() -> dict[str, str]:
     """Return the environment of a process that starts Spark on this machine."""
     here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, **here, "PYTHONWARNINGS": "ignore"}
+
+
+def zipped_lancefs(directory: Path) -> str:
+    """Make a zip with the package in it, for `addPyFile` and `addArtifacts`."""
+    import lancefs
+
+    package = Path(lancefs.__file__).parent
+    return shutil.make_archive(str(directory / "lancefs"), "zip", package.parent, package.name)
+
+
+def without_lancefs(directory: Path) -> Path:
+    """Make a Python that has all that this one has, but not what is installed as a link."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(directory / "bare")], check=True
+    )
+    (site,) = (directory / "bare").glob("lib/python*/site-packages")
+    import pyspark
+
+    (site / "shared.pth").write_text(str(Path(pyspark.__file__).parent.parent))
+    return directory / "bare" / "bin" / "python"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from datetime import UTC, datetime
@@ -19,6 +20,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 import lancefs
 import lancefs.spark
 from lancefs.errors import ColumnNotFound, InvalidFilter, NotALanceTable, ReadFailed, RefNotFound
+from lancefs.spark.data_source import LanceDataSource
+from lancefs.spark.reading_frame import make_reading, pack
+from lancefs.spark.shipping import batches_of
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +153,81 @@ def test_the_helper_reads_only_what_is_asked_for(spark: Any, table: str) -> None
     assert ids(by_sql) == expected["id"].to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ({}, {}),
+        ({"rows_per_partition": 300, "with_row_id": True}, {"withRowId": "true"}),
+        ({"columns": ["_rowoffset", "id"]}, {"columns": "_rowoffset,id"}),
+        ({"version": 2, "filter": "id % 3 = 1"}, {"version": "2", "filter": "id % 3 = 1"}),
+        ({"filter": "id < 0"}, {"filter": "id < 0"}),
+        ({"columns": ["id"], "branch": "exp"}, {"columns": "id", "branch": "exp"}),
+    ],
+    ids=str,
+)
+def test_the_helper_reads_what_the_format_reads(
+    spark: Any, table: str, arguments: dict[str, Any], options: dict[str, str]
+) -> None:
+    got, expected = lancefs.spark.read(spark, table, **arguments), load(spark, table, **options)
+    assert got.schema == expected.schema
+    assert got.toArrow().equals(expected.toArrow())
+
+
+def test_the_helper_makes_no_task_for_what_an_index_rules_out(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 2000)
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    kept = lancefs.spark.read(spark, path, filter="id = 1234", rows_per_partition=1000)
+    assert kept.rdd.getNumPartitions() == 1
+    assert ids(kept) == [1234]
+    assert lancefs.spark.read(spark, path, filter="id = -1").collect() == []
+
+
+def test_the_helper_is_the_format_where_spark_pushes_conditions(spark: Any, table: str) -> None:
+    assert "MapInArrow" in plan_of(lancefs.spark.read(spark, table))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = lancefs.spark.read(spark, table, columns=["id"]).where("id = 12")
+        assert "BatchScan lancefs" in plan_of(frame)
+        assert ids(frame) == [i for i in expected_ids(table) if i == 12]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def plan_of(frame: Any) -> str:
+    return str(frame._jdf.queryExecution().toString())
+
+
+def test_modules_are_not_collected_after_each_task(spark: Any, table: str) -> None:
+    for _ in range(3):
+        lancefs.spark.read(spark, table, columns=["id"], rows_per_partition=500).count()
+    found = spark.range(0, 8, 1, 8).mapInArrow(frozen, "spared long, is_collected boolean")
+    rows = found.collect()
+    assert max(row.spared for row in rows) > 10_000  # objects of imported modules
+    assert all(row.is_collected for row in rows)
+    assert gc.get_freeze_count() == 0  # here, which is no process of Spark's
+
+
+def frozen(batches: Any) -> Any:
+    """How many objects collections leave out, and whether one does away with new garbage."""
+    import gc
+    import weakref
+
+    import pyarrow as pa
+
+    class Node:
+        me: Any
+
+    for _ in batches:
+        node = Node()
+        node.me, seen = node, weakref.ref(node)
+        del node
+        gc.collect()
+        yield pa.record_batch({"spared": [gc.get_freeze_count()], "is_collected": [seen() is None]})
+
+
+frozen.__module__ = "__main__"  # to travel by value
+
+
 def test_a_filter_in_sql_is_an_option(spark: Any, table: str) -> None:
     frame = load(spark, table, version=2, columns="id", filter="City in ('Graz') and _rowid < 1500")
     keep = (pc.field("city") == "Graz") & (pc.field("_rowid") < 1500)
@@ -177,13 +256,25 @@ def test_what_travels_with_a_task_is_small(table: str) -> None:
     from pyspark.serializers import CPickleSerializer
     from pyspark.sql.datasource import InputPartition
 
-    from lancefs.spark.data_source import LanceDataSource
-
     source = LanceDataSource({"path": table, "rowsPerPartition": "100"})
     reader = source.reader(source.schema())
     partitions = reader.partitions()
     assert all(isinstance(one, InputPartition) for one in partitions)
     assert max(len(CPickleSerializer().dumps(one)) for one in partitions) < 1024
+
+
+def test_ten_thousand_tasks_travel_in_few_bytes(tmp_path: Path) -> None:
+    """Of `lancefs.spark.read`, where all tasks have one function."""
+    from pyspark.serializers import CPickleSerializer
+
+    path = make_table(tmp_path / "t.lance", 10_000, per_file=10_000)
+    options = {"path": path, "rowsPerPartition": "1", "columns": "id"}
+    reader = LanceDataSource(options).reader(LanceDataSource(options).schema())
+    spans = pack(reader)
+    assert len(CPickleSerializer().dumps(batches_of(make_reading, reader, spans))) < 340_000
+    read = make_reading(reader, spans)
+    for number in (0, 17, 9_999):
+        assert [batch["id"].to_pylist() for batch in read(number)] == [[number]]
 
 
 # Errors

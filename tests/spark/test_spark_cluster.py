@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import lance
 import pytest
 import spark_support
-from spark_support import make_table
+from spark_support import make_table, without_lancefs, zipped_lancefs
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -126,20 +124,3 @@ def test_a_worker_without_lancefs_is_named(cluster: str, tmp_path: Path) -> None
         assert spark.read.format("lancefs").load(path).count() == 100
         assert lancefs.spark.table(spark, path).agg({"id": "sum"}).collect()[0][0] == 4950
         assert lancefs.spark.materialize(spark, path, str(tmp_path / "out")).rows == 100
-
-
-def zipped_lancefs(directory: Path) -> str:
-    package = Path(lancefs.__file__).parent
-    return shutil.make_archive(str(directory / "lancefs"), "zip", package.parent, package.name)
-
-
-def without_lancefs(directory: Path) -> Path:
-    """Make a Python that has all that this one has, but not what is installed as a link."""
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(directory / "bare")], check=True
-    )
-    (site,) = (directory / "bare").glob("lib/python*/site-packages")
-    import pyspark
-
-    (site / "shared.pth").write_text(str(Path(pyspark.__file__).parent.parent))
-    return directory / "bare" / "bin" / "python"

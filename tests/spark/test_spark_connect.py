@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from spark_support import environment, make_table
+from spark_support import environment, make_table, without_lancefs, zipped_lancefs
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
@@ -66,10 +66,46 @@ def test_all_works_over_connect(tmp_path: Path) -> None:
     damaged = make_table(tmp_path / "damaged.lance")
     next(Path(damaged, "data").iterdir()).unlink()
     arguments = [table, damaged, str(tmp_path / "out"), str(tmp_path / "other")]
+    said = run(PROGRAM, environment(), arguments)
+    assert said == ["no such column", "streamed 4000", "a file is missing"]
+
+
+SHIPPED = """
+import sys
+from pyspark.sql import SparkSession
+
+import lancefs.spark
+
+table, package, out = sys.argv[1:]
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+try:
+    lancefs.spark.materialize(spark, table, out)
+except ImportError as error:
+    print(str(error).partition("which Spark uses, ")[2].partition(":")[0])
+spark.addArtifacts(package, pyfile=True)
+lancefs.spark.register(spark)
+assert spark.read.format("lancefs").load(table).count() == 100
+assert lancefs.spark.read(spark, table, columns=["id"]).count() == 100
+assert lancefs.spark.table(spark, table).agg({"id": "sum"}).collect()[0][0] == 4950
+assert lancefs.spark.materialize(spark, table, out).rows == 100
+assert lancefs.spark.verify(spark, table).is_good
+print("shipped")
+spark.stop()
+"""
+
+
+def test_lancefs_is_shipped_as_an_artifact(tmp_path: Path) -> None:
+    table, python = make_table(tmp_path / "t.lance", 100), without_lancefs(tmp_path)
+    servers = {**environment(), "PYSPARK_PYTHON": str(python)}
+    arguments = [table, zipped_lancefs(tmp_path), str(tmp_path / "out")]
+    assert run(SHIPPED, servers, arguments) == ["has no module 'lancefs'", "shipped"]
+
+
+def run(program: str, environment: dict[str, str], arguments: list[str]) -> list[str]:
+    """Run a program with a session of its own, and return the lines that it prints."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], env=environment(), capture_output=True,
+        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True,
         text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    said = [line for line in done.stdout.splitlines() if line]
-    assert said == ["no such column", "streamed 4000", "a file is missing"]
+    return [line for line in done.stdout.splitlines() if line]

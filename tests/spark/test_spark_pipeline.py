@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from lancefs.errors import (
     RefNotFound,
     UnsupportedFeature,
 )
+from lancefs.spark.__main__ import main
 from lancefs.spark.folders import find_tables
 from lancefs.spark.pipeline.destination import Settings
 from lancefs.spark.pipeline.output_files import Files
@@ -523,6 +525,30 @@ def test_all_that_is_wrong_is_reported(spark: Any, tmp_path: Path) -> None:
     assert {problem.fragment for problem in report.problems} == {0, 1, 2}
     kinds = {(p.fragment, p.kind) for p in report.problems}
     assert {(0, "MissingFile"), (1, "CorruptFile"), (2, "CorruptFile")} <= kinds
+
+
+def test_all_tables_of_a_folder_are_verified(spark: Any, tmp_path: Path, capsys: Any) -> None:
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    for name in ("one", "two"):
+        make_table(lake / f"{name}.lance", 20)
+    lancefs.spark.materialize_all(spark, str(lake), str(out))
+    verified = lancefs.spark.verify_all(spark, str(lake))
+    assert {name: report.rows for name, report in verified.items()} == {"one": 20, "two": 20}
+    command = ["verify", "--all", f"{lake}/*.lance", "--output", f"{out}/", "--quiet"]
+    assert main(command) == 0
+    assert capsys.readouterr().out.count("all is well") == 4
+    written = next((out / "two" / "data").iterdir())
+    written.write_bytes(bytes(written.stat().st_size))
+    assert main([*command, "--json"]) == 1
+    tables, outputs = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {name: report["good"] for name, report in tables.items()} == {"one": True, "two": True}
+    assert {name: report["good"] for name, report in outputs.items()} == {"one": True, "two": False}
+    next((lake / "one.lance" / "data").iterdir()).unlink()
+    found = lancefs.spark.verify_all(spark, str(lake))
+    assert [found["one"].problems[0].kind, found["two"].is_good] == ["MissingFile", True]
+    shutil.rmtree(lake / "one.lance" / "_versions")
+    with pytest.raises(LanceError, match=r"^1 of 2 tables were not verified: one \("):
+        lancefs.spark.verify_all(spark, str(lake))
 
 
 def test_the_command_says_what_is_wrong_and_exits_so(tmp_path: Path) -> None:

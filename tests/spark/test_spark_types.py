@@ -133,6 +133,10 @@ def test_spark_reads_what_is_expected(spark: Any, ref: CorpusRef) -> None:
     if not expected.column_names:
         return
     check(in_order(reader.load(path)), expected)
+    names = expected.column_names
+    by_helper = lancefs.spark.read(spark, path, columns=names, nanoseconds="long", **given)
+    assert by_helper.schema == reader.load(path).schema
+    check(in_order(by_helper), expected)
 
 
 def in_order(frame: Any) -> pa.Table:

@@ -1,9 +1,9 @@
-"""Materialising many tables: those of a folder, or those that a pattern matches."""
+"""The pipeline for many tables: those of a folder, or those that a pattern matches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -12,8 +12,11 @@ from lancefs.printable import get_logger
 from lancefs.spark.folders import find_tables
 from lancefs.spark.pipeline.destination import Materialized
 from lancefs.spark.pipeline.materialize import materialize
+from lancefs.spark.pipeline.verify_job import Report, verify
 
 logger = get_logger("lancefs.spark")
+
+T = TypeVar("T")
 
 
 def materialize_all(
@@ -43,19 +46,58 @@ def materialize_all(
         NotALanceTable: There is no table.
         LanceError: Tables could not be written; the message names them, and the reasons.
     """
-    done: dict[str, Materialized] = {}
+
+    def write(name: str, url: str) -> Materialized:
+        to = f"{destination.rstrip('/')}/{name}"
+        return materialize(spark, url, to, storage_options=storage_options, **how)
+
+    return _with_each(find_tables(sources, storage_options or {}), write, "written")
+
+
+def verify_all(
+    spark: SparkSession,
+    sources: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> dict[str, Report]:
+    """Decode every value of many tables, one after the other.
+
+    Args:
+        spark: Where the work is done.
+        sources: A folder of tables, or a pattern, as for `materialize_all`.
+        storage_options: For the tables' store.
+        **how: Arguments of `verify`, the same for each table.
+
+    Returns:
+        What was found, by the names of the tables.
+
+    Raises:
+        NotALanceTable: There is no table.
+        LanceError: Tables could not be opened; the message names them, and the reasons. The others
+            were verified, and problems of them logged.
+    """
+
+    def check(name: str, url: str) -> Report:
+        report = verify(spark, url, storage_options=storage_options, **how)
+        for problem in report.problems:
+            logger.warning("%s, fragment %d: %s", name, problem.fragment, problem.message)
+        return report
+
+    return _with_each(find_tables(sources, storage_options or {}), check, "verified")
+
+
+def _with_each(tables: Mapping[str, str], work: Callable[[str, str], T], done: str) -> dict[str, T]:
+    """Do the same with each table; the error of those that fail comes at the end."""
+    results: dict[str, T] = {}
     failed: dict[str, str] = {}
-    tables = find_tables(sources, storage_options or {})
     for name, url in tables.items():
         try:
-            done[name] = materialize(
-                spark, url, f"{destination.rstrip('/')}/{name}",
-                storage_options=storage_options, **how,
-            )  # fmt: skip
+            results[name] = work(name, url)
         except (LanceError, ValueError) as error:
             logger.warning("%s failed: %s", name, error)
             failed[name] = str(error)
     if failed:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in failed.items())
-        raise LanceError(f"{len(failed)} of {len(tables)} tables were not written: {reasons}")
-    return done
+        raise LanceError(f"{len(failed)} of {len(tables)} tables were not {done}: {reasons}")
+    return results
