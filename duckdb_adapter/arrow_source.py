@@ -93,10 +93,15 @@ class RowSource(ABC):
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as filters see them: not encoded."""
         arrays = [
-            array if array.type == self.plain_field(name).type else array.dictionary_decode()
+            array.dictionary_decode() if self._is_encoded(array, name) else array
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+    def _is_encoded(self, array: pa.Array, column: str) -> bool:
+        """Whether values come dictionary-encoded that filters see otherwise."""
+        is_dictionary = pa.types.is_dictionary(array.type)
+        return is_dictionary and bool(array.type != self.plain_field(column).type)
 
 
 class Rows(RowSource):
@@ -169,7 +174,7 @@ class Rows(RowSource):
             batches = self._growing(wanted)
         else:
             batches = self._scanned(wanted, filter=filter)
-        return _fitted(batches, schema)
+        return fitted(batches, schema)
 
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
@@ -392,8 +397,12 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
     return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
 
 
-def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Add the counting column where it is wanted, and convert what DuckDB does not read.
+
+    Args:
+        batches: Rows of a table.
+        schema: The columns as DuckDB reads them, in the order wanted.
 
     Raises:
         UnsupportedFeature: A value is out of DuckDB's range.
