@@ -93,15 +93,10 @@ class RowSource(ABC):
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as filters see them: not encoded."""
         arrays = [
-            array.dictionary_decode() if self._is_encoded(array, name) else array
+            _decoded(array, self.plain_field(name).type)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
-
-    def _is_encoded(self, array: pa.Array, column: str) -> bool:
-        """Whether values come dictionary-encoded that filters see otherwise."""
-        is_dictionary = pa.types.is_dictionary(array.type)
-        return is_dictionary and bool(array.type != self.plain_field(column).type)
 
 
 class Rows(RowSource):
@@ -375,6 +370,12 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             return super().rows()
 
     return LanceSource, TableSource
+
+
+def _decoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values as filters see them, given the type that they have there."""
+    is_encoded = pa.types.is_dictionary(array.type) and array.type != kind
+    return array.dictionary_decode() if is_encoded else array
 
 
 def _nothing(rows: int) -> pa.RecordBatch:

@@ -83,7 +83,7 @@ class Claim:
         Args:
             text: The whole statement.
         """
-        if type(self.rows) is not Rows:
+        if functions.is_call(self.name) or not isinstance(self.rows, Rows):
             return self
         uses = uses_of(text, self.name, self.alias, self.rows.dataset)
         return self if uses is None else replace(self, rows=UsedRows(self.rows.dataset, uses))

@@ -25,9 +25,7 @@ def is_ordered(kind: pa.DataType) -> bool:
     return pa.types.is_decimal128(kind) or any(test(kind) for test in tests)
 
 
-def find_first(
-    columns: Iterable[pa.Array], rows: int, descending: tuple[bool, ...]
-) -> Ints | None:
+def find_first(columns: Iterable[pa.Array], rows: int, descending: tuple[bool, ...]) -> Ints | None:
     """Find the rows that may be among the first ones.
 
     Args:

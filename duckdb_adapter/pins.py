@@ -25,7 +25,8 @@ REBINDS = "now() IS NOT NULL"
 # Connections whose transactions are remembered; each takes some hundred bytes.
 _MOST_CONNECTIONS = 10_000
 _NAME = "lancefs, look {} in transaction "
-_ASKED = re.compile(_NAME.format("([0-9]+)") + "([0-9]+) of ([0-9]+) since ([0-9]+) by ([^ ]*)")
+_BASE64 = "((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)"
+_ASKED = re.compile(_NAME.format("([0-9]+)") + "([0-9]+) of ([0-9]+) since ([0-9]+) by " + _BASE64)
 
 
 # The statement, where one is run: a relation of Python is bound without, and has no text to tell.
@@ -132,4 +133,5 @@ def parse_asked(name: str) -> Asked | None:
         return None
     *numbers, statement = match.groups()
     look, transaction, connection, since = map(int, numbers)
-    return Asked(look, (transaction, since), connection, base64.b64decode(statement).decode())
+    text = base64.b64decode(statement).decode(errors="replace")
+    return Asked(look, (transaction, since), connection, text)

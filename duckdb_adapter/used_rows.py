@@ -40,9 +40,12 @@ class UsedRows(Rows):
         for name, members in self._uses.members.items():
             shown = self.dataset.with_members(*members).schema
             empty = pa.schema([shown.field(member) for member in members]).empty_table()
-            batch = nested(pa.RecordBatch.from_arrays(
-                [column.combine_chunks() for column in empty.columns], schema=empty.schema
-            ), self._paths)
+            batch = nested(
+                pa.RecordBatch.from_arrays(
+                    [column.combine_chunks() for column in empty.columns], schema=empty.schema
+                ),
+                self._paths,
+            )
             position = schema.get_field_index(name)
             schema = schema.set(position, readable_field(batch.schema.field(0)))
         return schema

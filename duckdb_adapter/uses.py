@@ -88,7 +88,7 @@ def uses_of(text: str, name: str, alias: str, dataset: LanceDataset) -> Uses | N
 
 
 def _is_table(node: Any, name: str) -> bool:
-    """Whether a node is the table, with its own names of columns, and without a version or sample."""
+    """Whether a node is the table, with its own names of columns, and without a sample."""
     is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
     others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
     return is_plain and not any(node.get(key) for key in others)
@@ -109,7 +109,10 @@ def _members(
     found = {}
     for lower, field in structs.items():
         paths = [
-            path[at + 1 :] for path in names.columns for at, part in enumerate(path) if part == lower
+            path[at + 1 :]
+            for path in names.columns
+            for at, part in enumerate(path)
+            if part == lower
         ]
         ways = [_way(field, path) for path in paths]
         if ways and lower not in names.others and all(len(way) > 1 for way in ways):
@@ -195,9 +198,7 @@ def _outermost(ways: Sequence[tuple[Field, ...]]) -> Iterator[str]:
 # The first rows
 
 
-def _first_rows(
-    node: dict[str, Any], name: str, fields: Mapping[str, Field]
-) -> FirstRows | None:
+def _first_rows(node: dict[str, Any], name: str, fields: Mapping[str, Field]) -> FirstRows | None:
     """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
     if node["type"] != "SELECT_NODE" or any(node.get(part) for part in _EMPTY):
         return None
@@ -229,7 +230,7 @@ def _column(expression: Mapping[str, Any], fields: Mapping[str, Field]) -> str |
 
 
 def _is_shown(expression: Mapping[str, Any], column: str) -> bool:
-    """Whether an expression shows columns of its row, none under the name of the one that orders."""
+    """Whether an expression shows columns, no other one under the name of the one that orders."""
     if expression["class"] == "STAR":
         others = ("replace_list", "rename_list", "columns", "expr")
         return not any(expression.get(key) for key in others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,12 @@ def _structs() -> list[dict[str, Any] | None]:
     return [
         None
         if n % 11 == 0
-        else {"status": n % 5 or None, "half": np.float16(n % 3), "Text": f"t{n}", "inner": inner[n]}
+        else {
+            "status": n % 5 or None,
+            "half": np.float16(n % 3),
+            "Text": f"t{n}",
+            "inner": inner[n],
+        }
         for n in range(ROWS)
     ]
 
@@ -62,7 +68,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
+def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The columns and members of each scan, in order; tables of any length are long."""
     seen: list[list[str]] = []
     scanner = LanceDataset.scanner
@@ -73,7 +79,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
 
     monkeypatch.setattr(LanceDataset, "scanner", noted)
     monkeypatch.setattr(used_rows, "_LEAST_ROWS", 10)
-    yield seen
+    return seen
 
 
 def _wide(member: pa.Field) -> pa.Field:
@@ -179,9 +185,21 @@ def test_a_view_or_macro_hides_nothing(con: Any, native: Any, table: Path) -> No
         expected = "SELECT req FROM native WHERE req.status > 1 ORDER BY id"
         assert answer == native.execute(expected).fetchall()
     answer = con.execute(f"SELECT joined(req), req.status FROM '{table}' ORDER BY id").fetchall()
-    assert answer == native.execute(
-        "SELECT req.status || req.text, req.status FROM native ORDER BY id"
-    ).fetchall()
+    assert (
+        answer
+        == native.execute(
+            "SELECT req.status || req.text, req.status FROM native ORDER BY id"
+        ).fetchall()
+    )
+
+
+def test_a_long_query_is_not_parsed_twice(
+    con: Any, native: Any, table: Path, read: list[list[str]]
+) -> None:
+    query = "SELECT sum(req.status) FROM {t} -- " + "long " * 2000
+    expected = native.execute(query.format(t="native")).fetchall()
+    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert read == [["req"]]
 
 
 def test_a_missing_member_is_the_error_that_duckdb_has(con: Any, table: Path) -> None:
@@ -224,8 +242,12 @@ def test_first_rows_are_those_of_all_rows(
     assert len(read) == 2
 
 
-@pytest.mark.parametrize("setting", ["default_order = 'DESC'", "default_null_order = 'NULLS_FIRST'"])
-def test_first_rows_follow_the_settings(con: Any, native: Any, table: Path, read: list[list[str]], setting: str) -> None:
+@pytest.mark.parametrize(
+    "setting", ["default_order = 'DESC'", "default_null_order = 'NULLS_FIRST'"]
+)
+def test_first_rows_follow_the_settings(
+    con: Any, native: Any, table: Path, read: list[list[str]], setting: str
+) -> None:
     con.execute(f"SET {setting}")
     mine = native.cursor()
     mine.execute(f"SET {setting}")
@@ -259,7 +281,9 @@ ALL_ROWS = [
 
 
 @pytest.mark.parametrize("query", ALL_ROWS)
-def test_other_orders_see_all_rows(con: Any, native: Any, table: Path, read: list[list[str]], query: str) -> None:
+def test_other_orders_see_all_rows(
+    con: Any, native: Any, table: Path, read: list[list[str]], query: str
+) -> None:
     expected = native.execute(query.format(t="native")).fetchall()
     assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
 
@@ -267,7 +291,8 @@ def test_other_orders_see_all_rows(con: Any, native: Any, table: Path, read: lis
 @settings(max_examples=60, deadline=None)
 @given(
     values=st.lists(
-        st.one_of(st.none(), st.floats(width=16), st.sampled_from([0.0, -0.0, math.nan])), max_size=60
+        st.one_of(st.none(), st.floats(width=16), st.sampled_from([0.0, -0.0, math.nan])),
+        max_size=60,
     ),
     cuts=st.lists(st.integers(0, 60), max_size=3),
     rows=st.integers(0, 9),
@@ -278,7 +303,7 @@ def test_rows_that_may_be_first_are_found(
 ) -> None:
     array = pa.array(values, pa.float64())
     edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
-    parts = [array.slice(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [array.slice(a, b - a) for a, b in pairwise(edges)]
     found = find_first(parts, rows, descending)
     assert found is not None
     expected = {n for n, one in enumerate(values) if one is None or math.isnan(one)}
