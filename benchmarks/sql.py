@@ -70,6 +70,7 @@ QUERIES = {
     "logs: top 10": Query("SELECT latency FROM {logs} ORDER BY latency LIMIT 10", 1.3),
     "logs: top 10 of *": Query("SELECT * FROM {logs} ORDER BY latency LIMIT 10", 1.5),
     "logs: member": Query("SELECT count(req.trace) FROM {logs}", 2.0),
+    "logs: member, sum": Query("SELECT sum(req.status) FROM {logs}", 2.0),
     "logs: id = 123": Query("SELECT * FROM {logs} WHERE id = 123", 0.3),
     "logs: BETWEEN": Query(
         "SELECT * FROM {logs} WHERE ts BETWEEN TIMESTAMP '2026-01-01 00:20:00' "

@@ -95,7 +95,7 @@ class RowSource(ABC):
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as filters see them: not encoded."""
         arrays = [
-            array if array.type == self.plain_field(name).type else array.dictionary_decode()
+            _decoded(array, self.plain_field(name).type)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
@@ -206,7 +206,7 @@ class Rows(RowSource):
             batches = self._growing(wanted)
         else:
             batches = self._scanned(wanted, filter=filter)
-        return _fitted(batches, schema)
+        return fitted(batches, schema)
 
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
@@ -412,6 +412,12 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     return LanceSource, TableSource
 
 
+def _decoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return values as filters see them, given the type that they have there."""
+    is_encoded = pa.types.is_dictionary(array.type) and array.type != kind
+    return array.dictionary_decode() if is_encoded else array
+
+
 def _nothing(rows: int) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNTER_FIELD]))
 
@@ -432,8 +438,12 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
     return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
 
 
-def _fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Add the counting column where it is wanted, and convert what DuckDB does not read.
+
+    Args:
+        batches: Rows of a table.
+        schema: The columns as DuckDB reads them, in the order wanted.
 
     Raises:
         UnsupportedFeature: A value is out of DuckDB's range.

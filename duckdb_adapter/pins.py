@@ -8,12 +8,14 @@ expression calls `now()`, so that DuckDB also looks anew whenever a prepared sta
 
 from __future__ import annotations
 
+import base64
 import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
+from duckdb_adapter.query_trees import MOST_TEXT
 from lancefs.forks import Lock
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref
@@ -23,7 +25,14 @@ REBINDS = "now() IS NOT NULL"
 # Connections whose transactions are remembered; each takes some hundred bytes.
 _MOST_CONNECTIONS = 10_000
 _NAME = "lancefs, look {} in transaction "
-_ASKED = re.compile(_NAME.format("([0-9]+)") + "([0-9]+) of ([0-9]+) since ([0-9]+)")
+_BASE64 = "((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)"
+_ASKED = re.compile(_NAME.format("([0-9]+)") + "([0-9]+) of ([0-9]+) since ([0-9]+) by " + _BASE64)
+
+
+# The statement, where one is run: a relation of Python is bound without, and has no text to tell.
+_STATEMENT = f"""CASE WHEN current_query_id() = {2**64 - 1} THEN ''
+    WHEN length(current_query()) > {MOST_TEXT} THEN ''
+    ELSE to_base64(encode(current_query())) END"""
 
 
 class _Pin(NamedTuple):
@@ -75,11 +84,13 @@ class Asked(NamedTuple):
         look: The number that `Transactions.question` was given.
         transaction: What tells it apart from others of the connection.
         connection: Its number in the database.
+        statement: The text of the statement that is run; empty where none is, or it is long.
     """
 
     look: int
     transaction: tuple[int, int]
     connection: int
+    statement: str
 
 
 class Transactions:
@@ -108,9 +119,10 @@ class Transactions:
 
 
 def question(look: int) -> str:
-    """Return the query that has DuckDB ask in which transaction it is."""
+    """Return the query that has DuckDB ask in which transaction it is, and for which statement."""
     moment = "current_transaction_id() || ' of ' || current_connection_id()"
-    name = f"""'"{_NAME.format(look)}' || {moment} || ' since ' || epoch_us(now()) || '"'"""
+    since = f"{moment} || ' since ' || epoch_us(now()) || ' by ' || {_STATEMENT}"
+    name = f"""'"{_NAME.format(look)}' || {since} || '"'"""
     return f"FROM query_table({name})"
 
 
@@ -119,5 +131,7 @@ def parse_asked(name: str) -> Asked | None:
     match = _ASKED.fullmatch(name)
     if match is None:
         return None
-    look, transaction, connection, since = map(int, match.groups())
-    return Asked(look, (transaction, since), connection)
+    *numbers, statement = match.groups()
+    look, transaction, connection, since = map(int, numbers)
+    text = base64.b64decode(statement).decode(errors="replace")
+    return Asked(look, (transaction, since), connection, text)

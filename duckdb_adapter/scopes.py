@@ -34,6 +34,7 @@ class Scope:
         connection: The connection that runs the query.
         storage: How tables are reached, and the versions that the transaction has met.
         variables: Those of the caller.
+        text: The statement, where its text is known.
 
     Attributes:
         names: The names of Lance tables that were added.
@@ -44,10 +45,12 @@ class Scope:
         connection: duckdb.DuckDBPyConnection,
         storage: SecretStorage,
         variables: Mapping[str, Any],
+        text: str = "",
     ) -> None:
         self._connection = connection
         self._storage = storage
         self._variables = dict(variables)
+        self._text = text
         self.names: set[str] = set()
 
     def run(self, method: Any, args: Any, kwargs: Any) -> Any:
@@ -81,7 +84,7 @@ class Scope:
         if claim is None:
             return False
         try:
-            self._variables[name] = self._relation(claim)
+            self._variables[name] = self._relation(claim.used_by(self._text))
         except LanceError as error:
             raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
         self.names.add(name)  # only now: an error in a rehearsal is raised when the query is run

@@ -208,9 +208,9 @@ class LanceConnection:
             raise duckdb.InvalidInputException(refusal(created, statement))
         pins = Pins() if self._transaction is None else self._transaction
         variables = {**caller.f_globals, **caller.f_locals}
-        scope = Scope(self._connection, self.storage(pins), variables)
-        text = getattr(statement, "query", None)
-        if isinstance(text, str) and _LISTS.search(text):
+        text = getattr(statement, "query", "")
+        scope = Scope(self._connection, self.storage(pins), variables, text)
+        if _LISTS.search(text):
             self._refresh_lakes()
         arguments = (statement if query is None else query, *args)
         try:

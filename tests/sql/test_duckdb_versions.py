@@ -162,9 +162,10 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
 
     def pins(connection: int, transaction: int) -> object:
         asked = parse_asked(
-            f"lancefs, look 1 in transaction {transaction} of {connection} since 99"
+            f"lancefs, look 1 in transaction {transaction} of {connection} since 99 by RlJPTSB0"
         )
         assert asked is not None
+        assert asked.statement == "FROM t"
         return known.pins(7, asked)
 
     first = pins(1, 10)
@@ -179,6 +180,7 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
         pins(connection, 1)
     assert pins(1, 10) is not last
     assert parse_asked("orders.lance") is None
+    assert parse_asked("lancefs, look 1 in transaction 1 of 1 since 99 by R") is None
 
 
 @pytest.mark.parametrize(

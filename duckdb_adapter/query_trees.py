@@ -1,0 +1,61 @@
+"""The syntax tree of a query, as DuckDB itself parses it: `json_serialize_sql`.
+
+A database of our own in memory does it, since that of the user is in the middle of the query.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lancefs.forks import Lock
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Longer queries are not parsed a second time. They are written by programs, with long lists.
+MOST_TEXT = 10_000
+
+_lock = Lock()
+# By process: a child cannot use the database of its parent, nor close it.
+_databases: dict[int, duckdb.DuckDBPyConnection] = {}
+
+
+@lru_cache(maxsize=16)
+def parse(text: str) -> dict[str, Any] | None:
+    """Parse a query.
+
+    Args:
+        text: One statement in SQL.
+
+    Returns:
+        The root node: one that selects rows, or joins such nodes. None where the text is no single
+        SELECT, is long, or is not understood.
+    """
+    import duckdb
+
+    if len(text) > MOST_TEXT:
+        return None
+    try:
+        with _database().cursor() as cursor:
+            answer = cursor.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+    except duckdb.Error:  # the user's database says what is wrong with the query
+        return None
+    found = json.loads(answer[0]) if answer else {}
+    statements = found.get("statements", [])
+    if found.get("error") is not False or len(statements) != 1:
+        return None
+    node: dict[str, Any] = statements[0]["node"]
+    return node
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    process = os.getpid()
+    with _lock:
+        if process not in _databases:
+            _databases[process] = duckdb.connect(config={"threads": 1})
+        return _databases[process]
