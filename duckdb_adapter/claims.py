@@ -24,8 +24,8 @@ from duckdb_adapter.kept_versions import forgotten_on_errors
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.table_unions import TableUnion
-from duckdb_adapter.used_rows import UsedRows
-from duckdb_adapter.uses import uses_of
+from duckdb_adapter.top_n_query import first_rows_of
+from duckdb_adapter.top_n_source import TopNRows
 from lancefs.lance_dataset import LanceDataset
 
 # Settings without which DuckDB looks neither outside of the database nor among variables, so that
@@ -77,7 +77,7 @@ class Claim:
         is_counted = isinstance(self.rows, RowSource) and len(self.rows.schema) > 1
         return f" EXCLUDE ({COUNTER})" if is_counted else ""
 
-    def used_by(self, text: str) -> Claim:
+    def narrowed_to(self, text: str) -> Claim:
         """Return the claim with the rows as far as a query uses them.
 
         Args:
@@ -85,8 +85,9 @@ class Claim:
         """
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
             return self
-        uses = uses_of(text, self.name, self.alias, self.rows.dataset)
-        return self if uses is None else replace(self, rows=UsedRows(self.rows.dataset, uses))
+        dataset = self.rows.dataset
+        first = first_rows_of(text, self.name, dataset)
+        return self if first is None else replace(self, rows=TopNRows(dataset, first))
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""

@@ -80,7 +80,7 @@ class Looks:
                 claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
-            claim, key = claim.used_by(asked.statement), claim.key()
+            claim, key = claim.narrowed_to(asked.statement), claim.key()
             return NameAnswer(claim.select(key), claim.alias, key, claim.source)
         pins = Pins()
         claim = find_claim(name, replace(storage, pins=pins))

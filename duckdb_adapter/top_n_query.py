@@ -1,0 +1,119 @@
+"""Which rows of a table a query uses, as its text tells: the first ones in some order, or all.
+
+DuckDB asks the Arrow scan for all rows of all columns before it knows which rows come first. Where
+the text of the query proves that less is enough, less is read. A proof needs that the text is all
+that there is: one table by its path, columns and constants. A view, a subquery or a function,
+which may be a macro with a query of its own, can use other rows. What is not understood counts as a
+use of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from duckdb_adapter.query_trees import parse
+from lancefs.lance_dataset import LanceDataset
+
+# Directions of ORDER BY: whether they are descending. A setting decides where none is given.
+_DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}
+# Parts of a SELECT that must be empty where the first rows of a table are the first of the answer.
+_EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify")
+# Expressions that use nothing but the row.
+_PLAIN = ("COLUMN_REF", "CONSTANT")
+# More rows than these are not looked for before the others are left out.
+MOST_FIRST_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """The first rows of a table in some order, which are all that a query uses.
+
+    Attributes:
+        column: The column by which rows are ordered first.
+        descending: Whether the greatest value comes first; both where that is unknown.
+        rows: How many.
+    """
+
+    column: str
+    descending: tuple[bool, ...]
+    rows: int
+
+
+def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | None:
+    """Return the first rows that a query uses of a table; None where it may use all.
+
+    Args:
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        dataset: Its rows.
+    """
+    lower = text.lower()
+    if "order" not in lower or "limit" not in lower:
+        return None
+    columns = {field.name.lower(): field.name for field in dataset.schema}
+    node = parse(text) if len(columns) == len(dataset.schema) else None
+    return None if node is None else _first_rows(node, name, columns)
+
+
+def _is_table(node: Any, name: str) -> bool:
+    """Whether a node is the table, with its own names, and without a version or sample."""
+    is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
+    others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
+    return is_plain and not any(node.get(key) for key in others)
+
+
+def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> FirstRows | None:
+    """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
+    if node["type"] != "SELECT_NODE" or any(node.get(part) for part in _EMPTY):
+        return None
+    if node["cte_map"]["map"] or node["aggregate_handling"] != "STANDARD_HANDLING":
+        return None
+    kinds = [modifier["type"] for modifier in node["modifiers"]]
+    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not _is_table(node["from_table"], name):
+        return None
+    order, limit = node["modifiers"]
+    rows, offset = _number(limit["limit"]), _number(limit["offset"] or 0)
+    key, *others = order["orders"]
+    column = _column(key["expression"], columns)
+    if column is None or rows is None or offset is None or rows + offset > MOST_FIRST_ROWS:
+        return None
+    is_clear = all(_is_shown(each, column, columns) for each in node["select_list"])
+    is_plain = all(each["expression"]["class"] in _PLAIN for each in others)
+    if not (is_clear and is_plain) or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
+        return None
+    return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset)
+
+
+def _column(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
+    """Return the column that an expression is, in lower case; None where it is another one."""
+    if expression["class"] != "COLUMN_REF":
+        return None
+    *table, last = [part.lower() for part in expression["column_names"]]
+    # In front of the column there can be the name of the table only, which is no struct.
+    is_column = len(table) <= 1 and not any(part in columns for part in table)
+    return last if is_column and last in columns else None
+
+
+def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:
+    """Whether an expression shows columns, no other one under the name of the one that orders."""
+    if expression["class"] == "STAR":
+        others = ("replace_list", "rename_list", "columns", "expr")
+        return not any(expression.get(key) for key in others)
+    if expression["class"] not in _PLAIN or expression["alias"].lower() == column:
+        return False
+    # A member of a struct may have the name of the column.
+    is_named_so = column in map(str.lower, expression.get("column_names", [])[-1:])
+    return not is_named_so or _column(expression, columns) == column
+
+
+def _number(node: Any) -> int | None:
+    """Return a constant of LIMIT or OFFSET; None where it is none."""
+    if isinstance(node, int):
+        return node
+    if node is None or node["class"] != "CONSTANT":
+        return None
+    literal = node.get("literal")  # from DuckDB 2.0 on
+    value = node["value"]["value"] if literal is None else literal["text"]
+    return int(value) if str(value).isdecimal() else None

@@ -1,0 +1,188 @@
+"""Queries for the first rows in some order read the other columns of few rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckdb_adapter import top_n_source
+from duckdb_adapter.top_n_rows import find_first
+from lancefs.lance_dataset import LanceDataset
+
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(7)
+    latency = random.integers(0, 900, ROWS) / 8
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "level": pa.array([("debug", "info")[n % 2] for n in range(ROWS)]),
+            "req": pa.array([{"status": n % 5, "latency": -n} for n in range(ROWS)]),
+            "latency": pa.array([None if n % 301 == 0 else latency[n] for n in range(ROWS)]),
+            "price": pa.array([Decimal(int(n)) / 100 for n in random.integers(-500, 500, ROWS)]),
+            "many": pa.array([n % 2 for n in range(ROWS)]),
+        }
+    )
+    path = tmp_path_factory.mktemp("top") / "logs.lance"
+    lance.write_dataset(rows, str(path), max_rows_per_file=1100)
+    lance.dataset(str(path)).delete("id % 97 = 5")
+    return path
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The columns of each scan, in order; tables of any length are long."""
+    seen: list[list[str]] = []
+    scanner = LanceDataset.scanner
+
+    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
+        seen.append(list(options["columns"]))
+        return scanner(self, *args, **options)
+
+    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    monkeypatch.setattr(top_n_source, "_LEAST_ROWS", 10)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def native(table: Path) -> Iterator[Any]:
+    """A connection to DuckDB's own table of the same rows, which tells the right answers."""
+    connection = duckdb.connect()
+    rows = lance.dataset(str(table)).to_table()
+    connection.register("rows", rows)
+    connection.execute("CREATE TABLE native AS FROM rows")
+    yield connection
+    connection.close()
+
+
+# Queries over {t} of which the order and the limit tell the rows; each order is total.
+FIRST = [
+    "SELECT * FROM {t} ORDER BY latency, id LIMIT 10",
+    "SELECT * FROM {t} ORDER BY latency DESC, id LIMIT 10 OFFSET 5",
+    "SELECT * FROM {t} ORDER BY latency ASC NULLS FIRST, id LIMIT 20",
+    "SELECT * FROM {t} ORDER BY latency DESC NULLS LAST, id DESC LIMIT 20",
+    "SELECT id, req.status AS s, level FROM {t} AS t ORDER BY t.latency, id LIMIT 3",
+    "SELECT * EXCLUDE (many) FROM {t} ORDER BY price, id LIMIT 7",
+    "FROM {t} ORDER BY id DESC LIMIT 1",
+    "FROM {t} ORDER BY many, id LIMIT 4",
+]
+
+
+@pytest.mark.parametrize("query", FIRST)
+def test_first_rows_are_those_of_all_rows(
+    con: Any, native: Any, table: Path, read: list[list[str]], query: str
+) -> None:
+    expected = native.execute(query.format(t="native")).fetchall()
+    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    order = query.partition("ORDER BY ")[2].partition(" ")[0].strip(",").removeprefix("t.")
+    assert read[0] == [order]
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize(
+    "setting", ["default_order = 'DESC'", "default_null_order = 'NULLS_FIRST'"]
+)
+def test_first_rows_follow_the_settings(
+    con: Any, native: Any, table: Path, read: list[list[str]], setting: str
+) -> None:
+    con.execute(f"SET {setting}")
+    mine = native.cursor()
+    mine.execute(f"SET {setting}")
+    query = "SELECT * FROM {t} ORDER BY latency, id LIMIT 15"
+    expected = mine.execute(query.format(t="native")).fetchall()
+    mine.execute(f"RESET {setting.partition(' ')[0]}")
+    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert read[0] == ["latency"]
+
+
+# Queries over {t} of which other rows than the first ones by the column decide.
+ALL_ROWS = [
+    "SELECT * FROM {t} WHERE id % 3 = 1 ORDER BY latency, id LIMIT 10",
+    "SELECT * REPLACE (-latency AS latency) FROM {t} ORDER BY latency, id LIMIT 10",
+    "SELECT id AS latency, price FROM {t} ORDER BY latency LIMIT 10",
+    "SELECT -latency AS l, id FROM {t} ORDER BY l, id LIMIT 10",
+    "SELECT DISTINCT level, many FROM {t} ORDER BY many LIMIT 1",
+    "SELECT level, max(many) FROM {t} GROUP BY level ORDER BY level LIMIT 1",
+    "SELECT req.latency, id FROM {t} ORDER BY latency, id LIMIT 5",
+    "SELECT id FROM {t} y ORDER BY many, (SELECT count(*) FROM {t} x WHERE x.id < y.id) LIMIT 5",
+    "SELECT many, count(*) OVER () AS c FROM {t} ORDER BY many LIMIT 2",
+    "SELECT req.status, id FROM {t} ORDER BY req.status, id LIMIT 5",
+    "SELECT * FROM {t} ORDER BY abs(price), id LIMIT 5",
+    "SELECT * FROM {t} ORDER BY level, id LIMIT 5",
+    "SELECT a.id, b.id FROM {t} a JOIN {t} b ON a.id = b.id + 1 ORDER BY a.id LIMIT 5",
+    "SELECT id, (SELECT count(*) FROM {t}) AS c FROM {t} ORDER BY id LIMIT 2",
+    "SELECT * FROM {t} AS t(latency, b, c, id) ORDER BY latency, id LIMIT 5",
+    "SELECT * FROM {t} ORDER BY latency, id LIMIT 1%",
+    "SELECT id FROM {t} ORDER BY ALL LIMIT 5",
+    "SELECT id, price FROM {t} WINDOW w AS (ORDER BY id) QUALIFY rank() OVER w > 9 "
+    "ORDER BY price, id LIMIT 3",
+]
+
+
+@pytest.mark.parametrize("query", ALL_ROWS)
+def test_other_orders_see_all_rows(
+    con: Any, native: Any, table: Path, read: list[list[str]], query: str
+) -> None:
+    expected = native.execute(query.format(t="native")).fetchall()
+    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+
+
+def test_a_macro_has_a_query_of_its_own(con: Any, native: Any, table: Path) -> None:
+    for connection, name in ((con, f"'{table}'"), (native, "native")):
+        connection.execute(f"CREATE OR REPLACE MACRO above(x) AS (SELECT count(*) - x FROM {name})")
+    query = "SELECT id, above(1) FROM {t} ORDER BY many, id LIMIT 5"
+    answer = con.execute(query.format(t=f"'{table}'")).fetchall()
+    assert answer == native.execute(query.format(t="native")).fetchall()
+
+
+def test_a_view_of_all_rows_beside_the_first_ones(con: Any, native: Any, table: Path) -> None:
+    con.execute(f"CREATE VIEW v AS SELECT id, latency FROM '{table}'")
+    query = "SELECT * FROM {v} WHERE id < 5 OR latency = 3 ORDER BY latency, id LIMIT 10"
+    expected = native.execute(query.format(v="(SELECT id, latency FROM native)")).fetchall()
+    assert con.execute(query.format(v="v")).fetchall() == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(
+        st.one_of(st.none(), st.floats(width=16), st.sampled_from([0.0, -0.0, math.nan])),
+        max_size=60,
+    ),
+    cuts=st.lists(st.integers(0, 60), max_size=3),
+    rows=st.integers(0, 9),
+    descending=st.sampled_from([(False,), (True,), (False, True)]),
+)
+def test_rows_that_may_be_first_are_found(
+    values: list[float | None], cuts: list[int], rows: int, descending: tuple[bool, ...]
+) -> None:
+    array = pa.array(values, pa.float64())
+    edges = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
+    parts = [array.slice(a, b - a) for a, b in pairwise(edges)]
+    found = find_first(parts, rows, descending)
+    assert found is not None
+    expected = {n for n, one in enumerate(values) if one is None or math.isnan(one)}
+    numbers = [(one, n) for n, one in enumerate(values) if n not in expected]
+    for is_reversed in descending:
+        best = sorted((one for one, _ in numbers), reverse=is_reversed)[:rows]
+        expected |= {n for one, n in numbers if one in best}
+    assert set(found.tolist()) == expected
+
+
+def test_too_many_rows_that_may_be_first_are_not_found() -> None:
+    for values in (np.zeros(20_000), np.full(20_000, math.nan)):
+        assert find_first([pa.array(values)], 1, (False,)) is None
