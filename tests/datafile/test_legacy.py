@@ -265,6 +265,15 @@ def test_a_manifest_of_a_table_is_no_data_file(tmp_path: Path) -> None:
         open_bytes(tmp_path, writer.finish(schema=manifest))
 
 
+def test_zeros_are_no_schema(tmp_path: Path) -> None:
+    writer = Writer([])
+    data = bytes(8) + struct.pack("<I", 0) + struct.pack("<QHH4s", 8, 0, 2, b"LANC")
+    with pytest.raises(CorruptFile, match="has no fields"):
+        open_bytes(tmp_path, data)
+    writer.field(0, "int32", PLAIN)
+    assert open_bytes(tmp_path, writer.finish()).num_rows == 0
+
+
 def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:
     rows = 50_000
     writer = Writer([rows, rows])

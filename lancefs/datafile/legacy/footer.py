@@ -135,6 +135,8 @@ def read_footer(tail: Tail) -> LegacyFooter:
         fields = _stored_fields(schema)
         table_end = _page_table_end(metadata, fields, position)
         page_table = int(metadata.page_table_position)
+        if not fields:  # as pages of zeros do, where a schema is looked for
+            raise CorruptFile("a data file 0.1 whose schema has no fields")
         if len(offsets) == 1 and _has_pages(metadata, fields):
             raise CorruptFile("no batches are named, but the file begins with pages")
         return LegacyFooter(offsets, page_table, table_end, fields, schema)
