@@ -6,21 +6,15 @@ A database of our own in memory does it, since that of the user is in the middle
 from __future__ import annotations
 
 import json
-import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lancefs.forks import Lock
-
-if TYPE_CHECKING:
-    import duckdb
+from duckdb_adapter.own_databases import OwnDatabase
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MOST_TEXT = 10_000
 
-_lock = Lock()
-# By process: a child cannot use the database of its parent, nor close it.
-_databases: dict[int, duckdb.DuckDBPyConnection] = {}
+_database = OwnDatabase({"threads": 1})
 
 
 @lru_cache(maxsize=16)
@@ -39,7 +33,7 @@ def parse(text: str) -> dict[str, Any] | None:
     if len(text) > MOST_TEXT:
         return None
     try:
-        with _database().cursor() as cursor:
+        with _database.cursor() as cursor:
             answer = cursor.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
     except duckdb.Error:  # the user's database says what is wrong with the query
         return None
@@ -49,13 +43,3 @@ def parse(text: str) -> dict[str, Any] | None:
         return None
     node: dict[str, Any] = statements[0]["node"]
     return node
-
-
-def _database() -> duckdb.DuckDBPyConnection:
-    import duckdb
-
-    process = os.getpid()
-    with _lock:
-        if process not in _databases:
-            _databases[process] = duckdb.connect(config={"threads": 1})
-        return _databases[process]

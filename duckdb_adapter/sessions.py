@@ -8,8 +8,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from duckdb_adapter.own_databases import OwnDatabase
 from duckdb_adapter.wrap import LanceConnection
-from lancefs.forks import Lock
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,9 +25,8 @@ class _Session(threading.local):
 
 
 _session = _Session()
-_lock = Lock()
-# Databases by process. That of a parent cannot be used after a fork, nor closed.
-_databases: dict[int, duckdb.DuckDBPyConnection] = {}
+_database = OwnDatabase({})
+# Connections of a parent process, which cannot be closed after a fork.
 _left: list[duckdb.DuckDBPyConnection] = []
 
 
@@ -69,15 +68,6 @@ def _connection() -> duckdb.DuckDBPyConnection:
     if _session.connection is None or _session.process != process:
         if _session.connection is not None:
             _left.append(_session.connection)
-        _session.connection = _database(process).cursor()
+        _session.connection = _database.cursor()
         _session.process = process
     return _session.connection
-
-
-def _database(process: int) -> duckdb.DuckDBPyConnection:
-    import duckdb
-
-    with _lock:
-        if process not in _databases:
-            _databases[process] = duckdb.connect()
-        return _databases[process]
