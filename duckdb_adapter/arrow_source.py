@@ -95,7 +95,7 @@ class RowSource(ABC):
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as filters see them: not encoded."""
         arrays = [
-            _decoded(array, self.plain_field(name).type)
+            array if array.type == self.plain_field(name).type else array.dictionary_decode()
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
@@ -410,12 +410,6 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             return super().rows()
 
     return LanceSource, TableSource
-
-
-def _decoded(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return values as filters see them, given the type that they have there."""
-    is_encoded = pa.types.is_dictionary(array.type) and array.type != kind
-    return array.dictionary_decode() if is_encoded else array
 
 
 def _nothing(rows: int) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ _EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample",
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
 # More rows than these are not looked for before the others are left out.
-MOST_FIRST_ROWS = 4096
+_MOST_FIRST_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> 
     rows, offset = _number(limit["limit"]), _number(limit["offset"] or 0)
     key, *others = order["orders"]
     column = _column(key["expression"], columns)
-    if column is None or rows is None or offset is None or rows + offset > MOST_FIRST_ROWS:
+    if column is None or rows is None or offset is None or rows + offset > _MOST_FIRST_ROWS:
         return None
     is_clear = all(_is_shown(each, column, columns) for each in node["select_list"])
     is_plain = all(each["expression"]["class"] in _PLAIN for each in others)

@@ -25,11 +25,11 @@ def is_ordered(kind: pa.DataType) -> bool:
     return pa.types.is_decimal128(kind) or any(test(kind) for test in tests)
 
 
-def find_first(columns: Iterable[pa.Array], rows: int, descending: tuple[bool, ...]) -> Ints | None:
+def find_first(batches: Iterable[pa.Array], rows: int, descending: tuple[bool, ...]) -> Ints | None:
     """Find the rows that may be among the first ones.
 
     Args:
-        columns: All values of a column of a type that `is_ordered`, in batches.
+        batches: All values of a column of a type that `is_ordered`.
         rows: How many rows are wanted.
         descending: Whether the greatest value comes first; both where that is unknown.
 
@@ -39,7 +39,7 @@ def find_first(columns: Iterable[pa.Array], rows: int, descending: tuple[bool, .
     ends = [_End(rows, each) for each in descending] if rows else []
     others: list[Ints] = []
     count = start = 0
-    for values in columns:
+    for values in batches:
         positions = pa.array(np.arange(start, start + len(values)))
         start += len(values)
         unordered = pc.is_null(values, nan_is_null=True)
