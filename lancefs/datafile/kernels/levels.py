@@ -24,6 +24,7 @@ from lancefs.datafile.kernels.points import (
     PageColumn,
     Stored,
     addresses_of,
+    buffers_within,
     decode_levels,
     ends_of,
     piece_at,
@@ -204,9 +205,7 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, levels: Ints, rows: Ints) ->
 
 def _chunks_with(data: Bytes, page: Ints, levels: Ints, rows: Ints) -> _Chunks:
     """Find the chunks of a page that hold rows."""
-    begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
-    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
-        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    begin, end, start, stop = buffers_within(data, page)
     width, items = int(page[PageColumn.ENTRY]), int(levels[LevelColumn.VALUES])
     counts, bounds = read_table(data[begin:end], stop - start, items, width)
     starting, continues = counts, np.zeros(len(counts), np.bool_)

@@ -197,6 +197,19 @@ def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
     return pieces[number], int(ends[number]) - len(pieces[number])
 
 
+def buffers_within(data: Bytes, page: Ints) -> list[int]:
+    """Return where the chunk table, or the index, and the chunks of a page begin and end.
+
+    Raises:
+        CorruptFile: They leave the data.
+    """
+    places: list[int] = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
+    begin, end, start, stop = places
+    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
+        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    return places
+
+
 def _take_page(
     pieces: Sequence[Bytes], page: Ints, rows: Ints
 ) -> tuple[Array, Mask, tuple[int, int]]:
@@ -208,9 +221,7 @@ def _take_page(
     if page[column.VALUES] == Stored.ZIPPED:
         spans, is_null, looked_at = _take_zipped(data, page, rows)
         return (spans + shift).reshape(-1).view(np.uint8), is_null, looked_at
-    begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
-    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
-        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    begin, end, start, stop = buffers_within(data, page)
     width, items = int(page[column.ENTRY]), int(page[column.ROWS])
     counts, bounds = read_table(data[begin:end], stop - start, items, width)
     chunk, within = places_of(counts, rows - page[column.FIRST_ROW])
@@ -244,9 +255,7 @@ def _take_page(
 def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
     """Return the start and end in the data of strings of a full-zip page; see `_take_page`."""
     column = PageColumn
-    begin, end, start, stop = page[column.TABLE : column.CHUNKS_END + 1].tolist()
-    if not (0 <= begin <= end <= len(data) and 0 <= start <= stop <= len(data)):
-        raise CorruptFile(f"the buffers of a page leave its {len(data)} bytes")
+    begin, end, start, stop = buffers_within(data, page)
     width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1
     if width * entries != end - begin:
         raise CorruptFile(f"a row index of {end - begin} bytes for {entries - 1} rows")

@@ -41,6 +41,19 @@ def with_previous_rows(ranges: Sequence[RowRange]) -> RowRanges:
     return RowRanges(np.maximum(bounds_of(ranges) - (1, 0), 0))
 
 
+def without_adjustment(ends: Ints, adjustment: int) -> tuple[Ints, Mask | None]:
+    """Return the ends of rows as they are, and which rows are valid; None where all are.
+
+    Args:
+        ends: Stored ends; one or more.
+        adjustment: Number that is added to the end of a null row.
+    """
+    if int(ends.max()) < adjustment:
+        return ends, None
+    is_null = ends >= adjustment
+    return np.where(is_null, ends - adjustment, ends), ~is_null
+
+
 def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> Extents:
     """Decode the end offsets of rows.
 
@@ -54,10 +67,8 @@ def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> E
     """
     if ranges[0][0] == 0:
         ends = np.concatenate((np.zeros(1, np.int64), ends))
-    valid, bounds = None, ends
-    if int(ends.max()) >= adjustment:
-        is_null = ends >= adjustment
-        valid, bounds = ~is_null[1:], np.where(is_null, ends - adjustment, ends)
+    bounds, valid = without_adjustment(ends, adjustment)
+    valid = None if valid is None else valid[1:]
     if np.any(bounds[1:] < bounds[:-1]):
         raise CorruptFile("the offsets of a page do not ascend")
     if len(ranges) == 1:

@@ -18,6 +18,7 @@ from lancefs.datafile.buffers import check_size, dtype_of
 from lancefs.datafile.kernels import decode_fsst, gather
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, as_integers
+from lancefs.datafile.v2_0.extents import without_adjustment
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import ByteRange, Bytes
@@ -183,13 +184,11 @@ def _bounds(
     what = "the offsets of a page"
     ends = as_integers(Slots(_taken(stored, rows, bits)), what)
     before = as_integers(Slots(_taken(stored, np.maximum(rows - 1, 0), bits)), what)
-    before = np.where(rows > 0, before, 0)
-    is_null = ends >= adjustment
-    starts = np.where(before >= adjustment, before - adjustment, before)
-    ends = np.where(is_null, ends - adjustment, ends)
+    starts, _ = without_adjustment(np.where(rows > 0, before, 0), adjustment)
+    ends, valid = without_adjustment(ends, adjustment)
     if np.any(ends < starts) or np.any(starts[1:] < ends[:-1]):
         raise CorruptFile("the offsets of a page do not ascend")
-    return starts, ends, ~is_null if is_null.any() else None
+    return starts, ends, valid
 
 
 def _part(data: Bytes, start: int, buffer: ByteRange) -> Bytes:
