@@ -8,8 +8,10 @@ a function that travels by value and says it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
+
+import pyarrow as pa
 
 Shipped: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -57,18 +59,20 @@ def task(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
             number of a piece of work, and returns a text.
         *arguments: As for `ship`.
     """
-    module, name = owner.__module__, owner.__qualname__
+    return batches_of(_telling, owner.__module__, owner.__qualname__, arguments)
+
+
+def _telling(
+    module: str, name: str, arguments: tuple[Any, ...]
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    """Return what a worker does for `task`: yield the text as a batch of one row."""
     make: Callable[..., Any] = rebuild
+    work = make(module, name, arguments)
 
-    def run(batches):  # type: ignore[no-untyped-def]
-        work = make(module, name, arguments)
-        import pyarrow as pa
+    def tell(number: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([work(number)])], names=["result"])
 
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield pa.record_batch([pa.array([work(number)])], names=["result"])
-
-    return run
+    return tell
 
 
 def batches_of(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
