@@ -57,7 +57,8 @@ class Registration:
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
         self._databases = itertools.count(1)
-        # DuckDB calls these until the process ends.
+        # DuckDB calls these until the process ends, and reads the name after `_on_describe` returned.
+        self._name = _NAME.encode()
         self._describe = capi.Describe(self._on_describe)
         self._entry = capi.Entry(self._on_open)
         self._scan = capi.ScanCallback(self._on_name)
@@ -82,7 +83,7 @@ class Registration:
         if descriptor.version < capi.DESCRIPTOR_VERSION:
             return 1
         descriptor.version = capi.DESCRIPTOR_VERSION
-        descriptor.name = _NAME.encode()
+        descriptor.name = self._name
         descriptor.extension_version = b"0.1.0"
         descriptor.api_version = b"v2.0.0"
         descriptor.entry_capi_v2 = ctypes.cast(self._entry, ctypes.c_void_p)

@@ -99,6 +99,23 @@ print(found)
 
 
 @needs_install
+def test_what_the_extension_says_of_itself_outlives_the_call() -> None:
+    """DuckDB reads the name after the callback, while other threads fill what memory is free."""
+    printed = run_python(
+        """
+import ctypes, _duckdb
+from duckdb_adapter import capi
+duckdb_adapter.install()
+said = capi.Descriptor(version=capi.DESCRIPTOR_VERSION)
+assert _duckdb._lancefs_registration._describe(ctypes.byref(said)) == 0
+others = [bytes([number % 7] * size) for number in range(5000) for size in range(5, 12)]
+print(said.name, said.extension_version, said.api_version)
+"""
+    )
+    assert printed == "b'lancefs' b'0.1.0' b'v2.0.0'"
+
+
+@needs_install
 def test_an_older_database_gets_its_names_from_wrap() -> None:
     printed = run_python(
         """
