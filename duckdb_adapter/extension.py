@@ -57,7 +57,7 @@ class Registration:
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
         self._databases = itertools.count(1)
-        # DuckDB calls these until the process ends, and reads the name after `_on_describe` returned.
+        # DuckDB calls these until the process ends. It reads the name after the callback returned.
         self._name = _NAME.encode()
         self._describe = capi.Describe(self._on_describe)
         self._entry = capi.Entry(self._on_open)
