@@ -440,6 +440,10 @@ class FragmentReader:
                 self.keep()
             return opened
 
+    def closed_files(self) -> list[DataFile]:
+        """Return the data files of the fragment that are not open."""
+        return [data_file for data_file in self.fragment.files if data_file not in self._readers]
+
     def keep(self) -> FragmentReader:
         """Have the version keep this reader, unless it keeps another one; return the one kept."""
         kept = None if self._kept is None else self._kept()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from store_doubles import SlowFileSystem
 
+from lancefs.errors import MissingFile
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.scanner import LanceScanner
 from lancefs.storage import Store
@@ -61,6 +62,50 @@ def test_the_next_look_up_reads_a_page_in_two_rounds(table: Path) -> None:
     fs.requests.clear()
     assert rounds_of_look_up(fs, dataset.scanner(filter="id = 140000")) <= 2
     assert not any("page_lookup" in request for request in fs.requests)
+
+
+def written(path: Path, fragments: int) -> Path:
+    """Write a table of a thousand rows a fragment whose ids have an index."""
+    rows = pa.table({"id": range(fragments * 1000)})
+    lance.write_dataset(rows, path, max_rows_per_file=1000, data_storage_version="2.1")
+    lance.dataset(path).create_scalar_index("id", "BTREE")
+    return path
+
+
+def data_files(path: Path) -> set[str]:
+    return {str(each) for each in (path / "data").iterdir()}
+
+
+def asked_for(fs: SlowFileSystem) -> set[str]:
+    return {request.removeprefix("GET ") for request in fs.requests}
+
+
+def test_a_look_up_opens_the_files_of_a_small_table(tmp_path: Path) -> None:
+    """They are open when it is known which of them has the rows: a round less."""
+    path = written(tmp_path / "t.lance", fragments=3)
+    fs, dataset = opened(path)
+    dataset.scanner(filter="id = 1").explain()
+    assert data_files(path) < asked_for(fs)
+    fs.requests.clear()
+    dataset.scanner(filter="id = 2500").explain()
+    assert not data_files(path) & asked_for(fs)
+
+
+def test_a_look_up_opens_no_files_of_a_large_table(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.lance", fragments=9)
+    fs, dataset = opened(path)
+    dataset.scanner(filter="id = 1").explain()
+    assert not data_files(path) & asked_for(fs)
+
+
+def test_a_file_that_has_no_row_may_be_missing(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.lance", fragments=3)
+    fragments = lance.dataset(path).get_fragments()
+    (path / "data" / fragments[0].data_files()[0].path).unlink()
+    _, dataset = opened(path)
+    assert dataset.to_table(filter="id = 2500")["id"].to_pylist() == [2500]
+    with pytest.raises(MissingFile):
+        dataset.to_table(filter="id = 500")
 
 
 def test_the_ends_that_were_held_do_not_stay_in_memory(table: Path) -> None:
