@@ -125,8 +125,9 @@ def test_a_search_that_is_told_nothing_finds_as_much_as_pylance(
 ) -> None:
     path = tables(kind, metric)
     mine, other = list[float](), list[float]()
-    # Of RQ pylance rounds the query: single rows differ either way, and few queries tell little.
-    for q in queries(150 if kind == "IVF_RQ" else 20):
+    # Graphs lose rows, and of RQ pylance rounds the query: single rows differ either way. Recall
+    # of one query differs by 0.03 to 0.08 (standard deviation), so that few of them tell little.
+    for q in queries(150):
         best = ours(path, q, 10, metric=metric, use_index=False)
         mine.append(recall(ours(path, q, 10), best))
         other.append(recall(theirs(path, q, 10), best))
