@@ -3,8 +3,8 @@
 
 /* The loops over the lanes of a row have a constant length and stride, so the compiler vectorizes
  * them although the width is a variable. */
-#define DEFINE_UNPACK(BITS, WORD)                                                                  \
-    static void unpack_##BITS(const uint8_t *restrict packed, int width, WORD *restrict out) {     \
+#define DEFINE_UNPACK(NAME, TARGET, BITS, WORD)                                                    \
+    TARGET static void NAME##_##BITS(const uint8_t *restrict packed, int width, WORD *restrict out) {     \
         enum { LANES = BLOCK / BITS };                                                             \
         const WORD mask = (WORD)((WORD) ~(WORD)0 >> (BITS - width));                               \
         for (int row = 0; row < BITS; row++) {                                                     \
@@ -29,30 +29,48 @@
         }                                                                                          \
     }
 
-DEFINE_UNPACK(8, uint8_t)
-DEFINE_UNPACK(16, uint16_t)
-DEFINE_UNPACK(32, uint32_t)
-DEFINE_UNPACK(64, uint64_t)
+#define DEFINE_UNPACK_BLOCK(NAME, TARGET)                                                          \
+    DEFINE_UNPACK(NAME, TARGET, 8, uint8_t)                                                        \
+    DEFINE_UNPACK(NAME, TARGET, 16, uint16_t)                                                      \
+    DEFINE_UNPACK(NAME, TARGET, 32, uint32_t)                                                      \
+    DEFINE_UNPACK(NAME, TARGET, 64, uint64_t)                                                      \
+    static void NAME(const uint8_t *packed, int width, int64_t bits, void *out) {                  \
+        switch (bits) {                                                                            \
+        case 8:                                                                                    \
+            NAME##_8(packed, width, out);                                                          \
+            break;                                                                                 \
+        case 16:                                                                                   \
+            NAME##_16(packed, width, out);                                                         \
+            break;                                                                                 \
+        case 32:                                                                                   \
+            NAME##_32(packed, width, out);                                                         \
+            break;                                                                                 \
+        default:                                                                                   \
+            NAME##_64(packed, width, out);                                                         \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+DEFINE_UNPACK_BLOCK(unpack_anywhere, )
+
+/* The same loops for processors with AVX2, in registers of twice the length. */
+#if defined(__GNUC__) && defined(__x86_64__)
+#define HAS_AVX2_TWIN
+DEFINE_UNPACK_BLOCK(unpack_avx2, __attribute__((target("avx2"))))
+#endif
 
 void unpack_block(const uint8_t *packed, int width, int64_t bits, void *out) {
     if (width == 0) {
         memset(out, 0, (size_t)(BLOCK / 8 * bits));
         return;
     }
-    switch (bits) {
-    case 8:
-        unpack_8(packed, width, out);
-        break;
-    case 16:
-        unpack_16(packed, width, out);
-        break;
-    case 32:
-        unpack_32(packed, width, out);
-        break;
-    default:
-        unpack_64(packed, width, out);
-        break;
+#ifdef HAS_AVX2_TWIN
+    if (__builtin_cpu_supports("avx2")) {
+        unpack_avx2(packed, width, bits, out);
+        return;
     }
+#endif
+    unpack_anywhere(packed, width, bits, out);
 }
 
 /* Unpack blocks of up to 1024 values. `out` has room for `room` values and is aligned to them. */

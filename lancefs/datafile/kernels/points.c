@@ -8,6 +8,15 @@ static void set_bit(uint8_t *bits, int64_t position) {
     bits[position / 8] |= (uint8_t)(1u << (position % 8));
 }
 
+static void set_bits(uint8_t *bits, int64_t start, int64_t stop) {
+    for (; start < stop && start % 8; start++)
+        set_bit(bits, start);
+    const int64_t bytes = (stop - start) / 8;
+    memset(bits + start / 8, 0xff, (size_t)bytes);
+    for (start += 8 * bytes; start < stop; start++)
+        set_bit(bits, start);
+}
+
 /* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
  * unpacking of a whole block; else 0. */
 #define FEW 16
@@ -144,17 +153,86 @@ static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64
     return 0;
 }
 
-/* Return the level at a position of a buffer that is packed in one width. Values after the last
- * whole block may be stored raw. */
-static int64_t apart_level(Buffer buffer, int64_t width, int64_t count, int64_t within) {
-    const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
-    const int raw = tail > 0 && buffer.size == whole * block + tail * LEVEL;
-    if (!raw && (whole + (tail > 0)) * block > buffer.size)
+/* Write which of up to 1024 rows from `at` on are valid, by their levels of 16 bits each; return how
+ * many are null. */
+static int64_t write_levels(const uint8_t *levels, int64_t count, int64_t at, uint8_t *validity) {
+    uint16_t all = 0, nulls = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t level;
+        memcpy(&level, levels + i * LEVEL, LEVEL);
+        all |= level;
+        nulls = (uint16_t)(nulls + level);
+    }
+    if (all > 1)
         return DAMAGED;
-    const uint8_t *at = buffer.data + within / BLOCK * block;
-    if (raw && within / BLOCK == whole)
+    if (nulls == 0) {
+        set_bits(validity, at, at + count);
+        return 0;
+    }
+    /* The product has the lowest bits of four levels next to each other, from bit 48 on. */
+    const uint64_t join = (uint64_t)1 << 48 | (uint64_t)1 << 33 | (uint64_t)1 << 18 | 1 << 3;
+    int64_t i = 0;
+    for (; i < count && (at + i) % 8; i++)
+        if (load(levels + i * LEVEL, LEVEL) == 0)
+            set_bit(validity, at + i);
+    for (; i + 8 <= count; i += 8) {
+        const uint64_t low = load(levels + i * LEVEL, 8) * join >> 48 & 15;
+        const uint64_t high = load(levels + (i + 4) * LEVEL, 8) * join >> 48 & 15;
+        validity[(at + i) / 8] = (uint8_t) ~(low | high << 4);
+    }
+    for (; i < count; i++)
+        if (load(levels + i * LEVEL, LEVEL) == 0)
+            set_bit(validity, at + i);
+    return nulls;
+}
+
+/* Levels that are packed in one width, a whole block after the other. Those after the last whole
+ * block may be stored raw. */
+typedef struct {
+    const uint8_t *data;
+    int64_t width, whole;
+    int is_raw;
+} Apart;
+
+static int open_apart(Buffer buffer, int64_t width, int64_t count, Apart *apart) {
+    if (width < 0 || width > 8 * LEVEL)
+        return DAMAGED;
+    const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
+    const int is_raw = tail > 0 && buffer.size == whole * block + tail * LEVEL;
+    if (!is_raw && (whole + (tail > 0)) * block > buffer.size)
+        return DAMAGED;
+    *apart = (Apart){buffer.data, width, whole, is_raw};
+    return 0;
+}
+
+static int64_t apart_level(Apart apart, int64_t within) {
+    const uint8_t *at = apart.data + within / BLOCK * apart.width * (BLOCK / 8);
+    if (apart.is_raw && within / BLOCK == apart.whole)
         return (int64_t)load(at + within % BLOCK * LEVEL, LEVEL);
-    return (int64_t)value_at(at, (int)width, 8 * LEVEL, (int)(within % BLOCK));
+    return (int64_t)value_at(at, (int)apart.width, 8 * LEVEL, (int)(within % BLOCK));
+}
+
+/* Write which of `count` rows that follow each other are valid, as `write_levels` does; the first
+ * is at position `within` of the chunk. */
+static int64_t write_apart(Apart apart, int64_t within, int64_t count, int64_t at,
+                           uint8_t *validity) {
+    uint64_t unpacked[BLOCK * LEVEL / 8];
+    int64_t nulls = 0;
+    for (int64_t stop = within + count, end; within < stop; at += end - within, within = end) {
+        const int64_t block = within / BLOCK;
+        const uint8_t *levels = apart.data + block * apart.width * (BLOCK / 8);
+        end = (block + 1) * BLOCK < stop ? (block + 1) * BLOCK : stop;
+        if (!apart.is_raw || block < apart.whole) {
+            unpack_block(levels, (int)apart.width, 8 * LEVEL, unpacked);
+            levels = (const uint8_t *)unpacked;
+        }
+        const int64_t found =
+            write_levels(levels + within % BLOCK * LEVEL, end - within, at, validity);
+        if (found < 0)
+            return DAMAGED;
+        nulls += found;
+    }
+    return nulls;
 }
 
 /* Write which of the wanted rows of a chunk are valid, from runs of levels; return how many are
@@ -170,10 +248,23 @@ static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int
     if (buffer.size - 8 - (int64_t)size != runs)
         return DAMAGED;
     const uint8_t *levels = buffer.data + 8, *lengths = levels + size;
+    const int is_dense = in_a_row(rows, start, stop) > 0;
     int64_t nulls = 0, end = 0, i = start;
     for (int64_t run = 0; run < runs; run++) {
         const uint64_t level = load(levels + run * LEVEL, LEVEL);
         end += lengths[run];
+        if (is_dense && i < stop && rows[i] - first < end) {
+            const int64_t left = end - (rows[i] - first);
+            const int64_t until = left < stop - i ? i + left : stop;
+            if (level > 1)
+                return DAMAGED;
+            if (level == 0)
+                set_bits(validity, i, until);
+            else
+                nulls += until - i;
+            i = until;
+            continue;
+        }
         for (; i < stop && rows[i] - first < end; i++) {
             if (level > 1)
                 return DAMAGED;
@@ -189,38 +280,32 @@ static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int
 static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
                               const int64_t *rows, int64_t start, int64_t stop,
                               uint8_t *validity) {
-    int64_t nulls = 0, width = 0, stored = page[LEVELS];
-    uint64_t whole[BLOCK * LEVEL / 8];
+    const int64_t dense = in_a_row(rows, start, stop), stored = page[LEVELS];
+    Apart apart = {buffer.data, 0, 0, 0};
+    int64_t nulls = 0;
     switch (stored) {
     case RUNS:
         return write_runs(buffer, count, first, rows, start, stop, validity);
-    case PACKED:
-        width = inline_width(buffer, 8 * LEVEL, count);
-        if (width < 0)
+    case PACKED: /* a block, behind its width */
+        apart.width = inline_width(buffer, 8 * LEVEL, count);
+        if (apart.width < 0)
             return DAMAGED;
-        if (in_a_row(rows, start, stop)) {
-            unpack_block(buffer.data + LEVEL, (int)width, 8 * LEVEL, whole);
-            buffer = (Buffer){(const uint8_t *)whole, sizeof whole};
-            stored = FLAT;
-        }
+        apart.data += LEVEL;
         break;
     case FLAT:
         if (count * LEVEL > buffer.size)
             return DAMAGED;
         break;
     default:
-        if (page[WIDTH] < 0 || page[WIDTH] > 8 * LEVEL)
+        if (open_apart(buffer, page[WIDTH], count, &apart))
             return DAMAGED;
     }
+    if (dense && stored != FLAT)
+        return write_apart(apart, rows[start] - first, dense, start, validity);
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;
-        int64_t level;
-        if (stored == PACKED)
-            level = (int64_t)value_at(buffer.data + LEVEL, (int)width, 8 * LEVEL, (int)within);
-        else if (stored == FLAT)
-            level = (int64_t)load(buffer.data + within * LEVEL, LEVEL);
-        else
-            level = apart_level(buffer, page[WIDTH], count, within);
+        const int64_t level = stored == FLAT ? (int64_t)load(buffer.data + within * LEVEL, LEVEL)
+                                             : apart_level(apart, within);
         if (level < 0 || level > 1)
             return DAMAGED;
         if (level == 0)
@@ -254,8 +339,7 @@ static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk
             return DAMAGED;
         at = align(at + levels.size);
     } else if (validity != NULL) { /* another page of the leaf has levels */
-        for (int64_t i = start; i < stop; i++)
-            set_bit(validity, i);
+        set_bits(validity, start, stop);
     }
     const Buffer values = {chunk + at, (int64_t)load(chunk + header - page[ENTRY], page[ENTRY])};
     if (at + values.size > length)

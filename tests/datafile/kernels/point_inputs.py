@@ -227,18 +227,27 @@ def _stored_levels(source: np.random.Generator, count: int, levels: Stored, widt
     match levels:
         case Stored.FLAT:
             return wanted.tobytes()
-        case Stored.PACKED:  # zeros are levels of every width
-            return width.to_bytes(2, "little") + bytes(width * 128)
+        case Stored.PACKED:
+            return width.to_bytes(2, "little") + _packed_levels(source, 1, width)
         case Stored.PACKED_APART:
             tail = count % 1024
-            blocks = bytes(count // 1024 * width * 128)
+            blocks = _packed_levels(source, count // 1024, width)
             is_raw = tail and source.random() < 0.5
-            last = wanted[count - tail :].tobytes() if is_raw else bytes(width * 128 * (tail > 0))
+            last = (
+                wanted[count - tail :].tobytes()
+                if is_raw
+                else _packed_levels(source, int(tail > 0), width)
+            )
             return blocks + last
         case _:
             lengths = np.full(-(-count // 200), 200, "u1")
             runs = (np.arange(len(lengths)) % 2).astype("<u2").tobytes()
             return len(runs).to_bytes(8, "little") + runs + lengths.tobytes()
+
+
+def _packed_levels(source: np.random.Generator, blocks: int, width: int) -> bytes:
+    """Return blocks of levels: all bits of one are levels, and zeros are levels of every width."""
+    return source.bytes(blocks * 128) if width == 1 else bytes(blocks * width * 128)
 
 
 def _dictionary(source: np.random.Generator, items: int) -> bytes:
