@@ -4,7 +4,8 @@
 /* The loops over the lanes of a row have a constant length and stride, so the compiler vectorizes
  * them although the width is a variable. */
 #define DEFINE_UNPACK(NAME, TARGET, BITS, WORD)                                                    \
-    TARGET static void NAME##_##BITS(const uint8_t *restrict packed, int width, WORD *restrict out) {     \
+    TARGET static void NAME##_##BITS(const uint8_t *restrict packed, int width,                    \
+                                     WORD *restrict out) {                                         \
         enum { LANES = BLOCK / BITS };                                                             \
         const WORD mask = (WORD)((WORD) ~(WORD)0 >> (BITS - width));                               \
         for (int row = 0; row < BITS; row++) {                                                     \
