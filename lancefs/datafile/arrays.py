@@ -34,6 +34,7 @@ from lancefs.storage import Bytes
 _WIDE = 128
 _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
+_BYTES_OF_TEXT = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
 @lru_cache(maxsize=4096)
@@ -293,6 +294,39 @@ def _variable(
     if _is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
         _check_utf8(array)  # which ignores the bytes of nulls
     return array
+
+
+def dictionary_items(block: Block, data_type: pa.DataType) -> pa.Array:
+    """Build the array of the items of a dictionary; byte strings where text is not all UTF-8.
+
+    Only items that rows point at have to be text; see `as_text`.
+
+    Args:
+        block: The items.
+        data_type: A storage type, no extension type.
+
+    Raises:
+        CorruptFile: The block does not hold values of this type.
+    """
+    stored = _BYTES_OF_TEXT.get(data_type)
+    if stored is None:
+        return to_arrow(block, data_type, None)
+    items = to_arrow(block, stored, None)
+    offsets, data = strings_of(items)
+    return items.view(data_type) if is_utf8(narrowed(offsets), data) else items
+
+
+def as_text(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return values of a type as they are, or byte strings as text of the type.
+
+    Raises:
+        CorruptFile: Byte strings are not UTF-8.
+    """
+    if array.type == data_type:
+        return array
+    text = array.view(data_type)
+    _check_utf8(text)
+    return text
 
 
 def _check_utf8(array: pa.Array) -> None:

@@ -240,6 +240,27 @@ def test_a_damaged_page_in_one_of_several_files_is_named(
     assert again.take([rows[0], rows[2]])["b"].to_pylist() == [rows[0], rows[2]]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_item_that_is_no_text_hurts_the_rows_that_point_at_it(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when whole pages are decoded, whose kernels look at the values of rows alone."""
+    rows = [_WORDS[k % 3] for k in range(ROWS)]
+    table = pa.table({"word": rows, "tags": [[word] for word in rows]})
+    lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    (path,) = (tmp_path / "t" / "data").iterdir()
+    content = path.read_bytes()
+    assert 0 < content.count(b"gamma") < 5  # of dictionaries
+    path.write_bytes(content.replace(b"gamma", b"\xffamma"))
+    monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", True)
+    dataset = lancefs.open(tmp_path / "t")
+    for column in ("word", "tags"):
+        sound = dataset.take([0, 1, 4000], columns=[column])[column]
+        assert sound.to_pylist() == [table[column][row].as_py() for row in (0, 1, 4000)]
+        with pytest.raises(CorruptFile, match="not UTF-8"):
+            dataset.take([0, 2], columns=[column])
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_rows_of_arrow_dictionaries_are_those_of_the_table(version: str, tmp_path: Path) -> None:
     """Each fragment has a dictionary of its own; that of the last one is compressed."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import has_offsets, to_arrow
+from lancefs.datafile.arrays import dictionary_items, has_offsets
 from lancefs.datafile.blocks import Ints, RowRange, lengths_of
 from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
@@ -84,7 +84,7 @@ class PagePart:
         """Return the items of the dictionary of the page, which is decoded once.
 
         Args:
-            data_type: The type of the items.
+            data_type: The type of the items; see `dictionary_items` for text.
             data: Bytes of the file.
             start: Where the bytes begin in the file.
 
@@ -129,7 +129,7 @@ def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> t
         return known
     block = description.dictionary(packed).items
     longest = int(lengths_of(block).max(initial=0)) if has_offsets(data_type) else 0
-    made = to_arrow(block, data_type, None), longest
+    made = dictionary_items(block, data_type), longest
     if is_small and made[0].nbytes <= _SMALL_DICTIONARY:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()

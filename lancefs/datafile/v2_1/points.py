@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import bitmap, strings_of, to_arrow
+from lancefs.datafile.arrays import as_text, bitmap, strings_of, to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
@@ -331,7 +331,7 @@ def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
             lengths = np.diff(strings_of(items)[0])
             check_size(int(lengths[stored[wanted].clip(max=len(items) - 1)].sum(dtype=np.int64)))
         try:
-            arrays.append(items.take(own))
+            arrays.append(as_text(items.take(own), data_type))
         except pa.ArrowIndexError as error:
             raise CorruptFile(
                 f"an index is beyond the {len(items)} items of a dictionary"
@@ -342,7 +342,8 @@ def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
 def _coded(found: _LeafValues, indices: pa.Array, reading: Reading, leaf: int) -> pa.Array:
     """Return indices with the dictionaries that they point into."""
     data_type, arrays = found.plan.data_type, []
-    for items, _, wanted in _dictionaries(found, reading, leaf):
+    for stored, _, wanted in _dictionaries(found, reading, leaf):
+        items = as_text(stored, data_type.value_type)
         try:
             own = indices[wanted].cast(data_type.index_type)
             arrays.append(pa.DictionaryArray.from_arrays(own, items, ordered=data_type.ordered))
