@@ -48,7 +48,7 @@ class Fragments(Sequence[Fragment]):
         self._data = data
         self._columns = columns
         self._url = url
-        self._built: dict[int, Fragment] = {}
+        self._built: dict[int, Fragment] = {}  # by id; slices have the same
         self._shared: Shared = {}
         if not self._is_ascending and len(np.unique(columns.ids)) != len(self):
             raise CorruptFile("two fragments have the same id")
@@ -64,14 +64,17 @@ class Fragments(Sequence[Fragment]):
 
     def __getitem__(self, index: int | slice) -> Fragment | Fragments:
         if isinstance(index, slice):
-            return Fragments(self._data, _rows_of(self._columns, index), self._url)
+            part = Fragments(self._data, _rows_of(self._columns, index), self._url)
+            part._built, part._shared = self._built, self._shared
+            return part
         position = range(len(self))[index]
-        fragment = self._built.get(position)
+        number = int(self.ids[position])
+        fragment = self._built.get(number)
         if fragment is None:
             fragment = self._build(position)
             if len(self._built) >= _KEPT:
                 self._built.clear()
-            self._built[position] = fragment
+            self._built[number] = fragment
         return fragment
 
     def __repr__(self) -> str:

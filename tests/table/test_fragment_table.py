@@ -67,6 +67,16 @@ def test_a_fragment_is_found_by_its_id() -> None:
     assert dict(of().positions) == {}
 
 
+def test_a_slice_has_the_fragments_that_were_made_before() -> None:
+    """A stream that asks for the rows behind those it has had makes no fragment again."""
+    fragments = of((7, 5, 0), (0, 4, 4), (2, 7, 2))
+    made = [fragments[position] for position in range(3)]
+    assert all(fragments[1:][position] is made[1 + position] for position in range(2))
+    assert [each.id for each in fragments[::-1]] == [2, 0, 7]
+    part = of((7, 5, 0), (0, 4, 4), (2, 7, 2))[1:]
+    assert [each.id for each in part] == [0, 2]
+
+
 def test_live_rows_are_counted_from_the_first_fragment_on() -> None:
     fragments = of((0, 5, 0), (1, 4, 4), (2, 7, 2))
     assert fragments.live_ends is not None
