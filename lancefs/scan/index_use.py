@@ -110,7 +110,7 @@ class IndexUse:
     def _closed_files(self) -> list[tuple[FragmentReader, DataFile]]:
         """Return the data files of a remote table that are not open; none of a large table."""
         readers = self._version.readers
-        if not 0 < len(readers) <= _OPENED_AHEAD or readers[0].is_local:
+        if self._version.files.store.is_local or len(readers) > _OPENED_AHEAD:
             return []
         return [(reader, each) for reader in readers for each in reader.closed_files()]
 

@@ -32,11 +32,9 @@ static int open_levels(int64_t stored, int64_t width, Buffer buffer, int64_t cou
         levels->at = buffer.data + LEVEL;
         return levels->width < 0 ? DAMAGED : 0;
     case PACKED_APART: {
-        const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
-        if (width < 0 || width > 8 * LEVEL)
-            return DAMAGED;
-        levels->raw = tail > 0 && buffer.size == whole * block + tail * LEVEL;
-        return !levels->raw && (whole + (tail > 0)) * block > buffer.size ? DAMAGED : 0;
+        const int64_t is_raw = has_raw_tail(buffer, width, count);
+        levels->raw = is_raw > 0;
+        return is_raw < 0 ? DAMAGED : 0;
     }
     case RUNS: {
         if (buffer.size < 8)

@@ -195,14 +195,9 @@ typedef struct {
 } Apart;
 
 static int open_apart(Buffer buffer, int64_t width, int64_t count, Apart *apart) {
-    if (width < 0 || width > 8 * LEVEL)
-        return DAMAGED;
-    const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
-    const int is_raw = tail > 0 && buffer.size == whole * block + tail * LEVEL;
-    if (!is_raw && (whole + (tail > 0)) * block > buffer.size)
-        return DAMAGED;
-    *apart = (Apart){buffer.data, width, whole, is_raw};
-    return 0;
+    const int64_t is_raw = has_raw_tail(buffer, width, count);
+    *apart = (Apart){buffer.data, width, count / BLOCK, is_raw > 0};
+    return is_raw < 0 ? DAMAGED : 0;
 }
 
 static int64_t apart_level(Apart apart, int64_t within) {

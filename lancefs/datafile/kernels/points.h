@@ -65,6 +65,17 @@ static inline int64_t inline_width(Buffer buffer, int64_t bits, int64_t count) {
     return (int64_t)width;
 }
 
+/* Check a buffer of levels that are packed in one width; return whether those after the last whole
+ * block are stored raw. */
+static inline int64_t has_raw_tail(Buffer buffer, int64_t width, int64_t count) {
+    if (width < 0 || width > 8 * LEVEL)
+        return DAMAGED;
+    const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
+    if (tail > 0 && buffer.size == whole * block + tail * LEVEL)
+        return 1;
+    return (whole + (tail > 0)) * block > buffer.size ? DAMAGED : 0;
+}
+
 /* Return where the rows from `limit` on begin in `rows[start:stop]`, which ascend, each once. Rows
  * that follow each other are not looked at one by one. */
 static inline int64_t rows_below(const int64_t *rows, int64_t start, int64_t stop, int64_t limit) {
