@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from lancefs.datafile.v2_1 import assembly
+from lancefs.scan import fragment_ranges
 from lancefs.scan import settings as settings_module
-from lancefs.scan import value_ranges
 from lancefs.table.fragment_reader import FragmentReader
 
 # A shared or busy machine makes single examples slow, which says nothing about the code; the
@@ -40,7 +40,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_seen() -> None:
     """Scans that have seen nothing of the columns that they filter by."""
-    value_ranges.forget()
+    fragment_ranges.forget()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from comparison import assert_same_table
 import lancefs
 from lancefs.errors import ColumnNotFound
 from lancefs.index import lookup
-from lancefs.scan import value_ranges
+from lancefs.scan import fragment_ranges
 from lancefs.scan.conditions import Condition
 from lancefs.table.members import nested
 
@@ -148,7 +148,7 @@ def test_a_member_reads_its_own_pages_only(path: str) -> None:
     assert _read(dataset, columns={"y": pc.field("st", "x") + 1}) == (own_pages, own_size)
     assert _read(dataset, columns={"y": "st.x"}) == (own_pages, own_size)
     for filter in ("st.x < 0", pc.field("st", "x") < 0):
-        value_ranges.forget()  # what the first filter saw would spare the second one all reads
+        fragment_ranges.forget()  # what the first filter saw would spare the second one all reads
         assert _read(dataset, columns=["st.text"], filter=filter)[0] == own_pages
         assert dataset.scanner(filter=filter).count_rows() == 0
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.errors import LanceError
-from lancefs.scan import value_ranges
+from lancefs.scan import fragment_ranges, value_ranges
 from lancefs.scan.stats import ScanStats
 
 ROWS, ZONE = 1000, 16
@@ -47,7 +47,7 @@ def read(table: str, filter: Any, **options: Any) -> tuple[pa.Table, ScanStats]:
 
 def check(table: str, filter: Any) -> ScanStats:
     """Read twice; the second read gives the same rows. Return what it did."""
-    value_ranges.forget()
+    fragment_ranges.forget()
     first, stats = read(table, filter)
     assert stats.rows_skipped == 0
     second, stats = read(table, filter)
@@ -183,6 +183,42 @@ def test_many_small_fragments_are_passed_over_unopened(tmp_path: Path) -> None:
     assert stats.fragments_skipped == 38
 
 
+def test_a_small_fragment_whose_file_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", numbers(200), max_rows_per_file=5)
+    check(table, "n = 77")
+    (fragment,) = (
+        one for one in lance.dataset(table).get_fragments() if one.to_table()["n"][0].as_py() == 75
+    )
+    file = Path(table, "data", fragment.data_files()[0].path)
+    others = numbers(80).slice(75).set_column(0, "n", pa.array(range(500, 505)))
+    (other,) = Path(write(tmp_path / "u", others), "data").iterdir()
+    assert file.stat().st_size == other.stat().st_size
+    shutil.copy(other, file)
+    assert read(table, "n = 77")[0].num_rows == 0
+    found, stats = read(table, "n >= 500")
+    assert found.num_rows == 5
+    assert stats.fragments_skipped == 39
+
+
+def test_fragments_are_passed_over_as_a_scan_comes_to_them(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", numbers(200), max_rows_per_file=5)
+    check(table, "n >= 0")
+    scanner = lancefs.open(table).scanner(filter="n >= 52", limit=3, batch_size=2)
+    assert scanner.to_table()["n"].to_pylist() == [52, 53, 54]
+    assert (scanner.stats.fragments_skipped, scanner.stats.rows_skipped) == (10, 50)
+
+
+def test_small_fragments_of_which_only_some_were_seen(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", numbers(200), max_rows_per_file=5)
+    read(table, "n >= 0", limit=12)
+    assert read(table, "n = 150 or n = 3")[0]["n"].to_pylist() == [3, 150]
+    read(table, "other = 3 and n < 20", limit=12)
+    for _ in range(2):
+        found, stats = read(table, "n in (7, 60, 199) and other = 4")
+        assert found["n"].to_pylist() == [60]
+    assert stats.fragments_skipped == 37
+
+
 def test_limits_and_offsets_count_rows_that_pass(tmp_path: Path) -> None:
     table = write(tmp_path / "t", numbers(), max_rows_per_file=300)
     for filter in ("n >= 310", "other = 3 and n < 900"):
@@ -238,7 +274,7 @@ def test_a_remote_table_needs_fewer_requests(tmp_path: Path) -> None:
 
 def test_what_is_kept_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = write(tmp_path / "t", numbers(200), max_rows_per_file=10)
-    known = value_ranges._known
+    known = value_ranges._known.zones
     monkeypatch.setattr(known, "budget", 5 * 1000)
     check(table, "n = 5 and other = 5")
     assert 0 < len(known.values()) < 20
@@ -264,12 +300,14 @@ def test_threads_that_read_at_once_agree(tmp_path: Path, threaded: None) -> None
     assert wrong == []
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(scope="module", params=[(6, 23), (40, 1)], ids=["fragments", "small fragments"])
+def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table with nulls, deleted rows and fragments of many lengths."""
     path = tmp_path_factory.mktemp("drawn") / "t"
-    for part in range(6):
-        values = [None if i % 11 == part else (i * 37 + part * 13) % 200 for i in range(part * 23)]
+    parts, step = request.param
+    for part in range(parts):
+        rows = part * step
+        values = [None if i % 11 == part % 5 else (i * 37 + part * 13) % 200 for i in range(rows)]
         rows = pa.table(
             {"a": pa.array(values, pa.int16()), "b": pa.array(range(len(values)), pa.uint32())}
         )

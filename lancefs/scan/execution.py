@@ -349,26 +349,18 @@ class Scan:
         }
 
     def _passing(
-        self, fragments: Iterable[FragmentReader]
+        self, fragments: Sequence[FragmentReader]
     ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
         """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
 
         With the ranges of these rows; None for all.
         """
-        intervals = self._intervals
         fields = self._reader.ranged_fields
         if not fields:
-            yield from ((fragment, None) for fragment in fragments)
-            return
-        from lancefs.scan.value_ranges import passing
+            return ((fragment, None) for fragment in fragments)
+        from lancefs.scan.fragment_ranges import passing_fragments
 
-        for fragment in fragments:
-            ranges = passing(fragment, fields, intervals)
-            if ranges is not None:
-                self.stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
-                self.stats.fragments_skipped += not ranges
-            if ranges is None or ranges:
-                yield fragment, ranges
+        return passing_fragments(fragments, fields, self._intervals, self.stats)
 
     def _candidates(self) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return ranges of rows that may pass, by fragment id; None where all rows may.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.arrays import stored_values, valid_slots
@@ -36,10 +37,12 @@ _BUDGET, _COLUMN_BYTES = 16 * 1024 * 1024, 700
 _WIDEST = 64
 
 _Key: TypeAlias = tuple[Hashable, int]
+Numbers: TypeAlias = np.ndarray[Any, Any]
+Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class _Zones:
+class ZoneRanges:
     """The ranges of a column of a data file.
 
     Attributes:
@@ -53,8 +56,8 @@ class _Zones:
     identity: Hashable
     data_type: pa.DataType
     seen: Ints
-    low: np.ndarray[Any, Any]
-    high: np.ndarray[Any, Any]
+    low: Numbers
+    high: Numbers
 
     @property
     def cost(self) -> int:
@@ -72,17 +75,42 @@ class _Zones:
 
     def excluded(self, interval: Interval) -> Ints:
         """Return ranges of rows of which no value lies within an interval."""
-        low, high = interval.low, interval.high
-        out = (self.low > high) | (self.high < low) if low <= high else np.True_
-        if interval.among is not None and low <= high:
-            numbers = interval.among.numbers
-            at = np.searchsorted(numbers, self.low)
-            out = out | (at == len(numbers)) | (numbers.take(at, mode="clip") > self.high)
+        out = misses(self.low, self.high, interval)
         return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
 
 
-_known: BudgetCache[_Key, _Zones] = BudgetCache(_BUDGET)
+class _Known:
+    """The ranges that a process keeps.
+
+    Attributes:
+        changes: How many times a range was kept.
+    """
+
+    def __init__(self) -> None:
+        self.zones: BudgetCache[_Key, ZoneRanges] = BudgetCache(_BUDGET)
+        self.changes = 0
+
+
+_known = _Known()
 _lock = Lock()
+
+
+def misses(low: Numbers, high: Numbers, interval: Interval) -> Booleans:
+    """Tell which ranges of values have no value within an interval.
+
+    Args:
+        low: The least value of each range; above the greatest one where it has none.
+        high: The greatest value of each range.
+        interval: The interval.
+    """
+    if interval.low > interval.high:
+        return np.ones(len(low), np.bool_)
+    out: Booleans = (low > interval.high) | (high < interval.low)
+    if interval.among is not None:
+        numbers = interval.among.numbers
+        at = np.searchsorted(numbers, low)
+        out = out | (at == len(numbers)) | (numbers.take(at, mode="clip") > high)
+    return out
 
 
 def has_range(data_type: pa.DataType) -> bool:
@@ -90,6 +118,17 @@ def has_range(data_type: pa.DataType) -> bool:
     from lancefs.scan.conditions import stored_bounds
 
     return stored_bounds(data_type) is not None and data_type.bit_width <= _WIDEST
+
+
+def zones_of(file: File, field: Field) -> ZoneRanges | None:
+    """Return the ranges of a column of a file, whose bytes may have changed; None for none."""
+    zones = _known.zones.peek((file.place, field.id))
+    return zones if zones is not None and zones.data_type == field.to_arrow().type else None
+
+
+def count_changes() -> int:
+    """Return how many times a range was kept: if it is another number, more may be known."""
+    return _known.changes
 
 
 def passing(
@@ -107,13 +146,10 @@ def passing(
     """
     excluded = []
     for field in fields:
-        file = _file_of(fragment, field)
-        zones = None if file is None else _known.peek((file.place, field.id))
-        if file is None or zones is None or zones.identity != file.identity():
-            continue
-        interval = intervals[field.name]
-        if zones.data_type == field.to_arrow().type:
-            excluded.append(zones.excluded(interval))
+        file = file_of(fragment, field)
+        zones = None if file is None else zones_of(file, field)
+        if file is not None and zones is not None and zones.identity == file.identity():
+            excluded.append(zones.excluded(intervals[field.name]))
     if not any(len(each) for each in excluded):
         return None
     return _rest(np.concatenate(excluded), fragment.physical_rows)
@@ -158,7 +194,7 @@ class Seen:
 
 def forget() -> None:
     """Forget all ranges."""
-    _known.clear()
+    _known.zones.clear()
 
 
 def _unseen(
@@ -171,17 +207,17 @@ def _unseen(
     found: list[tuple[File | None, Hashable | None]] = []
     is_seen = True
     for reader, ((start, end),) in parts:
-        file = _file_of(reader, field)
+        file = file_of(reader, field)
         identity = None if file is None else file.identity()
         found.append((file, identity))
         if file is not None:
-            zones = _known.peek((file.place, field.id))
+            zones = _known.zones.peek((file.place, field.id))
             if zones is None or zones.identity != identity or not zones.holds(start, end):
                 is_seen = False
     return None if is_seen else found
 
 
-def _file_of(reader: FragmentReader, field: Field) -> File | None:
+def file_of(reader: FragmentReader, field: Field) -> File | None:
     """Return the data file that holds a column of a fragment as it is read; None for none."""
     return None if is_row_metadata(field) or field.children else reader.file_of(field)
 
@@ -192,11 +228,12 @@ def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, st
     key = place, field.id
     data_type = field.to_arrow().type
     with _lock:
-        known = _known.peek(key)
+        known = _known.zones.peek(key)
         if known is not None and (known.identity, known.data_type) == (identity, data_type):
             seen, low, high = _merged(known, seen, low, high)
-        zones = _Zones(identity, data_type, seen, low, high)
-        _known.put(key, zones, zones.cost)
+        zones = ZoneRanges(identity, data_type, seen, low, high)
+        _known.zones.put(key, zones, zones.cost)
+        _known.changes += 1
 
 
 def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Any, Any]:
@@ -225,7 +262,7 @@ def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Any, Any]:
     return seen, low, high
 
 
-def _merged(known: _Zones, seen: Ints, low: Any, high: Any) -> tuple[Ints, Any, Any]:
+def _merged(known: ZoneRanges, seen: Ints, low: Any, high: Any) -> tuple[Ints, Any, Any]:
     """Join ranges of the same column: where rows seen touch, those of both; else of the more."""
     length = max(len(known.seen), len(seen))
     parts = []

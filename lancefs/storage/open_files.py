@@ -78,6 +78,14 @@ class _Identity(NamedTuple):
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+def identity_at(path: str) -> Hashable | None:
+    """Return what tells the bytes of the file at a path from others; None where there is none."""
+    try:
+        return _Identity.of(os.stat(path))
+    except OSError:
+        return None
+
+
 class _Held(NamedTuple):
     """The bytes of a whole file, and whether they are a mapping of it."""
 
@@ -229,10 +237,7 @@ class LocalFile:
         held = self._held
         if held is not None and (not held.is_mapping or self._is_unchanged(held)):
             return held.identity
-        try:
-            return _Identity.of(os.stat(self._path))
-        except OSError:
-            return None
+        return identity_at(self._path)
 
     def verify(self) -> None:
         """Check that the file was not rewritten while mapped bytes of it were decoded.

@@ -1,0 +1,183 @@
+"""Passing over small fragments by the ranges of their values, all of a version compared at once.
+
+A table may have thousands of fragments of a few rows each. What scans have seen of a column of
+theirs (`value_ranges`) is gathered once for a version, as columns of numbers. Then no reader is
+made for a fragment without a row that passes; only its file is asked whether it is still the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lancefs.datafile.fields import Field
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.scan import value_ranges
+from lancefs.scan.value_ranges import Booleans, Numbers, ZoneRanges, misses
+from lancefs.storage import File
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.storage.open_files import identity_at
+from lancefs.table.fragment_readers import FragmentReaders
+
+if TYPE_CHECKING:
+    from lancefs.datafile.blocks import RowRange
+    from lancefs.scan.conditions import Interval
+    from lancefs.scan.stats import ScanStats
+    from lancefs.table.fragment_reader import FragmentReader
+
+# Of fewer fragments, gathering would save little; of more, not all are kept in mind.
+_FEWEST, _MOST = 16, 16 * 1024
+# Fragments that are asked before all are: mostly a scan has seen all of a column, or nothing.
+_PROBES = 8
+# Bytes that a process keeps, and what a fragment takes of them: its numbers, and the path and the
+# identity of its file where these are in nobody else's memory.
+_BUDGET, _FRAGMENT_BYTES = 16 * 1024 * 1024, 300
+
+_ColumnKey: TypeAlias = tuple["weakref.ref[FragmentReaders]", int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """The ranges of a column in the fragments of a version.
+
+    Attributes:
+        seen: The fragments all of whose rows were seen, and lie in one zone.
+        low: The least value of each fragment; any number where it was not seen.
+        high: The greatest one.
+        places: The path of each fragment's file.
+        identities: Of the bytes of the files.
+        changes: `value_ranges.count_changes()` when they were gathered.
+    """
+
+    seen: Booleans
+    low: Numbers
+    high: Numbers
+    places: Sequence[str]
+    identities: Sequence[Hashable | None]
+    changes: int
+
+    def excludes(self, interval: Interval) -> Booleans:
+        """Tell which fragments have no value within an interval."""
+        return self.seen & misses(self.low, self.high, interval)
+
+    def is_current(self, position: int) -> bool:
+        """Whether the file of a fragment has the bytes that were seen."""
+        return identity_at(self.places[position]) == self.identities[position]
+
+
+_gathered: BudgetCache[_ColumnKey, _Gathered] = BudgetCache(_BUDGET)
+
+
+def passing_fragments(
+    fragments: Iterable[FragmentReader],
+    fields: Sequence[Field],
+    intervals: Mapping[str, Interval],
+    stats: ScanStats,
+) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
+    """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
+
+    Args:
+        fragments: The fragments.
+        fields: The columns of the intervals.
+        intervals: Within all of which the values of a row have to lie, by the names of the columns.
+        stats: Counts what is left out.
+
+    Yields:
+        A fragment, and the ranges of these rows; None for all rows.
+    """
+    known = _known_ranges(fragments, fields)
+    if not known or not isinstance(fragments, FragmentReaders):
+        yield from _one_by_one(fragments, fields, intervals, stats)
+        return
+    out = np.stack([ranges.excludes(intervals[name]) for name, ranges in known])
+    is_seen = np.logical_and.reduce([ranges.seen for _, ranges in known])
+    is_excluded = np.logical_or.reduce(out)
+    which, lengths = out.argmax(axis=0).tolist(), _physical_rows(fragments)
+    for position, is_out in enumerate(is_excluded.tolist()):
+        if is_out and known[which[position]][1].is_current(position):
+            stats.rows_skipped += lengths[position]
+            stats.fragments_skipped += 1
+        elif is_out or is_seen[position]:
+            yield fragments.passing(position), None
+        else:
+            yield from _one_by_one([fragments.passing(position)], fields, intervals, stats)
+
+
+def forget() -> None:
+    """Forget all ranges."""
+    _gathered.clear()
+    value_ranges.forget()
+
+
+def _one_by_one(
+    fragments: Iterable[FragmentReader],
+    fields: Sequence[Field],
+    intervals: Mapping[str, Interval],
+    stats: ScanStats,
+) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
+    for fragment in fragments:
+        ranges = value_ranges.passing(fragment, fields, intervals)
+        if ranges is not None:
+            stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
+            stats.fragments_skipped += not ranges
+        if ranges is None or ranges:
+            yield fragment, ranges
+
+
+def _known_ranges(
+    fragments: Iterable[FragmentReader], fields: Sequence[Field]
+) -> list[tuple[str, _Gathered]]:
+    """Return what is known of some columns, by name; nothing where it is not worth gathering."""
+    if not isinstance(fragments, FragmentReaders) or not _FEWEST <= len(fragments) <= _MOST:
+        return []
+    if not fragments.passing(0).is_local or fragments.row_counts is None:
+        return []
+    found = [(field.name, _ranges_in(fragments, field)) for field in fields]
+    return [(name, ranges) for name, ranges in found if ranges is not None]
+
+
+def _ranges_in(fragments: FragmentReaders, field: Field) -> _Gathered | None:
+    """Return what is known of a column, gathered anew if more may be; None if little is."""
+    key, changes = (weakref.ref(fragments), field.id), value_ranges.count_changes()
+    known = _gathered.peek(key)
+    if known is not None and (known.changes == changes or known.seen.all()):
+        return known
+    probes = np.linspace(0, len(fragments) - 1, _PROBES).astype(np.int64).tolist()
+    if not any(_zones_of(fragments.passing(position), field)[1] for position in probes):
+        return None
+    gathered = _gather(fragments, field, changes)
+    _gathered.put(key, gathered, _FRAGMENT_BYTES * len(fragments))
+    return gathered
+
+
+def _gather(fragments: FragmentReaders, field: Field, changes: int) -> _Gathered:
+    found = [_zones_of(fragment, field) for fragment in fragments]
+    seen = [
+        zones is not None and len(zones.seen) == 1 and zones.seen[0].tolist() == [0, length]
+        for (_, zones), length in zip(found, _physical_rows(fragments), strict=True)
+    ]
+    kind = next((zones.low.dtype for _, zones in found if zones is not None), np.dtype(np.int64))
+    low, high = np.zeros(len(seen), kind), np.zeros(len(seen), kind)
+    identities: list[Hashable | None] = [None] * len(seen)
+    for position, (_, zones) in enumerate(found):
+        if zones is not None and seen[position]:
+            low[position], high[position] = zones.low[0], zones.high[0]
+            identities[position] = zones.identity
+    places = ["" if file is None else str(file.place) for file, _ in found]
+    return _Gathered(np.array(seen), low, high, places, identities, changes)
+
+
+def _physical_rows(fragments: FragmentReaders) -> list[int]:
+    counts = fragments.row_counts
+    assert counts is not None  # or nothing is gathered
+    rows: list[int] = counts[0].tolist()
+    return rows
+
+
+def _zones_of(fragment: FragmentReader, field: Field) -> tuple[File | None, ZoneRanges | None]:
+    file = value_ranges.file_of(fragment, field)
+    return file, None if file is None else value_ranges.zones_of(file, field)
