@@ -161,9 +161,8 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
     known = Transactions()
 
     def pins(connection: int, transaction: int) -> object:
-        asked = parse_asked(
-            f"lancefs, look 1 in transaction {transaction} of {connection} since 99 by RlJPTSB0"
-        )
+        told = f"{transaction} of {connection} since 99 by {b'FROM t'.hex().upper()} "
+        asked = parse_asked(f"lancefs, look 1 {told}")
         assert asked is not None
         assert asked.statement == "FROM t"
         return known.pins(7, asked)
@@ -180,7 +179,11 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
         pins(connection, 1)
     assert pins(1, 10) is not last
     assert parse_asked("orders.lance") is None
-    assert parse_asked("lancefs, look 1 in transaction 1 of 1 since 99 by R") is None
+    assert parse_asked("lancefs, look 1 1 of 1 since 99 by R ") is None
+    assert parse_asked("lancefs, look 1 1 of 1 since 99 by ABC ") is None
+    without_text = parse_asked("lancefs, look 1 1 of 1 since 99 by ")
+    assert without_text is not None
+    assert without_text.statement == ""
 
 
 @pytest.mark.parametrize(
