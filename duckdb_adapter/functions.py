@@ -8,7 +8,7 @@ name, back quotes stand for double quotes, which mean something to `query_table`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
-from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_table, open_table
+from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_table, open_tables
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.patterns import expand
 from duckdb_adapter.searches import Arguments
@@ -122,19 +122,22 @@ def find_rows(name: str, storage: Storage) -> LanceDataset | TableUnion | None:
     if matched is None:
         table = find_table(name, storage)
         return None if table is None else table.dataset
-    return TableUnion([(one, open_table(one, storage).dataset) for one in matched], False, None)
+    tables = open_tables(matched, storage)
+    named = [(name, table.dataset) for name, table in zip(matched, tables, strict=True)]
+    return TableUnion(named, False, None)
 
 
 def _open(arguments: Arguments, storage: Storage) -> NamedTable:
     path = arguments["path"]
     if not isinstance(path, str):
         raise ValueError(f"the path of one table was expected, not {path!r}")
-    return _open_one(path, arguments, storage)
+    (table,) = _open_all([path], arguments, storage)
+    return table
 
 
-def _open_one(path: str, arguments: Arguments, storage: Storage) -> NamedTable:
+def _open_all(paths: Sequence[str], arguments: Arguments, storage: Storage) -> list[NamedTable]:
     named = {key: arguments.get(key) for key in _REF}
-    return open_table(path, storage, arguments.get("use_index"), **named)
+    return open_tables(paths, storage, arguments.get("use_index"), **named)
 
 
 def _scan(arguments: Arguments, storage: Storage) -> FunctionRows:
@@ -150,8 +153,13 @@ def _scan(arguments: Arguments, storage: Storage) -> FunctionRows:
     if arguments.get("explain"):
         if not is_one:
             raise ValueError("lance_scan: explain tells how one table is read; name one")
-        return searches.as_lines(_scan_one(given, arguments, storage).scanner().explain())
-    tables = [(name, _scan_one(name, arguments, storage)) for name in names]
+        (table,) = _open_all(names, arguments, storage)
+        return searches.as_lines(_scanned(table.dataset, arguments).scanner().explain())
+    opened = _open_all(names, arguments, storage)
+    tables = [
+        (name, _scanned(table.dataset, arguments))
+        for name, table in zip(names, opened, strict=True)
+    ]
     filename = arguments.get("filename")
     if is_one and not filename:
         return tables[0][1]
@@ -159,8 +167,8 @@ def _scan(arguments: Arguments, storage: Storage) -> FunctionRows:
     return TableUnion(tables, bool(arguments.get("union_by_name")), column if filename else None)
 
 
-def _scan_one(path: str, arguments: Arguments, storage: Storage) -> LanceDataset:
-    dataset = _open_one(path, arguments, storage).dataset
+def _scanned(dataset: LanceDataset, arguments: Arguments) -> LanceDataset:
+    """Return the rows and columns of a table that the arguments ask for."""
     names = _names("row_metadata", arguments)
     if arguments.get("with_row_id"):
         names = [ROW_ID.name, *names]

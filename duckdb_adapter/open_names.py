@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from duckdb_adapter.kept_versions import open_kept
@@ -12,11 +13,13 @@ from duckdb_adapter.pins import Pins
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
+from lancefs.scan.settings import default_settings
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.refs import Ref, Resolved, make_ref
+from lancefs.threads import Threads, prefetch, submit
 
 
 class Storage(Protocol):
@@ -98,11 +101,15 @@ def find_table(name: str, storage: Storage) -> NamedTable | None:
     return None
 
 
-def open_table(url: str, storage: Storage, use_index: bool | None = None, **ref: Any) -> NamedTable:
-    """Open the table that a function of ours was called with.
+def open_tables(
+    urls: Sequence[str], storage: Storage, use_index: bool | None = None, **ref: Any
+) -> list[NamedTable]:
+    """Open the tables that a function of ours was called with.
+
+    The requests of remote tables are under way together.
 
     Args:
-        url: A table; with `@` and a ref unless `ref` names the version.
+        urls: Tables; with `@` and a ref unless `ref` names the version.
         storage: Gives the storage options.
         use_index: Whether filters may be looked up in indices; None for what the storage says.
         **ref: `version`, `tag`, `branch` or `as_of`.
@@ -112,31 +119,66 @@ def open_table(url: str, storage: Storage, use_index: bool | None = None, **ref:
         LanceError: It cannot be read.
         ValueError: The version is named twice, or wrongly.
     """
+    uses = storage.use_index if use_index is None else use_index
+    # In this thread: fsspec has a filesystem for each, and secrets are those of its connection.
+    places = [_placed(*_chosen(url, ref), storage) for url in urls]
+    if all(place.store.is_local for place in places) or len(places) < 2:
+        return [place.open(uses) for place in places]
+    most = default_settings().remote_prefetch
+    pool = Threads(most, "lancefs-open")
+    try:
+        start = partial(submit, pool, lambda place: place.open(uses))
+        return list(prefetch(places, start, lambda under_way: len(under_way) >= most))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _chosen(url: str, ref: Mapping[str, Any]) -> tuple[str, Ref]:
+    """Return the URL of the table that is named, and its version."""
     candidates = parse_name(url) or [TableName(url, None, is_plain=False)]
     given = {key: value for key, value in ref.items() if value is not None}
     chosen = next((one for one in candidates if one.may_be_table()), candidates[-1])
     if given and chosen.ref is not None:
         shown = mask_secrets(repr(url))
         raise ValueError(f"{shown} names a version, and so does {', '.join(given)}; leave one out")
-    wanted = make_ref(**given) if given else chosen.version()
-    return _open(chosen.url, wanted, storage, use_index)
+    return chosen.url, make_ref(**given) if given else chosen.version()
 
 
-def _open(url: str, ref: Ref, storage: Storage, use_index: bool | None = None) -> NamedTable:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a table is, and which version of it is meant.
+
+    Attributes:
+        store: Its directory.
+        ref: The version.
+        storage: How it is reached.
+    """
+
+    store: Store
+    ref: Ref
+    storage: Storage
+
+    def open(self, use_index: bool) -> NamedTable:
+        store, rules = self.store, self.storage.rules
+        # A local table is the same by its path and by a URL.
+        where = (store.maps if store.is_local else store.fs, store.root)
+        version = self.storage.pins.open(
+            where, self.ref, lambda wanted: open_kept(store, wanted, rules)
+        )
+        return NamedTable(LanceDataset(version, use_index=use_index), version.resolved)
+
+
+def _placed(url: str, ref: Ref, storage: Storage) -> _Place:
     options = storage(url)
     local = None if options else local_path(url)
     fs, path = open_url(url, options) if local is None else (None, local)
-    store = confine(Store(fs, path), storage.rules)
-    # A local table is the same by its path and by a URL.
-    where = (store.maps if store.is_local else fs, store.root)
-    version = storage.pins.open(where, ref, lambda wanted: open_kept(store, wanted, storage.rules))
-    uses = storage.use_index if use_index is None else use_index
-    return NamedTable(LanceDataset(version, use_index=uses), version.resolved)
+    return _Place(confine(Store(fs, path), storage.rules), ref, storage)
 
 
 def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
     try:
-        table = _open(candidate.url, _ref_or_newest(candidate), storage)
+        place = _placed(candidate.url, _ref_or_newest(candidate), storage)
+        table = place.open(storage.use_index)
     except NotALanceTable as error:
         if candidate.is_local or candidate.is_plain:
             return None

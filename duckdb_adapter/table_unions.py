@@ -6,8 +6,9 @@ of all tables, with nulls where a table has no such column.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +19,13 @@ from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.table.dictionary_columns import ENCODED
+from lancefs.threads import Threads, prefetch, submit
 
 # Of more tables it is not asked which columns have dictionaries: each has its data files opened.
 _MOST_ENCODED = 32
+# Remote tables that are read at once, if each has so few files and bytes that its rows may wait in
+# memory for those of the tables before it.
+_MOST_AHEAD, _SMALL_FRAGMENTS, _SMALL_BYTES = 16, 64, 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,16 @@ class _Member:
     name: str
     rows: Rows
     columns: Mapping[str, str]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the whole table may be read before its first row is wanted."""
+        fragments = self.rows.dataset.manifest.fragments
+        if len(fragments) > _SMALL_FRAGMENTS:
+            return False
+        sizes = [file.size for fragment in fragments for file in fragment.files]
+        known = [size for size in sizes if size is not None]
+        return len(known) == len(sizes) and sum(known) <= _SMALL_BYTES
 
 
 class _UnionRows(RowSource):
@@ -130,8 +145,41 @@ class _UnionRows(RowSource):
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        for member in self._members:
-            yield from self._batches_of(member, names, terms)
+        first, *others = self._members
+        yield from self._batches_of(first, names, terms)
+        # By now it is known that more rows are wanted.
+        if first.rows.dataset.is_local or not others:
+            for member in others:
+                yield from self._batches_of(member, names, terms)
+            return
+        pool = Threads(_MOST_AHEAD, "lancefs-tables")
+        try:
+            yield from self._ahead(pool, others, names, terms)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _ahead(
+        self,
+        pool: Threads,
+        members: Sequence[_Member],
+        names: Sequence[str],
+        terms: Sequence[pc.Expression],
+    ) -> Iterator[pa.RecordBatch]:
+        """Read tables in order; the requests of small ones are under way together."""
+
+        def read(member: _Member) -> list[pa.RecordBatch]:
+            return list(self._batches_of(member, names, terms))
+
+        def start(member: _Member) -> Callable[[], Iterable[pa.RecordBatch]]:
+            if member.is_small:
+                return submit(pool, read, member)
+            return partial(self._batches_of, member, names, terms)
+
+        def is_full(under_way: Sequence[_Member]) -> bool:
+            return len(under_way) >= _MOST_AHEAD
+
+        for batches in prefetch(members, start, is_full):
+            yield from batches
 
     def _batches_of(
         self, member: _Member, names: Sequence[str], terms: Sequence[pc.Expression]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +12,16 @@ import duckdb
 import fsspec
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import ROADS, connect
+from store_doubles import SlowFileSystem
 
 import lancefs
+from duckdb_adapter import kept_versions, open_names
 from duckdb_adapter.arrow_source import Rows
 from duckdb_adapter.table_unions import TableUnion
 from lancefs.table.dictionary_columns import ENCODED
@@ -232,6 +236,51 @@ def test_patterns_work_on_remote_stores(con: Any, remote: str) -> None:
     assert con.sql(f"SELECT sum(id) FROM '{remote}/**/*.lance'").fetchall() == [(10,)]
     with pytest.raises(duckdb.Error, match="no Lance table matches"):
         con.sql(f"FROM '{remote}/data*/*.lance'")
+
+
+def test_the_requests_of_remote_tables_are_under_way_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number:02}" for number in range(12)]
+    write(tmp_path, **{name: pa.table({"id": range(10), "name": [name] * 10}) for name in names})
+    fs = SlowFileSystem(0.005)
+    monkeypatch.setattr(open_names, "open_url", lambda url, options: (fs, url.removeprefix("s3:/")))
+    urls = [f"s3:/{tmp_path}/{name}.lance" for name in names]
+
+    def read(paths: list[str]) -> tuple[int, int, list[str]]:
+        kept_versions.forget()
+        before = fs.rounds
+        tables = open_names.open_tables(paths, open_names.GivenStorage({}))
+        opened = fs.rounds
+        rows = TableUnion(
+            [(path, t.dataset) for path, t in zip(paths, tables, strict=True)], False, None
+        )
+        batches = list(rows.rows().batches(["name"], [pc.field("id") < 3]))
+        found = [name for batch in batches for name in batch["name"].to_pylist()]
+        return opened - before, fs.rounds - opened, found
+
+    one_opened, one_read, _ = read(urls[:1])
+    all_opened, all_read, found = read(urls)
+    assert found == [name for name in names for _ in range(3)]
+    assert all_opened < 3 * one_opened
+    assert all_read < 4 * one_read  # the first table is read before the others
+
+
+def test_a_query_that_has_its_rows_does_not_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, **{name: pa.table({"id": range(10)}) for name in "abc"})
+    fs = SlowFileSystem(0.0)
+    monkeypatch.setattr(open_names, "open_url", lambda url, options: (fs, url.removeprefix("s3:/")))
+    urls = [f"s3:/{tmp_path}/{name}.lance" for name in "abc"]
+    tables = open_names.open_tables(urls, open_names.GivenStorage({}))
+    rows = TableUnion([(url, t.dataset) for url, t in zip(urls, tables, strict=True)], False, None)
+    batches = rows.rows().batches(["id"], [])
+    assert next(batches)["id"].to_pylist() == list(range(10))
+    assert not any("b.lance/data" in request for request in fs.requests)
+    next(batches)
+    batches.close()
+    assert not any(one.name.startswith("lancefs-tables") for one in threading.enumerate())
 
 
 @pytest.mark.parametrize("cache", ["simplecache", "filecache"])
