@@ -72,6 +72,24 @@ def manifests() -> st.SearchStrategy[bytes]:
     return messages(_MANIFEST) | _changed(messages(_MANIFEST))
 
 
+def fragments() -> st.SearchStrategy[bytes]:
+    """Draw the message of a fragment, mostly a sound one with one file."""
+    plain = _plain_fragments()
+    return plain | _changed(plain) | messages(_FRAGMENT)
+
+
+@st.composite
+def _plain_fragments(draw: st.DrawFn) -> bytes:
+    numbers = [draw(_NUMBERS.map(varint)) for _ in range(3)]
+    path = draw(st.sampled_from([b"a.lance", b"b-1_2.lance", b".lance", b"a/b", b"%2e", b""]))
+    fields = b"".join(map(varint, draw(st.sampled_from([(), (0, 1), (0, 300)]))))
+    parts = [b"\x0a" + varint(len(path)) + path, b"\x12" + varint(len(fields)) + fields]
+    parts += [b"\x20" + varint(2), b"\x28" + varint(draw(st.integers(0, 2)))]
+    parts += [b"\x30" + numbers[0], b"\x38" + numbers[1]][: draw(st.integers(0, 2))]
+    file = b"".join(draw(st.permutations(parts)))
+    return b"\x12" + varint(len(file)) + file + b"\x20" + numbers[2]
+
+
 @st.composite
 def _changed(draw: st.DrawFn, messages: st.SearchStrategy[bytes]) -> bytes:
     message = bytearray(draw(messages))

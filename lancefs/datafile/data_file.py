@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
@@ -19,9 +19,16 @@ from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_below, leaves_of
 from lancefs.datafile.v2_1.point_plans import is_worthwhile
 from lancefs.datafile.v2_1.reader import StructuralReader
-from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, decode_small, known_fields
+from lancefs.datafile.v2_1.small_files import (
+    KnownField,
+    SmallFiles,
+    SmallRows,
+    decode_small,
+    known_fields,
+)
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import (
+    Bytes,
     File,
     Reads,
     SparseRanges,
@@ -149,13 +156,35 @@ def read_small(
         if is_worthwhile(sum(count_rows(ranges) for *_, ranges in files), rows, rows):
             return SmallRows({})  # a few rows of all fields are read at once, see `read_together`
         holds = True
-    ends = np.cumsum([file.size for file, _, _ in files])
-    starts = np.concatenate(([0], ends[:-1]))
-    data = empty(int(ends[-1]), np.uint8)
+    sizes = np.array([file.size for file, _, _ in files], np.int64)
+    data = empty(int(sizes.sum()), np.uint8)
     read_joined([file for file, _, _ in files], data, holds)
     of_files = np.array([own for _, own, _ in files], np.int64)
-    bounds, ranges = np.stack((starts, ends), axis=1), [ranges for _, _, ranges in files]
-    found = decode_small(SmallFiles(data, bounds, of_files, ranges), known)
+    return _decode_joined(data, sizes, of_files, [ranges for _, _, ranges in files], known)
+
+
+def decode_whole(data: Bytes, sizes: Ints, rows: Ints, known: Sequence[KnownField]) -> SmallRows:
+    """Decode all rows of small files, of those fields whose pages kernels know.
+
+    Args:
+        data: The bytes of the files, one after the other.
+        sizes: Bytes of each file.
+        rows: Rows that each file should have.
+        known: The fields; see `known_fields`.
+    """
+    return _decode_joined(data, sizes, rows, None, known)
+
+
+def _decode_joined(
+    data: Bytes,
+    sizes: Ints,
+    rows: Ints,
+    ranges: Sequence[Sequence[RowRange]] | None,
+    known: Sequence[KnownField],
+) -> SmallRows:
+    ends = np.cumsum(sizes)
+    bounds = np.stack((ends - sizes, ends), axis=1)
+    found = decode_small(SmallFiles(data, bounds, rows, ranges), known)
     count_bytes(found.size)
     return found
 

@@ -12,6 +12,7 @@ from lancefs.storage.store import (
     forget,
     holding_tails,
     read_all,
+    read_folder,
     read_joined,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "forget",
     "holding_tails",
     "read_all",
+    "read_folder",
     "read_joined",
     "run",
     "together",

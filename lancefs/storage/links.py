@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from lancefs.errors import UnsupportedFeature
 
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # What opening a link with O_NOFOLLOW gives: ELOOP by POSIX, EMLINK on FreeBSD.
 _IS_LINK = {errno.ELOOP, errno.EMLINK}
 # Directories that are remembered as checked; more than that are resolved again.
@@ -96,14 +96,14 @@ class Confines:
             return os.open(path, flags)
         if path not in self._given:  # as a file that the caller named
             self.check_directory(os.path.dirname(path))
-        if not _NO_FOLLOW:
+        if not NO_FOLLOW:
             return os.open(self.check(path), flags)
         try:
-            return os.open(path, flags | _NO_FOLLOW)
+            return os.open(path, flags | NO_FOLLOW)
         except OSError as error:
             if error.errno not in _IS_LINK:
                 raise
-        return os.open(self.check(path), flags | _NO_FOLLOW)
+        return os.open(self.check(path), flags | NO_FOLLOW)
 
     def _allow_real(self, path: str) -> bool:
         return self._given is None or any(_is_below(path, one) for one in self.directories)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import fsspec
 
 # Windows needs O_BINARY, and has none of the others.
-_READ = os.O_RDONLY
+READ = os.O_RDONLY
 for _flag in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
-    _READ |= getattr(os, _flag, 0)
+    READ |= getattr(os, _flag, 0)
 _KINDS = {
     stat.S_IFDIR: "directory",
     stat.S_IFIFO: "named pipe",
@@ -117,9 +117,9 @@ def open_regular(
     """
     try:
         if confines is None:
-            descriptor = os.open(path, _READ | flags, dir_fd=folder)
+            descriptor = os.open(path, READ | flags, dir_fd=folder)
         else:
-            descriptor = confines.open(path, _READ | flags)
+            descriptor = confines.open(path, READ | flags)
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device without hardware
             raise _not_regular(path, os.stat(path, dir_fd=folder).st_mode) from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -21,8 +22,8 @@ import pyarrow as pa
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
-from lancefs.storage.links import Confines
-from lancefs.storage.local_files import open_regular
+from lancefs.storage.links import NO_FOLLOW, Confines
+from lancefs.storage.local_files import READ, open_regular
 from lancefs.storage.mapping import map_descriptor, release
 from lancefs.storage.retries import attempts, is_transient
 from lancefs.storage.shared_budget import SharedBudget
@@ -354,6 +355,35 @@ class LocalFile:
         )
         error.path = self._path
         return error
+
+
+def read_plain(path: str, memory: memoryview) -> bool:
+    """Read a small file that is no link into memory that has its size.
+
+    Args:
+        path: The absolute path, in a directory that may be read.
+        memory: What the bytes are written to.
+
+    Returns:
+        Whether the memory has the bytes. If not, `LocalFile` can read the file, or says why not.
+    """
+    if not NO_FOLLOW:
+        return False
+    try:
+        descriptor = os.open(path, READ | NO_FOLLOW)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != len(memory):
+            return False
+        if not _fill(descriptor, memory, 0):
+            return False
+        return _Identity.of(os.fstat(descriptor)) == _Identity.of(status)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def _read_range(descriptor: int, start: int, end: int) -> Bytes | None:

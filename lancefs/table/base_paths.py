@@ -26,7 +26,7 @@ from urllib.parse import unquote
 from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
 from lancefs.masking import mask_secrets
 from lancefs.printable import get_logger
-from lancefs.storage import TAIL, File, Store
+from lancefs.storage import TAIL, Bytes, File, Store, read_folder
 from lancefs.storage.filesystems import is_machine, open_url
 from lancefs.storage.links import Confines
 from lancefs.storage.origins import is_web_url, options_for, origin, same_origin
@@ -159,6 +159,19 @@ class TableFiles:
         opened = self.file(DATA, file.path, file.base_id, file.size)
         opened.tail = TAIL + _BYTES_PER_COLUMN * len(file.fields)
         return opened
+
+    def read_plain(self, names: Sequence[str], sizes: Sequence[int], memory: Bytes) -> None:
+        """Read small data files of the table's own directory, one after the other.
+
+        Args:
+            names: Names of the files, which lead nowhere else.
+            sizes: Bytes of each file.
+            memory: What the bytes are written to, as long as all files together.
+
+        Raises:
+            LanceError: As `storage.read_joined` does.
+        """
+        read_folder(self.store, DATA, names, sizes, memory)
 
     def deletion_file(self, fragment: Fragment) -> File:
         """Return the deletion file of a fragment with deletions; raises as `file` does."""

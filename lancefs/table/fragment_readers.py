@@ -13,6 +13,7 @@ from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import READERS, FragmentReader, KeptReaders
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
+from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -32,14 +33,14 @@ class _OpenReaders:
     """
 
     def __init__(self, files: TableFiles, fields: Sequence[Field], is_long: bool) -> None:
-        self._is_long = is_long
-        self._files = files
+        self.is_long = is_long
+        self.files = files
         self._fields = tuple(fields)
         self._kept = KeptReaders()
 
     @property
     def root(self) -> str:
-        return self._files.store.root
+        return self.files.store.root
 
     def reader(self, fragment: Fragment) -> FragmentReader:
         return self._known(fragment) or self._made(fragment).keep()
@@ -50,7 +51,7 @@ class _OpenReaders:
         Of many fragments it is kept only from when it opens a file, or knows deleted rows.
         """
         return self._known(fragment) or (
-            self._made(fragment) if self._is_long else self._made(fragment).keep()
+            self._made(fragment) if self.is_long else self._made(fragment).keep()
         )
 
     def _known(self, fragment: Fragment) -> FragmentReader | None:
@@ -60,7 +61,7 @@ class _OpenReaders:
         return reader
 
     def _made(self, fragment: Fragment) -> FragmentReader:
-        return FragmentReader(self._files, fragment, self._fields, self._kept)
+        return FragmentReader(self.files, fragment, self._fields, self._kept)
 
     def close(self) -> None:
         for reader in list(self._kept.values()):
@@ -101,8 +102,11 @@ class FragmentReaders(Sequence[FragmentReader]):
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, slice):
             return self._open.reader(self._fragments[index])
+        return self._part(self._fragments[index])
+
+    def _part(self, fragments: Fragments) -> FragmentReaders:
         part = FragmentReaders.__new__(FragmentReaders)
-        part._fragments, part._open = self._fragments[index], self._open
+        part._fragments, part._open = fragments, self._open
         return part
 
     def __iter__(self) -> Iterator[FragmentReader]:
@@ -117,9 +121,22 @@ class FragmentReaders(Sequence[FragmentReader]):
         return self._open.passing_reader(self._fragments[position])
 
     @property
+    def are_many(self) -> bool:
+        """Whether the version has so many fragments that a pass over all keeps no readers."""
+        return self._open.is_long
+
+    @property
     def root(self) -> str:
         """The directory of the table."""
         return self._open.root
+
+    def picked(self, positions: Ints) -> FragmentReaders:
+        """Return the readers of fragments at some positions, in their order."""
+        return self._part(self._fragments.picked(positions))
+
+    def plain_files(self, most_bytes: int) -> PlainFiles | None:
+        """Return the data files of the fragments; see `plain_files.plain_files`."""
+        return plain_files(self._open.files, self._fragments, most_bytes)
 
     def message_bytes(self, position: int) -> bytes:
         """Return the bytes of the message of a fragment."""

@@ -32,10 +32,12 @@ from lancefs.table.fragment_reader import (
     merge_parts,
     with_members,
 )
+from lancefs.table.plain_files import PlainFiles
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
+    from lancefs.table.fragment_readers import FragmentReaders
 
 # Most fragments of a run: of small files, which are read as one block, and of others, which are
 # mapped at the same time. And most bytes of the files.
@@ -54,45 +56,71 @@ class FragmentRun:
 
     Args:
         readers: Readers of the fragments, whose files have the same columns; see `in_runs`.
+        files: Their data files; then a reader is made where it is needed only. None for readers
+            that there are.
+
+    Attributes:
+        first_rows: The first row of each fragment, then the number of all rows.
     """
 
-    def __init__(self, readers: Sequence[FragmentReader]) -> None:
-        self.readers = tuple(readers)
-        self._first_rows = [0, *accumulate(reader.physical_rows for reader in readers)]
+    def __init__(self, readers: Sequence[FragmentReader], files: PlainFiles | None = None) -> None:
+        self._given = readers
+        self._files = files
+        self._readers = tuple(readers) if files is None else None
+        if files is None:
+            rows = [reader.physical_rows for reader in readers]
+        else:
+            rows = files.rows.tolist()
+        self.first_rows = [0, *accumulate(rows)]
+
+    @property
+    def readers(self) -> tuple[FragmentReader, ...]:
+        """Readers of the fragments."""
+        if self._readers is None:
+            self._readers = tuple(self._given)
+        return self._readers
 
     @property
     def physical_rows(self) -> int:
         """Number of rows, deleted rows included."""
-        return self._first_rows[-1]
+        return self.first_rows[-1]
 
     @property
     def mean_rows(self) -> float:
         """Number of rows of a fragment on average, deleted rows included."""
-        return self.physical_rows / len(self.readers)
+        return self.physical_rows / len(self._given)
 
     @property
     def fragment_ids(self) -> list[int]:
         """The ids of the fragments, in order."""
+        if self._files is not None:
+            ids: list[int] = self._files.ids.tolist()
+            return ids
         return [reader.fragment.id for reader in self.readers]
 
     @property
     def is_local(self) -> bool:
         """Whether the table is on this machine, so that a read does not wait for a network."""
-        return self.readers[0].is_local
+        return self._files is not None or self.readers[0].is_local
 
     @cached_property
     def deleted(self) -> Ints:
         """Ints of the deleted rows in the run, ascending."""
+        if self._files is not None:
+            deleted = [np.empty(0, np.int64)]
+            for position in np.flatnonzero(self._files.deleted).tolist():
+                deleted.append(self._given[position].deleted + self.first_rows[position])
+            return np.concatenate(deleted)
         return self.joined(reader.deleted for reader in self.readers)
 
     def joined(self, offsets: Iterable[Ints]) -> Ints:
         """Translate the offsets in each fragment into offsets in the run."""
-        pairs = zip(offsets, self._first_rows, strict=False)
+        pairs = zip(offsets, self.first_rows, strict=False)
         return np.concatenate([local + first for local, first in pairs])
 
     def parts(self, ranges: Sequence[RowRange]) -> list[_RunPart]:
         """Return the fragments of ranges of rows, each with its ranges in the fragment."""
-        by_fragment = by_page(self._first_rows, ranges)
+        by_fragment = by_page(self.first_rows, ranges)
         return [(self.readers[position], local) for position, local in by_fragment]
 
     def read(
@@ -102,12 +130,16 @@ class FragmentRun:
         blobs: Blobs = "descriptors",
     ) -> list[pa.Array]:
         """Read rows of several fields, deleted rows included; see `FragmentReader.read`."""
-        with expanding(self.readers[0].files.max_memory, len(fields)):
+        table = self.readers[0].files if self._files is None else self._files.table
+        with expanding(table.max_memory, len(fields)):
             return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
 
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
     ) -> list[pa.Array]:
+        small = self._read_plain(fields, ranges) if blobs == "descriptors" else None
+        if small is not None and all(field.id in small.arrays for field in fields):
+            return [small.arrays[field.id] for field in fields]
         parts = self.parts(ranges)
         if blobs == "bytes":
             return join_columns([reader.read(fields, local, blobs) for reader, local in parts])
@@ -115,7 +147,7 @@ class FragmentRun:
         located = locate_fields(fields, self.readers[0].fragment)
         for number in sorted({number for _, number, _ in located}):
             in_file = [(position, part) for position, file, part in located if file == number]
-            arrays = _read_file(number, parts, [part for _, part in in_file])
+            arrays = _read_file(number, parts, [part for _, part in in_file], small)
             for (position, part), array in zip(in_file, arrays, strict=True):
                 pruned[position].append((part, array))
         rows = count_rows(ranges)
@@ -123,6 +155,12 @@ class FragmentRun:
             merge_parts(field, field_parts, rows)
             for field, field_parts in zip(fields, pruned, strict=True)
         ]
+
+    def _read_plain(self, fields: Sequence[Field], ranges: Sequence[RowRange]) -> SmallRows | None:
+        """Read all rows of plain files without readers; None if that is not what is wanted."""
+        if self._files is None or list(ranges) != [(0, self.physical_rows)]:
+            return None
+        return self._files.read(fields)
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
         """Estimate the bytes of rows; see `FragmentReader.row_sizes`.
@@ -146,23 +184,26 @@ class FragmentRun:
     @property
     def touched(self) -> int:
         """Estimated bytes of local files that became resident since the last release."""
-        return sum(reader.touched for reader in self.readers)
+        return sum(reader.touched for reader in self._readers or ())
 
     def release(self) -> None:
         """Release the memory of the local files' mapped bytes; see `File`."""
-        for reader in self.readers:
+        for reader in self._readers or ():
             reader.release()
 
 
-def _read_file(number: int, parts: Sequence[_RunPart], fields: Sequence[Field]) -> list[pa.Array]:
+def _read_file(
+    number: int, parts: Sequence[_RunPart], fields: Sequence[Field], small: SmallRows | None
+) -> list[pa.Array]:
     """Read rows of the data files at one position among those of each fragment.
 
     Args:
         number: The position.
         parts: The fragments, each with ranges of its rows.
         fields: The fields, pruned to what the files hold.
+        small: What was read of the files by few calls of kernels; None if that was not tried.
     """
-    small = _read_small(number, parts, fields)
+    small = _read_small(number, parts, fields) if small is None else small
     # Members of a struct are fields of one id: what is left is told by its position.
     others = [field for field in fields if field.id not in small.arrays]
     arrays: Iterable[pa.Array] = ()
@@ -187,6 +228,17 @@ def _read_small(number: int, parts: Sequence[_RunPart], fields: Sequence[Field])
         return SmallRows({})
     holds = all(reader.is_kept for reader, _ in parts)
     return read_small(small, parts[0][0].fragment.files[number].columns, fields, holds)
+
+
+def plain_run(readers: FragmentReaders) -> FragmentRun | None:
+    """Return many small fragments as one, without a reader for each; None if they differ.
+
+    Args:
+        readers: Readers of at most `MAX_FRAGMENTS` fragments of a version that has many: those of
+            few hold what they read.
+    """
+    files = readers.plain_files(_MAX_BYTES)
+    return None if files is None else FragmentRun(readers, files)
 
 
 def in_runs(

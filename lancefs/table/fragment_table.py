@@ -13,7 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from lancefs.datafile import kernels
-from lancefs.datafile.kernels.manifests import FragmentColumns
+from lancefs.datafile.kernels.manifests import FileColumns, FragmentColumns
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.forks import cached_property
 from lancefs.proto import table_pb2
@@ -64,9 +64,7 @@ class Fragments(Sequence[Fragment]):
 
     def __getitem__(self, index: int | slice) -> Fragment | Fragments:
         if isinstance(index, slice):
-            part = Fragments(self._data, _rows_of(self._columns, index), self._url)
-            part._built, part._shared = self._built, self._shared
-            return part
+            return self._part(index)
         position = range(len(self))[index]
         number = int(self.ids[position])
         fragment = self._built.get(number)
@@ -76,6 +74,12 @@ class Fragments(Sequence[Fragment]):
                 self._built.clear()
             self._built[number] = fragment
         return fragment
+
+    def _part(self, rows: slice | Ints) -> Fragments:
+        columns = FragmentColumns(*(column[rows] for column in self._columns))
+        part = Fragments(self._data, columns, self._url)
+        part._built, part._shared = self._built, self._shared
+        return part
 
     def __repr__(self) -> str:
         return f"<{len(self)} fragments>"
@@ -120,6 +124,24 @@ class Fragments(Sequence[Fragment]):
         if self.live_ends is None:
             return None
         return self._columns.rows, self._columns.deleted
+
+    @cached_property
+    def data_files(self) -> FileColumns:
+        """The data file of each fragment that has one, and a plain name for it."""
+        columns = self._columns
+        return kernels.find_data_files(
+            np.frombuffer(self._data, np.uint8), columns.starts, columns.ends
+        )
+
+    def file_names(self) -> list[str]:
+        """Return the names in `data_files`, which must have one for each fragment."""
+        files = self.data_files
+        bounds = zip(files.starts.tolist(), files.ends.tolist(), strict=True)
+        return [str(self._data[start:end], "ascii") for start, end in bounds]
+
+    def picked(self, positions: Ints) -> Fragments:
+        """Return the fragments at some positions, in their order."""
+        return self._part(positions)
 
     def physical_rows(self) -> int | None:
         """Return the number of rows, deleted rows included; None if only data files tell.
@@ -349,7 +371,3 @@ def _numbers(message: table_pb2.DataFragment) -> tuple[int, int, int]:
         deleted = min(message.deletion_file.num_deleted_rows, _TOO_MANY) or _UNKNOWN
     number = message.id - (message.id >> 63 << 64)
     return number, min(message.physical_rows, _TOO_MANY), deleted
-
-
-def _rows_of(columns: FragmentColumns, rows: slice) -> FragmentColumns:
-    return FragmentColumns(*(column[rows] for column in columns))

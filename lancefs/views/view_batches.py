@@ -19,7 +19,7 @@ from lancefs.datafile.masks import filtered
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
-from lancefs.table.fragment_run import MAX_FRAGMENTS, FragmentRun, in_runs
+from lancefs.table.fragment_run import MAX_FRAGMENTS, FragmentRun, in_runs, plain_run
 from lancefs.table.null_free import all_valid
 
 # Rows of a batch in a view. Batches are cut within each fragment at multiples of this, deleted rows
@@ -253,6 +253,35 @@ class Batches(Sequence[Batch]):
                 self._used.clear()
             reader = self._used[position] = self._reader(position)
         return Batch(reader, position, int(self.numbers[index]), int(self.rows[index]))
+
+    def read_run(
+        self, indices: Sequence[int], run: FragmentRun, fields: Sequence[Field]
+    ) -> list[pa.Array]:
+        """Decode columns of batches that `plain_run` joined, as `read_joined` does."""
+        read = run.read(fields, [(0, run.physical_rows)])
+        arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
+        live = self.rows[list(indices)]
+        if int(live.sum()) == run.physical_rows:
+            return arrays
+        kept = np.ones(run.physical_rows, np.bool_)
+        kept[run.deleted] = False
+        counts = np.add.reduceat(kept, run.first_rows[:-1], dtype=np.int64)
+        for at in np.flatnonzero(counts != live).tolist():
+            self[indices[at]].kept()  # raises the error
+        return filtered(arrays, kept)
+
+    def plain_run(self, indices: Sequence[int]) -> FragmentRun | None:
+        """Return batches that are whole small fragments as one; see `fragment_run.plain_run`."""
+        if not isinstance(self._readers, FragmentReaders) or not self._readers.are_many:
+            return None
+        positions = self.fragments[list(indices)]
+        if len(positions) < 2 or (np.diff(positions) <= 0).any():
+            return None
+        readers = self._readers.picked(positions)
+        counts = readers.row_counts
+        if counts is None or counts[0].sum() > BATCH_ROWS:
+            return None
+        return plain_run(readers)
 
     @property
     def cost(self) -> int:

@@ -13,9 +13,12 @@ from comparison import assert_same_table
 from leaks import forget_views
 
 import lancefs
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, LanceError
 from lancefs.filesystem import LanceFileSystem
+from lancefs.table import fragment_readers
+from lancefs.table.fragment_reader import FragmentReader
 from lancefs.views.arrow.measures import Measures
+from lancefs.views.view_batches import Batches
 
 PATH = "latest.arrow"
 FRAGMENTS = 9
@@ -48,11 +51,20 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["whole", "deleted"])
+@pytest.fixture(params=["whole", "deleted", "evolved"])
 def changed(request: pytest.FixtureRequest, table: Path) -> Path:
     if request.param == "deleted":
         lance.dataset(table).delete("number % 7 = 3")
+    if request.param == "evolved":
+        lance.dataset(table).add_columns(pa.schema([pa.field("new", pa.string())]))
     return table
+
+
+@pytest.fixture(params=["few", "many"], autouse=True)
+def fragments(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a version with many fragments, no reader is made for each."""
+    if request.param == "many":
+        monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 1)
 
 
 def test_the_view_has_the_rows_of_the_table(changed: Path) -> None:
@@ -94,6 +106,7 @@ def test_blocks_have_the_bytes_of_fragments_that_are_read_alone(
 
     together = copied()
     monkeypatch.setattr(Measures, "small_group", lambda _, batch: [batch])
+    monkeypatch.setattr(Batches, "plain_run", lambda *_: None)
     monkeypatch.setattr(Measures, "_are_small", lambda *_: False)
     assert copied() == together
     assert LanceFileSystem(fo=str(changed)).info(PATH)["size"] == len(together)
@@ -109,3 +122,55 @@ def test_a_damaged_file_is_named(table: Path) -> None:
         LanceFileSystem(fo=str(table)).open(PATH) as file,
     ):
         pa.ipc.open_file(file).read_all()
+
+
+NAMES = ["number", "share", "flag", "word", "kind", "raw"]
+
+
+def size_of_names(table: Path) -> int:
+    """Return the size of the view of the columns that kernels read of many files at once."""
+    forget_views()
+    view = f"latest/columns/{','.join(NAMES)}.arrow"
+    return int(LanceFileSystem(fo=str(table), skip_instance_cache=True).info(view)["size"])
+
+
+@pytest.mark.parametrize("filter", [None, "number % 97 = 3"])
+def test_the_size_of_many_fragments_needs_no_reader_of_each(
+    table: Path, filter: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if filter is not None:
+        lance.dataset(table).delete(filter)
+    expected = size_of_names(table)
+    monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 1)
+    made = []
+    init = FragmentReader.__init__
+
+    def counted(self: FragmentReader, *arguments: object) -> None:
+        made.append(self)
+        init(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FragmentReader, "__init__", counted)
+    assert size_of_names(table) == expected
+    changed = sum(
+        len(one.deletion_file() or "") > 0 for one in lance.dataset(table).get_fragments()
+    )
+    assert len(made) <= changed + 1  # the first one tells where the table is
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "garbage", "link"])
+def test_a_file_that_is_not_as_expected_is_read_as_any_other(table: Path, damage: str) -> None:
+    path = table / "data" / lance.dataset(table).get_fragments()[4].data_files()[0].path
+    expected, data = size_of_names(table), path.read_bytes()
+    if damage == "cut":
+        path.write_bytes(data[:-50])
+    if damage in ("gone", "link"):
+        path.unlink()
+    if damage == "garbage":
+        path.write_bytes(data[:-200] + b"\xff" * 160 + data[-40:])
+    if damage == "link":
+        (elsewhere := path.parent / "other").write_bytes(data)
+        path.symlink_to(elsewhere)
+        assert size_of_names(table) == expected
+        return
+    with pytest.raises(LanceError, match=path.name):
+        size_of_names(table)

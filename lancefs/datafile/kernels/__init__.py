@@ -31,6 +31,7 @@ from lancefs.datafile.kernels.lists import tally_levels as tally_levels
 from lancefs.datafile.kernels.lookup import take as take
 from lancefs.datafile.kernels.lookup import take_strings as take_strings
 from lancefs.datafile.kernels.lz4 import decompress_lz4 as decompress_lz4
+from lancefs.datafile.kernels.manifests import find_data_files as find_data_files
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
 from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.points import join_spans as join_spans

@@ -3,6 +3,9 @@
 
 /* Rows that a fragment can have. */
 #define MOST_ROWS ((uint64_t)1 << 32)
+/* Bytes of a data file, and parts of its version. */
+#define MOST_BYTES ((uint64_t)1 << 48)
+#define MOST_VERSION 0xffff
 
 static int check_data_file(reader file) {
     tag field;
@@ -82,6 +85,111 @@ static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *de
         }
     }
     return 1;
+}
+
+/* What tells how the file of a fragment is read. */
+typedef struct {
+    reader path, fields, columns;
+    uint64_t major, minor, size;
+} data_file;
+
+/* Whether a path is a plain name: of letters, digits and a few signs, not hidden. */
+static int is_plain(reader path) {
+    if (path.at == path.end || *path.at == '.')
+        return 0;
+    for (; path.at < path.end; path.at++) {
+        const uint8_t sign = *path.at, letter = sign | 0x20;
+        const int is_letter = letter >= 'a' && letter <= 'z', is_digit = sign >= '0' && sign <= '9';
+        if (!is_letter && !is_digit && sign != '-' && sign != '.' && sign != '_')
+            return 0;
+    }
+    return 1;
+}
+
+static int read_data_file(reader message, data_file *file) {
+    reader *const parts[] = {&file->path, &file->fields, &file->columns};
+    uint64_t *const numbers[] = {&file->major, &file->minor, &file->size};
+    int seen = 0;
+    tag field;
+    memset(file, 0, sizeof *file);
+    while (message.at < message.end) {
+        if (!read_tag(&message, &field) || field.number > 6 || seen >> field.number & 1)
+            return 0;
+        seen |= 1 << field.number;
+        if (field.type == BYTES && field.number <= 3) {
+            if (!read_bytes(&message, parts[field.number - 1]))
+                return 0;
+        } else if (field.type != VARINT || field.number <= 3 ||
+                   !read_varint(&message, numbers[field.number - 4])) {
+            return 0;
+        }
+    }
+    if (file->size >= MOST_BYTES || file->major > MOST_VERSION || file->minor > MOST_VERSION)
+        return 0;
+    return is_plain(file->path) && skip_varints(file->fields) && skip_varints(file->columns);
+}
+
+static int read_only_file(reader message, data_file *file) {
+    tag field;
+    reader bytes;
+    uint64_t value;
+    int files = 0;
+    while (message.at < message.end) {
+        if (!read_tag(&message, &field))
+            return 0;
+        if (field.type == VARINT) {
+            if (!read_varint(&message, &value))
+                return 0;
+            if (field.number != 1 && field.number != 4 && field.number != 15)
+                return 0;
+        } else if (field.type != BYTES || !read_bytes(&message, &bytes)) {
+            return 0;
+        } else if (field.number == 2) {
+            if (files++ || !read_data_file(bytes, file))
+                return 0;
+        } else if (field.number != 3 && field.number != 5 && field.number != 7 &&
+                   field.number != 9) {
+            return 0;
+        }
+    }
+    return files == 1;
+}
+
+static int have_equal_bytes(reader one, reader other) {
+    const size_t size = (size_t)(one.end - one.at);
+    return other.end - other.at == one.end - one.at &&
+           (size == 0 || memcmp(one.at, other.at, size) == 0);
+}
+
+static int are_alike(const data_file *one, const data_file *other) {
+    return one->major == other->major && one->minor == other->minor &&
+           have_equal_bytes(one->fields, other->fields) &&
+           have_equal_bytes(one->columns, other->columns);
+}
+
+/* Find the data files of fragments that have one each. `table` has a column of `count` numbers for
+ * each attribute, in the order of `FileColumns`. */
+KERNEL(find_data_files, const uint8_t *data, int64_t size, const int64_t *starts,
+       const int64_t *ends, int64_t count, int64_t *table) {
+    int64_t kind = -1;
+    data_file file, last = {0};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t *const column = table + i;
+        const int is_inside = 0 <= starts[i] && starts[i] <= ends[i] && ends[i] <= size;
+        if (!is_inside || !read_only_file((reader){data + starts[i], data + ends[i]}, &file)) {
+            column[0] = column[count] = column[2 * count] = 0;
+            column[3 * count] = -1;
+            continue;
+        }
+        if (kind < 0 || !are_alike(&file, &last))
+            kind = i;
+        last = file;
+        column[0] = file.path.at - data;
+        column[count] = file.path.end - data;
+        column[2 * count] = (int64_t)file.size;
+        column[3 * count] = kind;
+    }
+    return 0;
 }
 
 /* Find the fragments in the message of a manifest, and the bytes between them.

@@ -10,6 +10,7 @@ unusual or newer than this code is left to protobuf.
 Format: messages `Manifest`, `DataFragment`, `DataFile` and `DeletionFile` of `protos/table.proto`.
 """
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,24 @@ class FragmentColumns(NamedTuple):
     known: Ints
 
 
+class FileColumns(NamedTuple):
+    """The data files of fragments that have one each, an item for each fragment.
+
+    Attributes:
+        starts: Where the file's path begins, a plain name.
+        ends: Where it ends.
+        sizes: Bytes; 0 if the manifest does not tell.
+        kinds: The first of the fragments whose file has the same fields, column indices and
+            version, where only such fragments follow it; −1 for a fragment with more files, none,
+            or an unusual one, of which nothing is told.
+    """
+
+    starts: Ints
+    ends: Ints
+    sizes: Ints
+    kinds: Ints
+
+
 class ManifestParts(NamedTuple):
     """The message of a manifest, taken apart.
 
@@ -60,6 +79,11 @@ _FIELDS, _FRAGMENTS = 1, 2
 _ID, _FILES, _DELETION_FILE, _ROWS, _CLUSTERING_ID = 1, 2, 3, 4, 15
 _SEQUENCES = (5, 7, 9)  # row ids and row versions within the manifest
 _PATH, _FIELD_IDS, _COLUMN_INDICES, _FILE_NUMBERS = 1, 2, 3, (4, 5, 6, 7)
+_MAJOR, _MINOR, _SIZE = _FILE_NUMBERS[:3]
+# The path of a data file that leads nowhere else, however a store reads it.
+_PLAIN_NAME = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_MOST_BYTES = 1 << 48  # of a data file
+_MOST_VERSION = 0xFFFF
 _MOST_ROWS = 1 << 32  # rows that a fragment can have
 _DELETED, _DELETION_NUMBERS = 4, (1, 2, 3, 4, 7)
 
@@ -116,6 +140,86 @@ def _compiled_find_fragments(data: Bytes) -> ManifestParts | None:
     table, others = np.empty((6, room), np.int64), np.empty((ranges, 3), np.int64)
     _c_find_fragments(data, len(data), counts, table, room, others, ranges)
     return ManifestParts(FragmentColumns(*table), others)
+
+
+def find_data_files(data: Bytes, starts: Ints, ends: Ints) -> FileColumns:
+    """Find the data files of fragments that have one each, as most do.
+
+    Args:
+        data: Bytes that hold the messages of the fragments.
+        starts: Where these begin.
+        ends: Where they end.
+    """
+    table = np.zeros((4, len(starts)), np.int64)
+    table[3] = -1
+    last: tuple[object, ...] | None = None
+    kind = -1
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        if not 0 <= start <= end <= len(data):
+            continue
+        try:
+            path, size, description = _only_file(Reader(data[start:end].tobytes()))
+        except Unknown:
+            continue
+        if kind < 0 or description != last:
+            kind, last = number, description
+        table[:, number] = start + path.at, start + path.end, size, kind
+    return FileColumns(*table)
+
+
+_c_find_data_files = c_function("find_data_files", "bytes number ints ints number out")
+
+
+@twin_of(find_data_files)
+def _compiled_find_data_files(data: Bytes, starts: Ints, ends: Ints) -> FileColumns:
+    table = np.empty((4, len(starts)), np.int64)
+    _c_find_data_files(data, len(data), starts, ends, len(starts), table)
+    return FileColumns(*table)
+
+
+def _only_file(message: Reader) -> tuple[Reader, int, tuple[object, ...]]:
+    """Return the path and the size of a fragment's only file, and what tells how it is read."""
+    found = None
+    while message.at < message.end:
+        number, kind = message.tag()
+        if kind == VARINT and number in (_ID, _ROWS, _CLUSTERING_ID):
+            message.varint()
+        elif kind != BYTES:
+            raise Unknown
+        elif number == _FILES and found is None:
+            found = _data_file(message.bytes())
+        elif number == _DELETION_FILE or number in _SEQUENCES:
+            message.bytes()
+        else:
+            raise Unknown
+    if found is None:
+        raise Unknown
+    return found
+
+
+def _data_file(file: Reader) -> tuple[Reader, int, tuple[object, ...]]:
+    parts = {number: Reader(b"") for number in (_PATH, _FIELD_IDS, _COLUMN_INDICES)}
+    numbers = dict.fromkeys((_MAJOR, _MINOR, _SIZE), 0)
+    seen = set()
+    while file.at < file.end:
+        number, kind = file.tag()
+        if number in seen:
+            raise Unknown
+        seen.add(number)
+        if kind == BYTES and number in parts:
+            parts[number] = file.bytes()
+        elif kind == VARINT and number in numbers:
+            numbers[number] = file.varint()
+        else:
+            raise Unknown
+    path, fields, columns = (part.data[part.at : part.end] for part in parts.values())
+    if not _PLAIN_NAME.fullmatch(path) or numbers[_SIZE] >= _MOST_BYTES:
+        raise Unknown
+    if max(numbers[_MAJOR], numbers[_MINOR]) > _MOST_VERSION:
+        raise Unknown
+    parts[_FIELD_IDS].varints()
+    parts[_COLUMN_INDICES].varints()
+    return parts[_PATH], numbers[_SIZE], (fields, columns, numbers[_MAJOR], numbers[_MINOR])
 
 
 def _fragment(message: Reader) -> tuple[int, int, int, int]:

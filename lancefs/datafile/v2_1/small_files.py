@@ -52,13 +52,13 @@ class SmallFiles(NamedTuple):
         data: The bytes of all files, one after the other.
         bounds: Where each file begins and ends among them, of shape (files, 2).
         rows: The rows that each file has, of shape (files,).
-        ranges: Rows to read of each file, ascending and disjoint.
+        ranges: Rows to read of each file, ascending and disjoint; None for all.
     """
 
     data: Bytes
     bounds: Ints
     rows: Ints
-    ranges: Sequence[Sequence[RowRange]]
+    ranges: Sequence[Sequence[RowRange]] | None
 
 
 class SmallRows(NamedTuple):
@@ -134,7 +134,8 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField]) -> SmallRows:
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return SmallRows({})
-    count_pages(len(plans) * sum(1 for ranges in files.ranges if len(ranges)))
+    ranges = files.ranges
+    count_pages(len(plans) * (len(rows) if ranges is None else sum(map(bool, map(len, ranges)))))
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
 
@@ -147,12 +148,15 @@ def _are_known(versions: Ints) -> bool:
 
 def _wanted(files: SmallFiles) -> Ints:
     """Return the wanted rows, among those of all files."""
-    firsts, rows = (np.cumsum(files.rows) - files.rows).tolist(), files.rows.tolist()
-    pairs = zip(files.ranges, rows, strict=True)
-    if all(len(ranges) == 1 and ranges[0] == (0, count) for ranges, count in pairs):
+    wanted, rows = files.ranges, files.rows.tolist()
+    if wanted is None or all(
+        len(ranges) == 1 and ranges[0] == (0, count)
+        for ranges, count in zip(wanted, rows, strict=True)
+    ):
         return np.arange(int(files.rows.sum()))
+    firsts = (np.cumsum(files.rows) - files.rows).tolist()
     return np.concatenate(
-        [rows_of(ranges) + first for ranges, first in zip(files.ranges, firsts, strict=True)]
+        [rows_of(ranges) + first for ranges, first in zip(wanted, firsts, strict=True)]
     )
 
 

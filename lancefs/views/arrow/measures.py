@@ -241,11 +241,17 @@ class Measures:
         if self._is_remote:
             return [batch]
         following = range(batch, min(batch + _MOST_TOGETHER, len(self.batches)))
+        following = following[: rows_together(self.batches.rows[following])[0]]
+        if self.batches.plain_run(following) is not None:
+            return list(following)
         group = next(group_small([self.batches[number] for number in following]))
         return list(following[: len(group)])
 
     def _read(self, batches: Sequence[int], fields: Sequence[Field]) -> list[pa.Array]:
         """Read columns or outlines of batches that `read_joined` takes."""
+        run = self.batches.plain_run(batches)
+        if run is not None:
+            return self.batches.read_run(batches, run, fields)
         group = [self.batches[batch] for batch in batches]
         read = read_joined(group, fields)
         for _, same in groupby(group, lambda batch: batch.position):
@@ -364,7 +370,8 @@ class Measures:
                 for part in self._parts(group, columns)
             ]
             try:
-                self.in_threads(lambda task: self._compute(*task), tasks)
+                others = [task for task in tasks if not self._compute_plain(*task)]
+                self.in_threads(lambda task: self._compute(*task), others)
             finally:
                 _MEASURES.put(self._sharer, self._shared, self._shared.cost)
 
@@ -389,6 +396,22 @@ class Measures:
             return [columns]  # of small files, which are read once
         starts = range(0, len(columns), _COLUMNS_TOGETHER)
         return [columns[start : start + _COLUMNS_TOGETHER] for start in starts]
+
+    def _compute_plain(self, batches: Sequence[int], columns: Sequence[int]) -> bool:
+        """Compute the measures of columns in batches that are read without readers, if they are.
+
+        In one thread: several would wait for each other at each of the many calls of the system.
+        """
+        run = self.batches.plain_run(batches) if len(batches) >= LEAST_TOGETHER else None
+        if run is None:
+            return False
+        try:
+            arrays = self.batches.read_run(batches, run, [self.fields[at] for at in columns])
+        except MemoryLimitExceeded:  # outlines take less memory
+            return False
+        for column, array in zip(columns, arrays, strict=True):
+            self._measure_all(batches, column, array)
+        return True
 
     def _compute(self, batches: Sequence[int], columns: Sequence[int]) -> None:
         """Compute the measures of columns in batches, from outlines if possible.

@@ -403,6 +403,17 @@ def manifest_messages() -> st.SearchStrategy[Arguments]:
 
 
 @st.composite
+def fragment_messages(draw: st.DrawFn) -> Arguments:
+    held = draw(st.lists(wire_messages.fragments(), max_size=6))
+    held = draw(st.sampled_from([held, held * 2]))  # several with the same files
+    bounds = np.cumsum([0, *map(len, held)], dtype=np.int64)
+    starts, ends = bounds[:-1].copy(), bounds[1:].copy()
+    if len(ends) and not draw(st.integers(0, 9)):
+        ends[-1] += draw(st.integers(-3, 3))
+    return np.frombuffer(b"".join(held), np.uint8), starts, ends
+
+
+@st.composite
 def masked_values(draw: st.DrawFn) -> Arguments:
     width = draw(st.sampled_from([1, 2, 4, 8, 16, 3, 40]))
     count, source = draw(st.integers(0, 200)), draw(generators())
@@ -523,6 +534,7 @@ PAIRS = {
     "holds": (parts.holds, texts_and_parts()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
+    "find_data_files": (manifests.find_data_files, fragment_messages()),
     "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),

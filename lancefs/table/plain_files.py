@@ -1,0 +1,92 @@
+"""The data files of small fragments that have one each, alike, read without an object for each.
+
+Small appends leave a hundred thousand fragments. What is read of them is the same for all, so the
+table of the manifest's data files (`Fragments.data_files`) says all that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lancefs.datafile.arrays import nulls
+from lancefs.datafile.buffers import empty
+from lancefs.datafile.data_file import decode_whole
+from lancefs.datafile.fields import Field
+from lancefs.datafile.v2_1.small_files import SmallRows, known_fields
+from lancefs.storage import SMALL_FILE
+from lancefs.table.base_paths import TableFiles
+from lancefs.table.fragment_messages import ADDRESS_LIMIT
+
+if TYPE_CHECKING:
+    from lancefs.datafile.buffers import Ints
+    from lancefs.table.fragment_table import Fragments
+
+
+class PlainFiles(NamedTuple):
+    """The only data file of each of some fragments: small, of the same kind, in a local table.
+
+    Attributes:
+        table: Finds the files of the table.
+        names: Name of each file in the directory of data files.
+        sizes: Bytes of each file.
+        rows: Rows of each fragment, deleted ones included.
+        deleted: Number of deleted rows of each fragment.
+        ids: Id of each fragment.
+        columns: Column index of each field that the files have, by field id.
+    """
+
+    table: TableFiles
+    names: list[str]
+    sizes: Ints
+    rows: Ints
+    deleted: Ints
+    ids: Ints
+    columns: Mapping[int, int]
+
+    def read(self, fields: Sequence[Field]) -> SmallRows | None:
+        """Read all rows of those fields whose pages kernels know.
+
+        Args:
+            fields: Columns of the table, or parts of them.
+
+        Returns:
+            None, without reading a file, if a field is of a kind that they do not know.
+
+        Raises:
+            LanceError: A file cannot be read.
+        """
+        missing = [field for field in fields if field.prune(self.columns) is None]
+        known = known_fields(self.columns, fields)
+        if not known or len(known) + len(missing) < len(fields):
+            return None
+        data = empty(int(self.sizes.sum()), np.uint8)
+        self.table.read_plain(self.names, self.sizes.tolist(), data)
+        found = decode_whole(data, self.sizes, self.rows, known)
+        rows = int(self.rows.sum())
+        found.arrays.update((field.id, nulls(rows, field.storage_type)) for field in missing)
+        return found
+
+
+def plain_files(table: TableFiles, fragments: Fragments, most_bytes: int) -> PlainFiles | None:
+    """Return the data files of fragments; None if one is not small or plain, or unlike others.
+
+    Args:
+        table: Finds the files of the table.
+        fragments: The fragments.
+        most_bytes: Most bytes of all files together.
+    """
+    counts = fragments.row_counts if table.store.is_local else None
+    if counts is None:
+        return None
+    files, ids = fragments.data_files, fragments.ids
+    sizes, kinds = files.sizes, files.kinds
+    is_known = (kinds == 0) & (sizes > 0) & (sizes <= SMALL_FILE) & (ids >= 0)
+    if not (is_known & (ids < ADDRESS_LIMIT)).all() or sizes.sum() > most_bytes:
+        return None
+    (sample,) = fragments[0].files
+    if sample.has_nulls_apart:
+        return None
+    return PlainFiles(table, fragments.file_names(), sizes, *counts, ids, sample.columns)
