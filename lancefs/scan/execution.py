@@ -33,8 +33,8 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_readers import by_fragment, positions_of
-from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
+from lancefs.table.fragment_readers import FragmentReaders, by_fragment, positions_of
+from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with, whole_runs
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.threads import THREADS, Threads, prefetch, submit
 
@@ -318,6 +318,10 @@ class Scan:
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 0 if self._is_remote_bulk else 1
+            if isinstance(fragments, FragmentReaders) and self._needs_no_readers(fragments):
+                yield from ((one, None) for one in fragments[:alone])
+                yield from ((run, None) for run in whole_runs(fragments[alone:], most_rows))
+                return
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
                 if is_whole:
                     left = (fragment for fragment, _ in group)
@@ -334,6 +338,10 @@ class Scan:
             fragment = fragments[position]
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
+
+    def _needs_no_readers(self, fragments: FragmentReaders) -> bool:
+        """Whether so many fragments are read as a whole that a reader of each would take longer."""
+        return fragments.are_many and not self._reader.ranged_fields
 
     @cached_property
     def _intervals(self) -> Mapping[str, Interval]:

@@ -26,6 +26,8 @@ from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.forks import cached_property
 from lancefs.storage import SMALL_FILE
 from lancefs.table.fragment_reader import (
+    TINY_BYTES,
+    TINY_ROWS,
     FragmentReader,
     PrunedArray,
     locate_fields,
@@ -167,9 +169,10 @@ class FragmentRun:
 
         In a run of tiny fragments only, the first one is the sample for all.
         """
-        sizes = [reader.row_sizes(fields) for reader in self.readers]
+        are_tiny = self._files is not None and self._files.have_at_most(TINY_ROWS, TINY_BYTES)
+        sizes = [] if are_tiny else [reader.row_sizes(fields) for reader in self.readers]
         if not any(sizes):
-            sample = self.readers[0]
+            sample = self._given[0]
             if not sample.physical_rows:
                 return None
             return sample.stored_row_sizes(fields).stretched(self.physical_rows)
@@ -255,6 +258,21 @@ def in_runs(
         for reader in readers
     )
     return map(_join, _group(sized, most_rows))
+
+
+def whole_runs(readers: FragmentReaders, most_rows: int) -> Iterator[FragmentReader | FragmentRun]:
+    """Join consecutive small fragments as `in_runs` does, without a reader for each if possible.
+
+    Args:
+        readers: Readers of the fragments of a version that has many.
+        most_rows: Most rows of a run.
+    """
+    for part in readers.alike(most_rows, MAX_FRAGMENTS, _MAX_BYTES):
+        run = plain_run(part) if len(part) > 1 else None
+        if run is None:
+            yield from in_runs(part, most_rows)
+        else:
+            yield run
 
 
 def runs_with(

