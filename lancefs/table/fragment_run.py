@@ -34,12 +34,12 @@ from lancefs.table.fragment_reader import (
     merge_parts,
     with_members,
 )
+from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.plain_files import PlainFiles
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
-    from lancefs.table.fragment_readers import FragmentReaders
 
 # Most fragments of a run: of small files, which are read as one block, and of others, which are
 # mapped at the same time. And most bytes of the files.
@@ -82,6 +82,12 @@ class FragmentRun:
             self._readers = tuple(self._given)
         return self._readers
 
+    def _reader(self, position: int) -> FragmentReader:
+        """Return the reader of one of the fragments; the others need not be made for it."""
+        if self._readers is None and isinstance(self._given, FragmentReaders):
+            return self._given.passing(position)
+        return self.readers[position]
+
     @property
     def physical_rows(self) -> int:
         """Number of rows, deleted rows included."""
@@ -123,7 +129,7 @@ class FragmentRun:
     def parts(self, ranges: Sequence[RowRange]) -> list[_RunPart]:
         """Return the fragments of ranges of rows, each with its ranges in the fragment."""
         by_fragment = by_page(self.first_rows, ranges)
-        return [(self.readers[position], local) for position, local in by_fragment]
+        return [(self._reader(position), local) for position, local in by_fragment]
 
     def read(
         self,
@@ -146,7 +152,7 @@ class FragmentRun:
         if blobs == "bytes":
             return join_columns([reader.read(fields, local, blobs) for reader, local in parts])
         pruned: list[list[PrunedArray]] = [[] for _ in fields]
-        located = locate_fields(fields, self.readers[0].fragment)
+        located = locate_fields(fields, self._reader(0).fragment)
         for number in sorted({number for _, number, _ in located}):
             in_file = [(position, part) for position, file, part in located if file == number]
             arrays = _read_file(number, parts, [part for _, part in in_file], small)
