@@ -91,6 +91,26 @@ test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of
 test-spark: .venv/.spark ## Run the tests of Spark, which need a JDK 17
 	$(if $(filter true,$(CI)),LANCEFS_SPARK=required) $(BIN)/pytest -m slow tests/spark tests/test_docs.py --timeout=900 $(PYTEST_ARGS)
 
+# Older PySparks, in the same way as older DuckDBs.
+PYSPARKS := .venv-spark41 .venv-spark42
+.venv-spark41/.installed: PYSPARK := pyspark==4.1.0
+.venv-spark42/.installed: PYSPARK := pyspark==4.2.0
+
+$(PYSPARKS:=/.installed): .venv/.spark Makefile
+	@echo "installing $(PYSPARK) into $(@D)"
+	@test -x $(@D)/bin/pip || $(BIN)/python -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps py4j==0.10.9.9 $(PYSPARK)
+	@$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+	  > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/beside.pth"
+	@touch $@
+
+.PHONY: test-spark-older
+test-spark-older: $(PYSPARKS:=/.installed) ## Run the tests of Spark on older PySparks
+	@set -e; for venv in $(PYSPARKS); do \
+	  $$venv/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'; \
+	  $$venv/bin/python -m pytest -m slow tests/spark --timeout=900 $(PYTEST_ARGS); \
+	done
+
 # The kernels once more without the library; the tables of the corpus go through all of them.
 .PHONY: test-numpy
 test-numpy: .venv/.installed ## Run the tests of decoding with the NumPy kernels

@@ -51,6 +51,9 @@ _TYPES: dict[type, pa.DataType] = {
     bytes: pa.binary(),
     type(None): pa.bool_(),
 }
+# A text that is a UUID (RFC 9562, section 4) stands for its bytes beside a column of them.
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID_STORAGE = pa.binary(16)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _EXACT = Context(prec=2 * _MOST_DIGITS, traps=[Inexact])
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,18}))?)?"
@@ -152,6 +155,8 @@ def parse_as(text: str, data_type: pa.DataType) -> Value:
         return parse_moment(text, "time")
     if pa.types.is_boolean(data_type):
         return parse_boolean(text)
+    if data_type == _UUID_STORAGE and _UUID.fullmatch(text):
+        return bytes.fromhex(text.replace("-", ""))
     return text.encode() if is_binary(data_type) else text
 
 

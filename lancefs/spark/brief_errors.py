@@ -17,12 +17,20 @@ R = TypeVar("R")
 
 def brief(method: Callable[P, R]) -> Callable[P, R]:
     """Have the errors of lancefs leave a method without their causes, and without our frames."""
+    return _brief(method, (LanceError,))
 
+
+def brief_about_options(method: Callable[P, R]) -> Callable[P, R]:
+    """Have errors about options leave a method in the same way, too: these are `ValueError`s."""
+    return _brief(method, (LanceError, ValueError))
+
+
+def _brief(method: Callable[P, R], kinds: tuple[type[Exception], ...]) -> Callable[P, R]:
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
-        except LanceError as error:
+        except kinds as error:
             raise error.with_traceback(None) from None
 
     return run

@@ -28,7 +28,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import catalogue, filters
-from lancefs.spark.brief_errors import brief, briefly
+from lancefs.spark.brief_errors import brief, brief_about_options, briefly
 from lancefs.spark.partitions import Span, narrowed, plan, scan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
@@ -53,7 +53,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
             raise it for a filter that cannot be parsed.
     """
 
-    @brief
+    @brief_about_options
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         spare_modules()
@@ -72,7 +72,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         """The name of the format."""
         return NAME
 
-    @brief
+    @brief_about_options
     def schema(self) -> StructType:
         """The columns, as Spark sees them."""
         options, pinned = self._resolved(None)
@@ -86,7 +86,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
             schema = with_feed(schema)
         return catalogue.noted(schema, self.options)
 
-    @brief
+    @brief_about_options
     def reader(self, schema: StructType) -> LanceReader:
         """A reader of the pinned version, for columns that `.schema(…)` may have chosen."""
         options, pinned = self._resolved(schema)
@@ -96,7 +96,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         kind = FilteringReader if _pushes_filters() else LanceReader
         return kind(pinned, options.read, schema)
 
-    @brief
+    @brief_about_options
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of the versions that come."""
         from lancefs.spark.change_feed import without_feed

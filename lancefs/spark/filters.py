@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import InvalidFilter, UnsupportedFeature
 from lancefs.scan import expressions
 from lancefs.scan.sql_filter import parse_filter
-from lancefs.spark.spark_types import arrow_schema, spark_schema
+from lancefs.spark.spark_types import UUID_STORAGE, arrow_schema, is_uuid, spark_schema
 from lancefs.table.row_metadata import ROW_OFFSET
 
 _COMPARISONS = {
@@ -166,11 +167,13 @@ def _negated(filter: spark.Filter, schema: pa.Schema) -> pc.Expression:
 
 
 def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa.DataType]:
-    """The column that a filter is about, in the type that Spark sees, and that type."""
+    """The column that a filter is about, in the type that Spark sees (but UUIDs), and that type."""
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(attribute) != 1:
         raise _Inexact  # members of structs
     field = schema.field(attribute[0])
+    if is_uuid(field):  # its bytes are in the order of its texts
+        return pc.field(attribute[0]).cast(UUID_STORAGE), UUID_STORAGE
     if isinstance(field.type, pa.BaseExtensionType) or pa.types.is_nested(field.type):
         raise _Inexact
     try:
@@ -190,11 +193,19 @@ def _scalar(value: Any, target: pa.DataType) -> pa.Scalar:
         raise _Inexact
     if isinstance(value, datetime) and (value.tzinfo is None) != (target.tz is None):
         raise _Inexact
-    scalar = pa.scalar(value, target)
+    scalar = pa.scalar(_uuid_bytes(value) if target == UUID_STORAGE else value, target)
     # One more fraction than the type holds would be cut off.
     if pa.types.is_float32(target) and scalar.as_py() != value:
         raise _Inexact
     return scalar
+
+
+def _uuid_bytes(text: str) -> bytes:
+    """The bytes of a UUID, of a text that Spark may find equal to that of a value."""
+    value = UUID(text)
+    if str(value) != text:  # in capitals, or without hyphens
+        raise _Inexact
+    return value.bytes
 
 
 def _is_in(operand: pc.Expression, values: Sequence[Any], target: pa.DataType) -> pc.Expression:

@@ -22,6 +22,13 @@ from lancefs.spark.table_options import Nanoseconds, Unsupported
 from lancefs.table.row_metadata import ROW_METADATA
 
 _BFLOAT16 = b"lance.bfloat16"
+_UUID = b"arrow.uuid"
+UUID_STORAGE = pa.binary(16)
+# How many of the bytes of a UUID stand between hyphens (RFC 9562, section 4).
+_UUID_GROUPS = (4, 2, 2, 2, 6)
+_UUID_LETTERS = 36
+# The two digits of each byte, as one number.
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
 _MOST_DIGITS = 38
 
 _SIMPLE: dict[pa.DataType, Callable[[], spark.DataType]] = {
@@ -163,6 +170,8 @@ def _spark_type(field: pa.Field, rules: _Rules) -> spark.DataType:
     data_type = _stored(field.type)
     if _is_bfloat16(field):
         return spark.FloatType()
+    if is_uuid(field):
+        return spark.StringType()
     if data_type in _SIMPLE:
         return _SIMPLE[data_type]()
     if pa.types.is_fixed_size_binary(data_type):
@@ -233,10 +242,21 @@ def _stored(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
+def is_uuid(field: pa.Field) -> bool:
+    """Return whether values are UUIDs, of which Spark sees the texts."""
+    return bool(_stored(field.type) == UUID_STORAGE) and _extension(field) == _UUID
+
+
 def _is_bfloat16(field: pa.Field) -> bool:
+    return _extension(field) == _BFLOAT16
+
+
+def _extension(field: pa.Field) -> bytes | None:
+    """The name of the extension type; a pyarrow that does not know it leaves it in metadata."""
     if isinstance(field.type, pa.BaseExtensionType):
-        return bool(field.type.extension_name == _BFLOAT16.decode())
-    return (field.metadata or {}).get(EXTENSION_NAME) == _BFLOAT16
+        name: str = field.type.extension_name
+        return name.encode()
+    return (field.metadata or {}).get(EXTENSION_NAME)
 
 
 def _is_list(data_type: pa.DataType) -> bool:
@@ -254,6 +274,8 @@ def _convert(
         array = array.storage
     if _is_bfloat16(field):
         return _from_bfloat16(array)
+    if is_uuid(field):
+        return _from_uuid(array, field)
     if array.type == target:
         return array
     if pa.types.is_dictionary(array.type):
@@ -312,6 +334,21 @@ def _from_bfloat16(array: pa.Array) -> pa.Array:
     return _fixed(pa.float32(), array, values.astype(np.uint32) << 16)
 
 
+def _from_uuid(array: pa.Array, field: pa.Field) -> pa.Array:
+    """The texts of UUIDs: 32 lower-case digits, in groups of 8, 4, 4, 4 and 12."""
+    rows, width = len(array), UUID_STORAGE.byte_width
+    values = np.frombuffer(_values(array), np.uint8, rows * width, array.offset * width)
+    digits = _HEX[values.reshape(rows, width)].view(np.uint8)
+    texts = np.full((rows, _UUID_LETTERS), ord("-"), np.uint8)
+    read = written = 0
+    for size in _UUID_GROUPS:
+        texts[:, written : written + 2 * size] = digits[:, read : read + 2 * size]
+        read, written = read + 2 * size, written + 2 * size + 1
+    offsets = _narrow(np.arange(rows + 1, dtype=np.int64) * _UUID_LETTERS, field)
+    buffers = [_validity(array), pa.py_buffer(offsets), pa.py_buffer(texts)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
+
+
 def _values(array: pa.Array) -> pa.Buffer:
     return array.buffers()[1] or pa.py_buffer(b"")
 
@@ -366,7 +403,9 @@ def _offsets(array: pa.Array) -> tuple[pa.Buffer, int, int]:
 
 def _narrow(offsets: np.ndarray, what: object) -> np.ndarray:
     if offsets[-1] >= 2**31:
-        raise OverflowError(f"a batch of {what} has too many items; make batchSize smaller")
+        raise OverflowError(
+            f"a batch of {what} has too many items or letters; make batchSize smaller"
+        )
     return offsets.astype(np.int32)
 
 

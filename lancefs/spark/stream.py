@@ -199,12 +199,10 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             self.options.stream.skip_changes,
         )
 
-    def _latest(self, start: dict[str, int] | None, is_limited: bool) -> dict[str, int]:
+    def _latest(self, start: dict[str, int], is_limited: bool) -> dict[str, int]:
         newest = self._versions()[-1].version
         if self.target is not None:
             newest = min(newest, self.target)
-        if start is None:
-            return {_VERSION: newest}
         limits = self.options.stream
         if is_limited and limits.max_versions is not None:
             newest = min(newest, start[_VERSION] + limits.max_versions)
@@ -265,12 +263,33 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 if ReadMaxFiles is None:
 
     class StreamReader(LanceStreamReader):
-        """For PySpark 4.1, where a stream cannot limit its micro-batches."""
+        """For PySpark 4.1, which does not say where a micro-batch begins when it asks for its end.
+
+        It begins where the last one ended, for which Spark has asked for the tasks. After a restart
+        Spark asks for those from the last offset of the checkpoint up to itself, before all else
+        (`setLatestSeenOffset` of its `PythonMicroBatchStream`).
+        """
+
+        first: dict[str, int] | None = None  # where the stream begins
+        reached: dict[str, int] | None = None  # where the last micro-batch ended
+
+        @brief
+        def initialOffset(self) -> dict[str, int]:
+            """The version before the first one whose rows are wanted; the same at each call."""
+            if self.first is None:
+                self.first = super().initialOffset()
+            return self.first
 
         @brief
         def latestOffset(self) -> dict[str, int]:
-            """The newest version."""
-            return self._latest(None, is_limited=False)
+            """The last version of the next micro-batch."""
+            return self._latest(self.reached or self.initialOffset(), is_limited=True)
+
+        @brief
+        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+            """Cut a micro-batch into tasks; the next one begins at its end."""
+            self.reached = end
+            return super().partitions(start, end)
 
 else:
 
@@ -320,8 +339,6 @@ def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> 
             "a stream reads the versions that come: it takes branch, but not version, tag or asOf; "
             "startingVersion says where it starts"
         )
-    if (wanted.max_versions or wanted.max_rows) is not None and ReadMaxFiles is None:
-        raise ValueError("maxVersionsPerTrigger and maxRowsPerTrigger need PySpark 4.2 or newer")
     if wanted.max_rows is not None and wanted.change_feed:
         raise ValueError(
             "maxRowsPerTrigger cannot be told of a change feed before it is read; limit it by "

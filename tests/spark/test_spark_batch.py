@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -399,15 +400,57 @@ def test_a_clone_whose_parent_has_moved(spark: Any, tmp_path: Path) -> None:
         spark.read.format("lancefs").option("basePaths", "[1]").load(clone)
 
 
-def test_an_error_shows_neither_our_frames_nor_its_causes(spark: Any, tmp_path: Path) -> None:
+HIDE_TRACEBACK = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+
+
+def read_all(spark: Any, path: str) -> None:
+    load(spark, path).collect()
+
+
+def read_by_helper(spark: Any, path: str) -> None:
+    lancefs.spark.read(spark, path).collect()
+
+
+def read_lazily(spark: Any, path: str) -> None:
+    lancefs.spark.table(spark, path).collect()
+
+
+def read_stream(spark: Any, path: str) -> None:
+    stream = spark.readStream.format("lancefs").option("startingVersion", 1).load(path)
+    stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+
+
+def misspell(spark: Any, path: str) -> None:
+    load(spark, path, verison=1)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        (read_all, r"lancefs\.errors\.MissingFile: .*the file is gone"),
+        (read_by_helper, r"lancefs\.errors\.MissingFile: .*the file is gone"),
+        (read_lazily, r"lancefs\.errors\.MissingFile: .*the file is gone"),
+        (read_stream, r"lancefs\.errors\.MissingFile: .*the file is gone"),
+        (misspell, "ValueError: lancefs has no option 'verison'"),
+    ],
+)
+def test_an_error_is_a_line_among_few(spark: Any, tmp_path: Path, query: Any, says: str) -> None:
+    """Spark says by which lines an error came: only our last one, and one by which it left."""
     path = make_table(tmp_path / "t.lance", 1000)
-    frame = load(spark, path)
     next(Path(path, "data").iterdir()).unlink()
-    with pytest.raises(
-        Exception, match=r"lancefs\.errors\.MissingFile: .*the file is gone"
-    ) as caught:
-        frame.collect()
+    with pytest.raises(Exception, match=says) as caught:
+        query(spark, path)
     text = str(caught.value)
-    assert text.count("lancefs.errors.") == 1
-    assert "open_files" not in text
+    assert len(re.findall(r"(?m)^lancefs\.errors\.|ValueError:", text)) == 1
+    assert len(re.findall(r"(?m)^  File ", text)) <= 3
     assert "direct cause" not in text
+
+
+def test_an_error_is_one_line_where_spark_hides_tracebacks(spark: Any, tmp_path: Path) -> None:
+    spark.conf.set(HIDE_TRACEBACK, "true")
+    try:
+        with pytest.raises(Exception, match=r"RefNotFound: .*there is no version 9") as caught:
+            load(spark, make_table(tmp_path / "t.lance", 10), version=9)
+    finally:
+        spark.conf.unset(HIDE_TRACEBACK)
+    assert not re.search(r"(?m)^  File |^Traceback", str(caught.value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,8 @@ from lancefs.spark.filters import serialize
 from lancefs.spark.spark_types import arrow_schema
 from lancefs.spark.stream import ReadMaxFiles
 
-HAS_LIMITS = ReadMaxFiles is not None
+# PySpark 4.1 runs an available-now query over a Python source as a single micro-batch.
+IS_ONE_BATCH = ReadMaxFiles is None
 
 
 def stream(spark: Any, path: str, **options: object) -> Any:
@@ -43,6 +45,25 @@ def run(frame: Any, directory: Path) -> Any:
     query = writer.trigger(availableNow=True).start(str(directory / "out"))
     query.awaitTermination()
     return query
+
+
+def micro_batches(frame: Any, directory: Path) -> list[Any]:
+    """Write what is there to Parquet; return what Spark reports of each micro-batch with rows."""
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(directory / "cp"))
+    query = writer.trigger(processingTime="0 seconds").start(str(directory / "out"))
+    query.processAllAvailable()
+    query.stop()
+    return [progress for progress in query.recentProgress if progress.numInputRows]
+
+
+def counts(progress: list[Any]) -> list[int]:
+    """The rows of each micro-batch."""
+    return [one.numInputRows for one in progress]
+
+
+def version(offset: object) -> int:
+    """The version that an offset of a report names."""
+    return int(re.findall(r"version\W+(\d+)", str(offset))[0])
 
 
 def ids(spark: Any, directory: Path) -> list[int]:
@@ -81,18 +102,24 @@ def test_a_stream_starts_with_what_comes_next(spark: Any, tmp_path: Path) -> Non
     assert ids(spark, tmp_path) == list(range(1000, 1010))
 
 
-@pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no limits of micro-batches")
 def test_a_micro_batch_has_as_many_versions_as_asked_for(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 100)
     for number in range(1, 5):
         append(path, number * 100, 100)
-    query = run(stream(spark, path, startingVersion=1, maxVersionsPerTrigger=2), tmp_path)
-    counts = [progress.numInputRows for progress in query.recentProgress]
-    assert [count for count in counts if count] == [200, 200, 100]
-    assert ids(spark, tmp_path) == list(range(500))
+    frame = stream(spark, path, startingVersion=1, maxVersionsPerTrigger=2)
+    progress = micro_batches(frame, tmp_path)
+    assert counts(progress) == [200, 200, 100]
+    sources = [one.sources[0] for one in progress]
+    assert [version(one.endOffset) for one in sources] == [2, 4, 5]
+    if not IS_ONE_BATCH:  # how far the stream is behind
+        assert [version(one.latestOffset) for one in sources] == [5, 5, 5]
+    append(path, 500, 10)  # a restart goes on at the checkpoint
+    append(path, 510, 20)
+    append(path, 530, 30)
+    assert counts(micro_batches(frame, tmp_path)) == [30, 30]
+    assert ids(spark, tmp_path) == list(range(560))
 
 
-@pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 has no limits")
 def test_a_micro_batch_has_as_many_rows_as_asked_for(spark: Any, tmp_path: Path) -> None:
     """Versions are not cut: one with more rows is a micro-batch of its own."""
     path = make_table(tmp_path / "t.lance", 100)
@@ -100,9 +127,33 @@ def test_a_micro_batch_has_as_many_rows_as_asked_for(spark: Any, tmp_path: Path)
     append(path, 150, 50)
     lance.dataset(path).delete("id = 3")
     append(path, 200, 300)
-    query = run(stream(spark, path, startingVersion=1, maxRowsPerTrigger=200), tmp_path)
-    counts = [progress.numInputRows for progress in query.recentProgress]
-    assert [count for count in counts if count] == [200, 300]
+    frame = stream(spark, path, startingVersion=1, maxRowsPerTrigger=200)
+    assert counts(micro_batches(frame, tmp_path)) == [200, 300]
+
+
+def test_what_is_available_now_is_read_in_limited_micro_batches(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    for number in range(1, 5):
+        append(path, number * 100, 100)
+    frame = stream(spark, path, startingVersion=1, maxVersionsPerTrigger=2)
+    found = []
+    for _ in range(4 if IS_ONE_BATCH else 2):  # the last run finds nothing
+        progress = run(frame, tmp_path).recentProgress
+        found.append([one.numInputRows for one in progress if one.numInputRows])
+    assert found == ([[200], [200], [100], []] if IS_ONE_BATCH else [[200, 200, 100], []])
+    assert ids(spark, tmp_path) == list(range(500))
+
+
+def test_a_query_that_keeps_no_row_goes_on(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    for number in range(1, 4):
+        append(path, number * 100, 100)
+    frame = stream(spark, path, startingVersion=1, maxVersionsPerTrigger=1).where("1 = 0")
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "cp"))
+    query = writer.trigger(processingTime="0 seconds").start()
+    query.processAllAvailable()
+    query.stop()
+    assert version(query.lastProgress.sources[0].endOffset) == 4
 
 
 def test_a_stream_starts_at_a_time(spark: Any, tmp_path: Path) -> None:
@@ -311,9 +362,10 @@ writer.trigger(**trigger).start(directory + "/out").awaitTermination()
 """
 
 
-def start_stream(path: str, directory: Path, *more: str) -> subprocess.Popen[str]:
-    limit = {"maxVersionsPerTrigger": "1"} if HAS_LIMITS else {}
-    given = [path, str(directory), repr(CONFIG), repr(limit), *more]
+def start_stream(
+    path: str, directory: Path, options: dict[str, str], *more: str
+) -> subprocess.Popen[str]:
+    given = [path, str(directory), repr(CONFIG), repr(options), *more]
     arguments = [sys.executable, "-c", _STREAM, *given]
     with open(directory / "stderr.txt", "a") as errors:
         return subprocess.Popen(
@@ -325,7 +377,7 @@ def test_rows_come_exactly_once_across_kills(spark: Any, tmp_path: Path) -> None
     path = make_table(tmp_path / "t.lance", 100)
     written, kills = 100, 3
     for number in range(kills):
-        process = start_stream(path, tmp_path)
+        process = start_stream(path, tmp_path, {"maxVersionsPerTrigger": "1"})
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         for step in range(6):
@@ -339,8 +391,8 @@ def test_rows_come_exactly_once_across_kills(spark: Any, tmp_path: Path) -> None
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-    for _ in range(1 if HAS_LIMITS else 2):  # with 4.1, one run only ends what was cut short
-        last = start_stream(path, tmp_path, "once")
+    for _ in range(2 if IS_ONE_BATCH else 1):  # where one run only ends what was cut short
+        last = start_stream(path, tmp_path, {}, "once")
         assert last.wait(timeout=300) == 0, (tmp_path / "stderr.txt").read_text()[-4000:]
         last.communicate()
     assert ids(spark, tmp_path) == list(range(written))

@@ -11,6 +11,7 @@ import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import comparison
 import lance
@@ -61,6 +62,10 @@ def back(array: pa.Array, field: pa.Field) -> pa.Array:
         ]
         data = [None if b is None else int(b).to_bytes(2, "little") for b in bits]
         return pa.array(data, pa.binary(2))
+    if getattr(field.type, "extension_name", "") == "arrow.uuid":
+        texts = [None if text is None else UUID(text) for text in array.to_pylist()]
+        assert [None if value is None else str(value) for value in texts] == array.to_pylist()
+        return pa.array([None if value is None else value.bytes for value in texts], wanted)
     if pa.types.is_dictionary(wanted):
         return array.cast(wanted.value_type)
     if pa.types.is_struct(wanted):

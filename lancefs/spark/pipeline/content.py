@@ -9,6 +9,7 @@ from dataclasses import asdict
 from lancefs.datafile.fields import Field
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.pipeline.destination import Settings
+from lancefs.spark.spark_types import arrow_schema, spark_schema
 from lancefs.table.fragments import DataFile, DataOverlay, Fragment
 from lancefs.table.row_metadata import ROW_METADATA, is_row_metadata
 
@@ -27,7 +28,10 @@ class Contents:
     def __init__(self, dataset: LanceDataset, settings: Settings) -> None:
         fields = _written(dataset, settings)
         how = {name: value for name, value in asdict(settings).items() if name != "target_bytes"}
-        self._how = [[_field(field) for field in fields], how]
+        self._how: list[object] = [[_field(field) for field in fields], how]
+        if settings.types == "spark":  # of which a later release may choose others
+            chosen = dataset.scanner(settings.columns).projected_schema
+            self._how.append(str(arrow_schema(spark_schema(chosen))))
         self._has_row_metadata = any(is_row_metadata(field) for field in fields)
 
     def key(self, fragment: Fragment) -> str:
