@@ -320,7 +320,9 @@ class LanceScanner:
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
             raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
-        rows, position = np.unique(wanted, return_inverse=True)
+        rows, position = wanted, np.zeros(1, np.int64)
+        if len(wanted) != 1:
+            rows, position = np.unique(wanted, return_inverse=True)
         return _take(self._gather(self._kept.rows_at(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
