@@ -35,18 +35,18 @@ def present(array: pa.Array, field: Field, blobs: Blobs = "descriptors") -> pa.A
         UnsupportedFeature: The type of the field, or of one below it, is not known; or JSON text is
             too long for one array.
     """
-    if _is_shown_as_stored(field):
+    if is_shown_as_stored(field):
         return array
     return _shown(array, field, field.to_arrow(blobs).type)
 
 
 @lru_cache(maxsize=4096)
-def _is_shown_as_stored(field: Field) -> bool:
+def is_shown_as_stored(field: Field) -> bool:
     """Whether a field has its storage type, whatever extensions the application registers."""
     if field.is_json or EXTENSION_NAME in field.metadata or ":lance." in field.logical_type:
         return False
     # The metadata of the fields below is part of the type.
-    return all(not child.metadata and _is_shown_as_stored(child) for child in field.children)
+    return all(not child.metadata and is_shown_as_stored(child) for child in field.children)
 
 
 def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:

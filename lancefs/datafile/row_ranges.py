@@ -76,6 +76,8 @@ def as_ranges(rows: Ints) -> RowRanges:
 def count_rows(ranges: Sequence[RowRange]) -> int:
     """Return the total number of rows of ranges."""
     if isinstance(ranges, RowRanges):
+        if len(ranges) == 1:
+            return int(ranges.bounds[0, 1]) - int(ranges.bounds[0, 0])
         return int((ranges.bounds[:, 1] - ranges.bounds[:, 0]).sum())
     return sum([end - start for start, end in ranges])
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
-from lancefs.datafile.extensions import present
+from lancefs.datafile.extensions import is_shown_as_stored, present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.masks import filtered
 from lancefs.datafile.page_ranges import join_arrays
@@ -52,6 +53,20 @@ def schema_of(fields: Iterable[Field], blobs: Blobs, encoded: Collection[int]) -
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
     """
+    columns = tuple(fields)
+    return _lasting_schema(columns, blobs, frozenset(encoded)) or _schema(columns, blobs, encoded)
+
+
+@lru_cache(maxsize=256)  # of few rows, it takes longer than to decode them
+def _lasting_schema(
+    fields: tuple[Field, ...], blobs: Blobs, encoded: frozenset[int]
+) -> pa.Schema | None:
+    """Return the schema of batches; None if it depends on what the application registers."""
+    are_lasting = all(is_shown_as_stored(field) for field in fields)
+    return _schema(fields, blobs, encoded) if are_lasting else None
+
+
+def _schema(fields: Sequence[Field], blobs: Blobs, encoded: Collection[int]) -> pa.Schema:
     shown = [(field.id, field.to_arrow(blobs)) for field in fields]
     return pa.schema(
         one.with_type(dictionary_columns.ENCODED) if number in encoded else one

@@ -42,6 +42,8 @@ _BLOBS = get_args(Blobs)
 _SHOWN = 200
 # Rows that indices name and a planner tests at most.
 _FEW_ROWS = 4096
+# Bytes of a table whose columns may be parts of what was decoded.
+_SMALL_TABLE = 64 * 1024
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
@@ -318,7 +320,9 @@ class LanceScanner:
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
             raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
-        rows, position = np.unique(wanted, return_inverse=True)
+        rows, position = wanted, np.zeros(1, np.int64)
+        if len(wanted) != 1:
+            rows, position = np.unique(wanted, return_inverse=True)
         return _take(self._gather(self._kept.rows_at(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
@@ -480,7 +484,18 @@ def _fragment_id(fragment: Any) -> int:
 
 def _take(table: pa.Table, positions: Positions) -> pa.Table:
     """Return rows of a table by their positions."""
+    if _are_all(table, positions):
+        return table
     if table.num_columns:
         return table.take(to_arrow_numbers(positions))
     # What Arrow takes of a table without columns has no rows.
     return pa.Table.from_batches([without_columns(len(positions))], table.schema)
+
+
+def _are_all(table: pa.Table, positions: Positions) -> bool:
+    """Return whether the rows are those of a small table, in order, which is one batch."""
+    if len(positions) != table.num_rows or any(column.num_chunks != 1 for column in table.columns):
+        return False
+    if table.get_total_buffer_size() > _SMALL_TABLE:
+        return False  # a part of larger arrays, which a copy lets go
+    return bool((positions == np.arange(len(positions))).all())

@@ -90,6 +90,7 @@ class FragmentReader:
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
         self._files: dict[tuple[int | None, str], File] = {}  # by base path and path
         self._deleted: Ints | None = None
+        self._located: tuple[list[Field], list[tuple[int, int, Field]]] = [], []
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
@@ -186,6 +187,8 @@ class FragmentReader:
             rows: Positions, each below `num_rows`.
         """
         deleted = self.deleted
+        if not len(deleted):
+            return rows
         live_before = deleted - np.arange(len(deleted))  # live rows before each deleted row
         return rows + np.searchsorted(live_before, rows, side="right")
 
@@ -217,7 +220,7 @@ class FragmentReader:
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
     ) -> list[pa.Array]:
-        files, located = self.fragment.files, locate_fields(fields, self.fragment)
+        files, located = self.fragment.files, self._locate(fields)
         read = self._read([(files[number], part, ranges) for _, number, part in located], blobs)
         parts: list[list[PrunedArray]] = [[] for _ in fields]
         for (position, _, _), part in zip(located, read, strict=True):
@@ -235,6 +238,14 @@ class FragmentReader:
         overlays, limit = self.fragment.overlays, self.physical_rows
         field_patches = [list(patches(overlays, field, ranges, limit)) for field in fields]
         return self._apply_overlays(fields_read, arrays, field_patches, blobs)
+
+    def _locate(self, fields: Sequence[Field]) -> list[tuple[int, int, Field]]:
+        """Find the data files of fields as `locate_fields` does; the last ones are remembered."""
+        known, located = self._located
+        if known != fields:
+            located = locate_fields(fields, self.fragment)
+            self._located = list(fields), located
+        return located
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
         """Estimate the bytes of rows; None for a tiny fragment, whose rows take little memory.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -293,10 +293,15 @@ def runs_with(
     Yields:
         A fragment or a run, and the offsets of the rows in it.
     """
+    left = iter(selections)
+    first = list(islice(left, 2))
+    if len(first) < 2:
+        yield from first
+        return
     pending: deque[Ints] = deque()
 
     def sized() -> Iterator[tuple[FragmentReader, int, int]]:
-        for reader, offsets in selections:
+        for reader, offsets in chain(first, left):
             pending.append(offsets)
             yield reader, len(offsets), _bytes_of_small_files(reader) or 0
 

@@ -294,9 +294,11 @@ def _cut(
     found: _LeafValues, reading: Reading, leaf: int
 ) -> Iterator[tuple[PagePart, PointSource, slice]]:
     """Yield the pages of a leaf that hold rows, with the file and the rows of each."""
-    stops = np.searchsorted(found.rows, found.first_rows[1:]).tolist()
+    stops = [len(found.rows)]
+    if len(found.first_rows) > 1:
+        stops = [*np.searchsorted(found.rows, found.first_rows[1:]).tolist(), *stops]
     first = 0
-    for (part, source), stop in zip(reading.parts(leaf), [*stops, len(found.rows)], strict=True):
+    for (part, source), stop in zip(reading.parts(leaf), stops, strict=True):
         if first < stop:
             yield part, source, slice(first, stop)
             first = stop
@@ -323,11 +325,11 @@ def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     indices = found.array(_INDICES[bits])
     if pa.types.is_dictionary(data_type):
         return _coded(found, indices, reading, leaf)
-    stored = np.frombuffer(found.values, dtype_of(bits // 8))
     arrays = []
     for items, longest, wanted in _dictionaries(found, reading, leaf):
         own = indices[wanted]
         if longest * len(own) > _SMALL:
+            stored = np.frombuffer(found.values, dtype_of(bits // 8))
             lengths = np.diff(strings_of(items)[0])
             check_size(int(lengths[stored[wanted].clip(max=len(items) - 1)].sum(dtype=np.int64)))
         try:

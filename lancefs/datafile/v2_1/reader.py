@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -50,6 +50,9 @@ from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
 
+# A leaf, and how kernels read it.
+_PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
+
 
 class StructuralReader:
     """Reads fields of one data file 2.1 or later.
@@ -72,6 +75,9 @@ class StructuralReader:
         # By column, and whether it may be nested.
         self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
         self._file_plan: FilePlan | None = None
+        # What was asked for last is mostly asked for again.
+        self._leaves: tuple[Sequence[Field], Sequence[LeafField]] = [], []
+        self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = [], False, []
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -93,7 +99,11 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        return assemble(fields, [(yield from self.fetch(leaves_of(fields), ranges))])
+        known, leaves = self._leaves
+        if known != fields:
+            leaves = leaves_of(fields)
+            self._leaves = list(fields), leaves
+        return assemble(fields, [(yield from self.fetch(leaves, ranges))])
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
@@ -151,20 +161,16 @@ class StructuralReader:
             The leaves by field id, and the error of a kernel that refused pages, which the general
             way refuses too, and says what is damaged.
         """
-        planned, plans = [], []
         most = most_rows(ranges)
-        for leaf in leaves:
-            plan = self.plan(leaf, is_nested=False)
-            if plan is None and len(ranges) > 1:  # others take a run of chunks, which is as quick
-                plan = self.plan(leaf, is_nested=True)
-            if plan is not None and (
-                in_a_row or is_worthwhile(count, plan.rows, plan.values, most)
-            ):
-                planned.append(leaf)
-                plans.append(plan)
-        if not plans:
+        # A single range of leaves with lists takes a run of chunks, which is as quick.
+        planned = [
+            each
+            for each in self._plans_of(leaves, len(ranges) > 1)
+            if in_a_row or is_worthwhile(count, each[1].rows, each[1].values, most)
+        ]
+        if not planned:
             return {}, None
-        file, known = self.container.file, self.file_plan(planned, plans)
+        file, known = self.container.file, self.file_plan(*zip(*planned, strict=True))
         (data,) = yield SparseRanges([known.span])
         rows = rows_of(ranges)
         try:
@@ -178,9 +184,28 @@ class StructuralReader:
             leaf.field.id: FetchedLeaf(
                 leaf, leaf.field, url, self.columns[leaf.field.id], (), by_id[leaf.field.id]
             )
-            for leaf in planned
+            for leaf, _ in planned
         }
         return fetched, None
+
+    def _plans_of(self, leaves: Sequence[LeafField], are_nested: bool) -> Sequence[_PlannedLeaf]:
+        """Return those leaves that kernels read, with how they do.
+
+        Args:
+            leaves: The leaves.
+            are_nested: Whether they may have lists or null structs around them.
+        """
+        known, were_nested, planned = self._planned
+        if known is not leaves or were_nested != are_nested:
+            planned = []
+            for leaf in leaves:
+                plan = self.plan(leaf, is_nested=False)
+                if plan is None and are_nested:
+                    plan = self.plan(leaf, is_nested=True)
+                if plan is not None:
+                    planned.append((leaf, plan))
+            self._planned = leaves, are_nested, planned
+        return planned
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         """Return how kernels read a leaf.
