@@ -430,8 +430,10 @@ class MorselReader:
         self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
     ) -> int:
         """Return how many columns are decoded before mapped bytes are given back."""
-        gives_back = self.gives_back and fragment.is_local
-        return self.settings.mapped_columns if gives_back else max(len(fields), 1)
+        if not (self.gives_back and fragment.is_local and fields):
+            return max(len(fields), 1)
+        groups = -(-len(fields) // self.settings.mapped_columns)
+        return -(-len(fields) // groups)  # about as many in each
 
     def _is_sparse(self, mask: Mask) -> bool:
         """Tell whether so few rows pass, in so few ranges, that decoding only these is cheaper."""

@@ -10,6 +10,7 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +24,7 @@ from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, open_data_file
-from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.fields import Blobs, Field, are_same
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock
@@ -52,6 +53,8 @@ READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 # Memory of a reader, and of the metadata of each column of its open files, about.
 _READER_BYTES = 8 * 1024
 _COLUMN_BYTES = 2 * 1024
+# Groups of columns of which a reader keeps in mind which data file has them.
+_MOST_KEPT = 64
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
@@ -93,6 +96,7 @@ class FragmentReader:
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
+        self._holders: deque[tuple[Sequence[Field], DataFile | None]] = deque(maxlen=_MOST_KEPT)
         self._lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
         # when the garbage collector runs.
@@ -217,12 +221,19 @@ class FragmentReader:
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
     ) -> list[pa.Array]:
+        rows, holder = count_rows(ranges), self._holder(fields)
+        if holder is not None and blobs == "descriptors" and not self.fragment.overlays:
+            file, reader = self.open_file(holder)
+            arrays = run([(file, reader.read_all(fields, ranges))])[0]
+            return [
+                self._check_rows(array, rows, field)
+                for array, field in zip(arrays, fields, strict=True)
+            ]
         files, located = self.fragment.files, locate_fields(fields, self.fragment)
         read = self._read([(files[number], part, ranges) for _, number, part in located], blobs)
         parts: list[list[PrunedArray]] = [[] for _ in fields]
         for (position, _, _), part in zip(located, read, strict=True):
             parts[position].append(part)
-        rows = count_rows(ranges)
         fields_read = fields if blobs == "descriptors" else _as_bytes(fields)
         arrays = [
             self._check_rows(merge_parts(field, field_parts, rows), rows, field)
@@ -235,6 +246,18 @@ class FragmentReader:
         overlays, limit = self.fragment.overlays, self.physical_rows
         field_patches = [list(patches(overlays, field, ranges, limit)) for field in fields]
         return self._apply_overlays(fields_read, arrays, field_patches, blobs)
+
+    def _holder(self, fields: Sequence[Field]) -> DataFile | None:
+        """Return the data file that has all values of some fields; None where none has."""
+        for known, holder in tuple(self._holders):
+            if are_same(fields, known):
+                return holder
+        located = locate_fields(fields, self.fragment)
+        numbers = {number for _, number, _ in located}
+        is_one = len(numbers) == 1 and are_same([part for _, _, part in located], fields)
+        holder = self.fragment.files[numbers.pop()] if is_one else None
+        self._holders.append((tuple(fields), holder))
+        return holder
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
         """Estimate the bytes of rows; None for a tiny fragment, whose rows take little memory.

@@ -6,6 +6,7 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.container import Container, Page
-from lancefs.datafile.fields import Field
+from lancefs.datafile.fields import Field, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
@@ -37,8 +38,10 @@ from lancefs.datafile.v2_1.leaf_columns import (
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
+from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
     LeafPlan,
+    PointForm,
     are_in_a_row,
     is_worthwhile,
     most_rows,
@@ -49,6 +52,9 @@ from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
+
+# Groups of columns of which it is kept which are plain; a stream reads some columns at a time.
+_MOST_KEPT = 64
 
 
 class StructuralReader:
@@ -72,6 +78,7 @@ class StructuralReader:
         # By column, and whether it may be nested.
         self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
         self._file_plan: FilePlan | None = None
+        self._plain: deque[tuple[Sequence[Field], PlainColumns | None]] = deque(maxlen=_MOST_KEPT)
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -93,7 +100,51 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
+        if self.container.file.is_in_memory and are_in_a_row(len(fields), ranges):
+            plain = yield from self._plain_columns(fields)
+            if plain is not None:
+                return (yield from self._read_plain(plain, ranges))
         return assemble(fields, [(yield from self.fetch(leaves_of(fields), ranges))])
+
+    def _read_plain(
+        self, columns: PlainColumns, ranges: Sequence[RowRange]
+    ) -> Reads[list[pa.Array]]:
+        """Read a range of rows of columns of which most are plain."""
+        file, ((start, stop),) = self.container.file, ranges
+        (data,) = yield SparseRanges([columns.span])
+        try:
+            found = columns.read(data, start, stop)
+        except CorruptFile as error:  # the general way says what is damaged
+            fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
+            return assemble(columns.fields, [fetched._replace(refusal=fetched.refusal or error)])
+        file.looked_at(found.size, found.places)
+        count_pages(columns.pages_with(start, stop))
+        others: Sequence[pa.Array] = ()
+        if columns.others:
+            leaves = leaves_of(columns.others)
+            fetched = yield from self.fetch(leaves, ranges, len(columns.fields))
+            others = assemble(columns.others, [fetched])
+        return columns.merged(found.arrays, others)
+
+    def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
+        """Return which of some fields are plain, which is kept in mind; None where none is."""
+        for known, columns in tuple(self._plain):
+            if are_same(fields, known):
+                return columns
+        leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
+        yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
+        plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
+        of_fields = [plans.get(field.id) for field in fields]
+        columns = PlainColumns(fields, of_fields) if any(of_fields) else None
+        self._plain.append((tuple(fields), columns))
+        return columns
+
+    def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
+        """Return how a kernel reads a leaf; None where it is not plain."""
+        plan = self.plan(leaf, is_nested=False)
+        if plan is None or plan.form is not PointForm.VALUES or not self.may_have(plan.rows):
+            return None
+        return plan
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
@@ -108,18 +159,21 @@ class StructuralReader:
         column = self.container.column(self.columns[leaf.field.id])
         return sizes_of(column, leaf.field, decoded_overhead)
 
-    def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Reads[FetchedRows]:
+    def fetch(
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], columns: int = 0
+    ) -> Reads[FetchedRows]:
         """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
         Args:
             leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
+            columns: Number of columns that are read at the same rows, these among them.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
         refusal: CorruptFile | None = None
-        in_a_row = are_in_a_row(len(leaves), ranges)
+        in_a_row = are_in_a_row(max(len(leaves), columns), ranges)
         if self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges)):
             try:
                 by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
