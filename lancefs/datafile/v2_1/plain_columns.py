@@ -2,56 +2,44 @@
 
 A batch of a wide table has few rows of each column, so that what Python does for a column takes
 longer than to decode its rows. What is needed for that is therefore put together once for a file;
-a batch costs one call of the kernel of point reads for each group of columns, and a slice and an
-array for each column. A column is plain if its pages are mini-block pages of numbers, or of other
-values of a fixed width, without a dictionary.
+a batch costs one call of a kernel, and a slice and an array for each column. A column is plain if
+its pages are mini-block pages of numbers or other values of a fixed width, without a dictionary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints
+from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import take_points
+from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.storage import ByteRange, Bytes
 
-
-class _Column(NamedTuple):
-    """Where the values of a column are in the memory of its group.
-
-    Attributes:
-        data_type: The type of the values.
-        start: Where the values begin.
-        size: Bytes of the values.
-        validity: Where their validity begins; -1 where no page has levels.
-    """
-
-    data_type: pa.DataType
-    start: int
-    size: int
-    validity: int
+# Bytes of chunk tables that are kept at most; more are looked at in the file.
+_MOST_TABLES = 4 * 1024 * 1024
 
 
-class _ColumnGroup(NamedTuple):
-    """Columns that share memory.
+class _PlainLayout(NamedTuple):
+    """Where the rows of columns are written, for one number of rows.
 
     Attributes:
-        leaves: The columns as the kernel takes them; see `LeafColumn`.
-        size: Bytes of the memory.
-        columns: The same columns.
+        leaves: The columns as the kernel takes them; see `PlainColumn`.
+        sizes: Bytes of each memory that columns share.
+        columns: For each column its type, its memory, where its values begin there, their bytes,
+            and where its validity begins.
     """
 
     leaves: Ints
-    size: int
-    columns: Sequence[_Column]
+    sizes: Sequence[int]
+    columns: Sequence[tuple[pa.DataType, int, int, int, int]]
 
 
 class PlainColumns:
@@ -75,37 +63,46 @@ class PlainColumns:
         self.span: ByteRange = self._table.span
         self._pages = self._table.pages.copy()
         self._pages[:, POSITIONS] -= self.span[0]
-        self._groups: tuple[int, Sequence[_ColumnGroup]] = 0, ()
+        self._kept: tuple[Ints, Bytes] | None = None
+        self._layout: tuple[int, _PlainLayout] | None = None
 
-    def read(self, data: Bytes, start: int, stop: int) -> Points:
+    def read(self, data: Bytes, descriptor: int, rows: tuple[int, int]) -> Points:
         """Read rows of the plain columns.
 
         Args:
             data: The bytes of the file in `span`.
-            start: The first row.
-            stop: The row after the last one.
+            descriptor: A descriptor of the file, which is read in place of mapped bytes; or -1.
+            rows: The first row, and the row after the last one.
 
         Raises:
             CorruptFile: A page is damaged.
         """
-        count, rows = stop - start, np.arange(start, stop)
-        arrays, size, places = list[pa.Array](), 0, 0
-        for group in self._grouped(count):
-            out, numbers = take_points([data], self._pages, group.leaves, rows, group.size)
-            *nulls, seen, found = numbers.tolist()
-            size, places = size + seen, places + found
-            memory = pa.py_buffer(out)
-            for column, null in zip(group.columns, nulls, strict=True):
-                data_type, at, length, validity = column
-                valid = memory.slice(validity, -(-count // 8)) if null else None
-                buffers = [valid, memory.slice(at, length)]
-                arrays.append(pa.Array.from_buffers(data_type, count, buffers, null))
+        count, (pages, tables) = rows[1] - rows[0], self._with_tables(data)
+        layout = self._laid_out(count)
+        memories, numbers = read_plain(
+            data if tables is None else tables,
+            data,
+            (descriptor, self.span[0]),
+            pages,
+            layout.leaves,
+            rows,
+            layout.sizes,
+        )
+        *nulls, size, places = numbers.tolist()
+        buffers, bitmap_size, arrays = [*map(pa.py_buffer, memories)], -(-count // 8), []
+        make = pa.Array.from_buffers
+        for (data_type, memory, at, length, validity), null in zip(
+            layout.columns, nulls, strict=True
+        ):
+            buffer = buffers[memory]
+            valid = buffer.slice(validity, bitmap_size) if null else None
+            arrays.append(make(data_type, count, [valid, buffer.slice(at, length)], null))
         return Points(arrays, size, places)
 
-    def pages_with(self, start: int, stop: int) -> int:
+    def pages_with(self, rows: tuple[int, int]) -> int:
         """Return the number of pages of the plain columns that hold some of these rows."""
-        first, rows = self._pages[:, PageColumn.FIRST_ROW], self._pages[:, PageColumn.ROWS]
-        return int(np.count_nonzero((first < stop) & (first + rows > start)))
+        first, count = self._pages[:, PageColumn.FIRST_ROW], self._pages[:, PageColumn.ROWS]
+        return int(np.count_nonzero((first < rows[1]) & (first + count > rows[0])))
 
     def merged(self, plain: Sequence[pa.Array], others: Sequence[pa.Array]) -> list[pa.Array]:
         """Return the arrays of all columns, in their order."""
@@ -114,23 +111,43 @@ class PlainColumns:
         left, rest = iter(plain), iter(others)
         return [next(left) if is_plain else next(rest) for is_plain in self._are_plain]
 
-    def _grouped(self, count: int) -> Sequence[_ColumnGroup]:
-        """Return the columns in groups that share memory, for so many rows of each."""
-        known, groups = self._groups
-        if known != count:
-            groups = list(self._groups_of(count))
-            self._groups = count, groups
-        return groups
+    def _with_tables(self, data: Bytes) -> tuple[Ints, Bytes | None]:
+        """Return the pages, and the chunk tables that they refer to; None where `data` has them.
 
-    def _groups_of(self, count: int) -> Iterator[_ColumnGroup]:
-        table = self._table
+        The tables are copied: they lie all over the file, and mapped bytes around each of them
+        would be brought into memory.
+        """
+        if self._kept is not None:
+            return self._kept
+        bounds = self._pages[:, PageColumn.TABLE : PageColumn.TABLE_END + 1]
+        if int((bounds[:, 1] - bounds[:, 0]).sum()) > _MOST_TABLES:
+            return self._pages, None
+        tables = [data[start:end] for start, end in bounds.tolist()]
+        ends, pages = np.cumsum([len(table) for table in tables]), self._pages.copy()
+        pages[:, PageColumn.TABLE_END] = ends
+        pages[:, PageColumn.TABLE] = ends - [len(table) for table in tables]
+        self._kept = pages, join_bytes(tables).copy()
+        return self._kept
+
+    def _laid_out(self, count: int) -> _PlainLayout:
+        """Return where so many rows of each column are written; the last one is kept."""
+        known = self._layout
+        if known is None or known[0] != count:
+            known = self._layout = count, self._lay_out(count)
+        return known[1]
+
+    def _lay_out(self, count: int) -> _PlainLayout:
+        table, parts, sizes, columns = self._table, list[Ints](), list[int](), []
         wanted = np.broadcast_to(np.array([0, count]), (len(table.plans), 2))
-        for leaves in in_groups(table.plans, wanted[:, 1]):
+        for number, leaves in enumerate(in_groups(table.plans, wanted[:, 1])):
             memory = leaf_memory(table.counts, table.bits, table.has_levels, wanted, leaves)
+            own = memory.leaves[:, : LeafColumn.FIRST_WANTED]
+            ends = np.append(own[1:, LeafColumn.OUT], memory.size)
+            parts.append(np.column_stack((own[:, :2], np.full(len(own), number), own[:, 2:], ends)))
+            sizes.append(memory.size)
             plans = table.plans[leaves.start : leaves.stop]
-            rows = memory.leaves.tolist(), memory.lengths.tolist()
-            columns = [
-                _Column(plan.data_type, row[LeafColumn.OUT], length, row[LeafColumn.VALIDITY])
-                for plan, row, length in zip(plans, *rows, strict=True)
-            ]
-            yield _ColumnGroup(memory.leaves, memory.size, columns)
+            for plan, (_, _, at, validity), length in zip(
+                plans, own.tolist(), memory.lengths.tolist(), strict=True
+            ):
+                columns.append((plan.data_type, number, at, length, validity))
+        return _PlainLayout(np.concatenate(parts), sizes, columns)

@@ -110,15 +110,16 @@ class StructuralReader:
         self, columns: PlainColumns, ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read a range of rows of columns of which most are plain."""
-        file, ((start, stop),) = self.container.file, ranges
+        file, (rows,) = self.container.file, ranges
         (data,) = yield SparseRanges([columns.span])
         try:
-            found = columns.read(data, start, stop)
+            with file.opened() as descriptor:
+                found = columns.read(data, descriptor, rows)
         except CorruptFile as error:  # the general way says what is damaged
             fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
             return assemble(columns.fields, [fetched._replace(refusal=fetched.refusal or error)])
-        file.looked_at(found.size, found.places)
-        count_pages(columns.pages_with(start, stop))
+        file.looked_at(found.size, found.places, descriptor < 0)
+        count_pages(columns.pages_with(rows))
         others: Sequence[pa.Array] = ()
         if columns.others:
             leaves = leaves_of(columns.others)
