@@ -404,19 +404,18 @@ class MorselReader:
         """Decode columns, by field id; those in `by_item` and `encoded` as dictionary arrays."""
         stored = [field for field in fields if not is_row_metadata(field)]
         encoded = (self.encoded if encoded is None else encoded) | by_item
-        arrays: list[pa.Array] = []
-        at_once = self._columns_at_once(fragment, stored)
-        for start in range(0, len(stored), at_once):
-            if start:
+        read, arrays = list[Field](), list[pa.Array]()
+        for number, group in enumerate(self._groups(fragment, stored, ranges)):
+            if number:
                 fragment.release()
-            group = stored[start : start + at_once]
+            read += group
             if encoded:
                 arrays += dictionary_columns.read(fragment, group, ranges, self.blobs, encoded)
             else:
                 arrays += fragment.read(group, ranges, self.blobs)
         columns = {
             field.id: array if field.id in encoded else present(array, field, self.blobs)
-            for field, array in zip(stored, arrays, strict=True)
+            for field, array in zip(read, arrays, strict=True)
         }
         for field in fields:
             if is_row_metadata(field):
@@ -426,14 +425,23 @@ class MorselReader:
                 columns[field.id] = join_arrays(parts, field.storage_type)
         return columns
 
+    def _groups(
+        self,
+        fragment: FragmentReader | FragmentRun,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+    ) -> Sequence[Sequence[Field]]:
+        """Return columns in groups, between which mapped bytes are given back."""
+        if not (self.gives_back and fragment.is_local and fields):
+            return [fields]
+        return fragment.groups(fields, ranges, self.settings.mapped_columns)
+
     def _columns_at_once(
         self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
     ) -> int:
         """Return how many columns are decoded before mapped bytes are given back."""
-        if not (self.gives_back and fragment.is_local and fields):
-            return max(len(fields), 1)
-        groups = -(-len(fields) // self.settings.mapped_columns)
-        return -(-len(fields) // groups)  # about as many in each
+        gives_back = self.gives_back and fragment.is_local
+        return self.settings.mapped_columns if gives_back else max(len(fields), 1)
 
     def _is_sparse(self, mask: Mask) -> bool:
         """Tell whether so few rows pass, in so few ranges, that decoding only these is cheaper."""

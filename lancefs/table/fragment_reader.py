@@ -23,7 +23,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
-from lancefs.datafile.data_file import FieldReader, open_data_file
+from lancefs.datafile.data_file import FieldReader, mapped_fields, open_data_file
 from lancefs.datafile.fields import Blobs, Field, are_same
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
@@ -154,6 +154,7 @@ class FragmentReader:
         self._files.clear()
         self._row_sizes.clear()
         self._with_dictionaries.clear()
+        self._holders.clear()
         self._deleted = None
 
     @property
@@ -217,6 +218,26 @@ class FragmentReader:
         """
         with expanding(self.files.max_memory, len(fields)):
             return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
+
+    def groups(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange], most: int
+    ) -> list[Sequence[Field]]:
+        """Return columns in groups, so that each is read of few mapped bytes.
+
+        Args:
+            fields: The columns.
+            ranges: The rows that are read.
+            most: Columns of a group at most that are read of mapped bytes.
+        """
+        holder = self._holder(fields)
+        if holder is None or len(fields) <= most:
+            return columns_in_groups(fields, most)
+        mapped = mapped_fields(self.open_file(holder)[1], fields, ranges)
+        if len(mapped) <= most:
+            return [fields]
+        ids = {field.id for field in mapped}
+        first, *others = columns_in_groups(mapped, most)
+        return [[*(field for field in fields if field.id not in ids), *first], *others]
 
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
@@ -474,6 +495,13 @@ class FragmentReader:
         if reader is self:
             READERS.hold(self)
         return reader
+
+
+def columns_in_groups(fields: Sequence[Field], most: int) -> list[Sequence[Field]]:
+    """Cut columns into groups of about as many columns each, but no more than `most`."""
+    groups = -(-len(fields) // most)
+    length = -(-len(fields) // groups)
+    return [fields[start : start + length] for start in range(0, len(fields), length)]
 
 
 def with_members(

@@ -9,6 +9,8 @@
 #define HAS_PREAD
 #endif
 
+#define SCRATCH (128 * 1024) /* bytes that are read from a file at once, at most */
+
 /* The columns of the table of leaves, as in plain.py. */
 enum { FIRST_PAGE, PAGES, MEMORY, OUT, VALIDITY, END, LEAF_COLUMNS };
 
@@ -17,8 +19,7 @@ enum { FIRST_PAGE, PAGES, MEMORY, OUT, VALIDITY, END, LEAF_COLUMNS };
 typedef struct {
     Buffer tables, data;
     int64_t descriptor, shift;
-    uint8_t *scratch;
-    int64_t room;
+    uint8_t *scratch; /* of SCRATCH bytes */
 } File;
 
 /* Rows of a leaf, and where they are written. */
@@ -98,7 +99,7 @@ static int64_t read_page(const File *file, const int64_t *page, Wanted wanted, i
         const int64_t end = first + count, until = end < wanted.stop ? end : wanted.stop;
         if (until > done) {
             if (file->descriptor >= 0 && at >= run_end) {
-                const int64_t most = limit - at < file->room ? limit - at : file->room;
+                const int64_t most = limit - at < SCRATCH ? limit - at : SCRATCH;
                 run = at;
                 run_end = at + run_bytes(table, entry, first, wanted.stop, most);
                 is_read = run_end > run && read_file(file, run, run_end - run);
@@ -122,14 +123,15 @@ static int64_t read_page(const File *file, const int64_t *page, Wanted wanted, i
     return done == (page_end < wanted.stop ? page_end : wanted.stop) ? nulls : DAMAGED;
 }
 
-/* Read the rows from `start` to `stop` of leaves. `memories` has the addresses of what they are
+/* Read rows of leaves: from `rows[0]` on, up to `rows[1]`. `memories` has the addresses of what they are
  * written to. `nulls` gets the number of nulls of each leaf, then the bytes that were looked at, and
  * their places. */
 KERNEL(read_plain, const uint8_t *tables, int64_t tables_size, const uint8_t *data, int64_t size,
        int64_t descriptor, int64_t shift, const int64_t *pages, const int64_t *leaves,
-       int64_t leaf_count, int64_t start, int64_t stop, const int64_t *memories, uint8_t *scratch,
-       int64_t room, int64_t *nulls) {
-    const File file = {{tables, tables_size}, {data, size}, descriptor, shift, scratch, room};
+       int64_t leaf_count, const int64_t *rows, const int64_t *memories, uint8_t *scratch,
+       int64_t *nulls) {
+    const File file = {{tables, tables_size}, {data, size}, descriptor, shift, scratch};
+    const int64_t start = rows[0], stop = rows[1];
     int64_t *const seen = nulls + leaf_count;
     seen[0] = seen[1] = 0;
     for (int64_t i = 0; i < leaf_count; i++) {

@@ -27,7 +27,7 @@ from lancefs.datafile.kernels.points import (
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-_SCRATCH = 128 * 1024  # bytes that are read from a file at once, at most
+_SCRATCH = 128 * 1024  # bytes that are read from a file at once, at most; as in plain.c
 
 
 class PlainColumn(IntEnum):
@@ -105,8 +105,7 @@ def _take_plain(tables: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows
 
 
 _c_read_plain = c_function(
-    "read_plain",
-    "bytes number bytes number number number ints ints number number number ints out number out",
+    "read_plain", "bytes number bytes number number number ints ints number ints ints out out"
 )
 
 
@@ -123,6 +122,6 @@ def _compiled_read_plain(
     memories, nulls = [empty(size, np.uint8) for size in sizes], np.empty(len(leaves) + 2, np.int64)
     scratch = empty(_SCRATCH if file[0] >= 0 else 0, np.uint8)
     where = tables, len(tables), data, len(data), *file
-    what = pages, leaves, len(leaves), *rows
-    _c_read_plain(*where, *what, addresses_of(memories), scratch, len(scratch), nulls)
+    what = pages, leaves, len(leaves), np.array(rows, np.int64)
+    _c_read_plain(*where, *what, addresses_of(memories), scratch, nulls)
     return memories, nulls

@@ -106,6 +106,15 @@ class StructuralReader:
                 return (yield from self._read_plain(plain, ranges))
         return assemble(fields, [(yield from self.fetch(leaves_of(fields), ranges))])
 
+    def mapped_fields(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Reads[Sequence[Field]]:
+        """Return those of some fields whose rows are looked at where the local file is mapped."""
+        if not are_in_a_row(len(fields), ranges):
+            return fields
+        plain = yield from self._plain_columns(fields)
+        return fields if plain is None else plain.others
+
     def _read_plain(
         self, columns: PlainColumns, ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
