@@ -402,7 +402,8 @@ class MorselReader:
         encoded: frozenset[int] | None = None,
     ) -> dict[int, pa.Array]:
         """Decode columns, by field id; those in `by_item` and `encoded` as dictionary arrays."""
-        stored = [field for field in fields if not is_row_metadata(field)]
+        computed = [field for field in fields if is_row_metadata(field)]
+        stored = [field for field in fields if not is_row_metadata(field)] if computed else fields
         encoded = (self.encoded if encoded is None else encoded) | by_item
         read, arrays = list[Field](), list[pa.Array]()
         for number, group in enumerate(self._groups(fragment, stored, ranges)):
@@ -417,12 +418,11 @@ class MorselReader:
             field.id: array if field.id in encoded else present(array, field, self.blobs)
             for field, array in zip(read, arrays, strict=True)
         }
-        for field in fields:
-            if is_row_metadata(field):
-                assert self.index is not None
-                metadata = self.index.metadata
-                parts = [metadata.read(field, *part) for part in fragment.parts(ranges)]
-                columns[field.id] = join_arrays(parts, field.storage_type)
+        for field in computed:
+            assert self.index is not None
+            metadata = self.index.metadata
+            parts = [metadata.read(field, *part) for part in fragment.parts(ranges)]
+            columns[field.id] = join_arrays(parts, field.storage_type)
         return columns
 
     def _groups(
