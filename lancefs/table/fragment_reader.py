@@ -54,7 +54,7 @@ READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 _READER_BYTES = 8 * 1024
 _COLUMN_BYTES = 2 * 1024
 # Groups of columns of which a reader keeps in mind which data file has them.
-_MOST_KEPT = 64
+_MOST_KEPT = 16
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]

@@ -53,8 +53,8 @@ from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
 
-# Groups of columns of which it is kept which are plain; a stream reads some columns at a time.
-_MOST_KEPT = 64
+# Groups of columns of which it is kept how they are read; a stream reads some columns at a time.
+_MOST_KEPT = 16
 
 
 class StructuralReader:
@@ -77,7 +77,7 @@ class StructuralReader:
         self._pages: dict[tuple[int, int], PageReader] = {}
         # By column, and whether it may be nested.
         self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
-        self._file_plan: FilePlan | None = None
+        self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_KEPT)
         self._plain: deque[tuple[Sequence[Field], PlainColumns | None]] = deque(maxlen=_MOST_KEPT)
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
@@ -274,11 +274,13 @@ class StructuralReader:
         check_levels_of(plan, rows, data, self.container.file.url, self.columns)
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
-        """Return plans of leaves as one; the one that was asked for last is kept."""
-        known = self._file_plan
-        if known is None or not known.is_of(plans):
-            self._file_plan = known = FilePlan(leaves, plans)
-        return known
+        """Return plans of leaves as one, which is kept for the next read."""
+        for known in tuple(self._file_plans):
+            if known.is_of(plans):
+                return known
+        made = FilePlan(leaves, plans)
+        self._file_plans.append(made)
+        return made
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
