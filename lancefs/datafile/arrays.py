@@ -118,13 +118,28 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
     return sum(map(array_bytes, batch.columns))
 
 
+# The id of a type of numbers -> the bytes of a value.
+_PLAIN_BYTES: dict[int, int] = {
+    data_type.id: data_type.bit_width // 8
+    for data_type in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+        *(pa.date32(), pa.timestamp("us")),
+    )
+}
+
+
 def array_bytes(array: pa.Array) -> int:
     """Return the bytes of the values of an array, as its `nbytes` does.
 
     `nbytes` waits in the C++ library while Python's lock is not held: in a process that is forked
     meanwhile by another thread, it may wait for ever.
     """
-    data_type = array.type
+    data_type, width = array.type, _PLAIN_BYTES.get(array.type.id)
+    count: int = len(array)
+    if width is not None and count:  # most columns, which a stream asks for each batch
+        return count * width + (0 if array.buffers()[0] is None else _covering_bytes(array))
     if isinstance(array, pa.ExtensionArray):
         return array_bytes(array.storage)
     if pa.types.is_struct(data_type):  # without the validity of its own, as there
@@ -133,7 +148,6 @@ def array_bytes(array: pa.Array) -> int:
         return array_bytes(array.indices) + array_bytes(array.dictionary)
     if not len(array) or pa.types.is_null(data_type):
         return 0
-    count: int = len(array)
     validity = 0 if array.buffers()[0] is None else _covering_bytes(array)
     if pa.types.is_fixed_size_list(data_type):
         size = data_type.list_size

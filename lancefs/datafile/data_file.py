@@ -216,6 +216,25 @@ def read_together(
     ]
 
 
+def mapped_fields(
+    reader: FieldReader, fields: Sequence[Field], ranges: Sequence[RowRange]
+) -> Sequence[Field]:
+    """Return those of some fields of a local file whose rows are looked at where it is mapped.
+
+    Args:
+        reader: The reader of the file.
+        fields: The fields.
+        ranges: Rows of the file.
+
+    Raises:
+        LanceError: The metadata of the columns cannot be read.
+    """
+    if not isinstance(reader, StructuralReader):
+        return fields
+    (mapped,) = run([(reader.container.file, reader.mapped_fields(fields, ranges))])
+    return mapped
+
+
 def _read_joint(
     files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
 ) -> JointRows:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from operator import is_
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -415,3 +416,13 @@ def _with_valid_extension(shown: pa.Field) -> pa.Field:
 
 def _read_back(shown: pa.Field) -> pa.Field:
     return pa.ipc.read_schema(pa.schema([shown]).serialize()).field(0)
+
+
+def are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
+    """Whether two sequences have the same objects, which takes far less time than to compare them.
+
+    Args:
+        fields: Some fields.
+        others: Other fields.
+    """
+    return len(fields) == len(others) and all(map(is_, fields, others))

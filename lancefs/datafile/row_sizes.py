@@ -187,5 +187,7 @@ def _bytes_between(field: FieldSizes, rows: _Floats, scale: float) -> tuple[_Flo
 
 def _spread(column: PageSizes, sizes: Sequence[float], rows: _Floats) -> _Floats:
     """Spread the sizes of a column's pages over the rows between consecutive `rows`."""
+    if len(rows) == len(column.first_rows) and np.array_equal(rows, column.first_rows):
+        return np.array(sizes, np.float64)
     border = np.array(column.first_rows) * (rows[-1] / column.first_rows[-1])
     return np.diff(np.interp(rows, border, np.append(0.0, np.cumsum(sizes))))

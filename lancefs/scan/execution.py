@@ -628,14 +628,15 @@ class Scan:
         Morsels of even size reuse the memory of those before them. Otherwise Arrow's allocator
         would keep more and more blocks that fit no next morsel.
         """
-        pool, largest, is_even = pa.default_memory_pool(), 0, True
+        pool, largest, is_uneven, gave_back = pa.default_memory_pool(), 0, False, False
         for each in decoded:
-            yield each
-            if self.settings.uneven_ratio * each.size < largest:
+            if is_uneven:  # and not the last one, which is shorter than the others for most tables
                 pool.release_unused()
-                largest, is_even = 0, False
-            largest = max(largest, each.size)
-        if not is_even:
+                gave_back = True
+            yield each
+            is_uneven = self.settings.uneven_ratio * each.size < largest
+            largest = max(0 if is_uneven else largest, each.size)
+        if gave_back:
             pool.release_unused()
 
 

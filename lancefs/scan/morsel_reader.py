@@ -417,29 +417,39 @@ class MorselReader:
         encoded: frozenset[int] | None = None,
     ) -> dict[int, pa.Array]:
         """Decode columns, by field id; those in `by_item` and `encoded` as dictionary arrays."""
-        stored = [field for field in fields if not is_row_metadata(field)]
+        computed = [field for field in fields if is_row_metadata(field)]
+        stored = [field for field in fields if not is_row_metadata(field)] if computed else fields
         encoded = (self.encoded if encoded is None else encoded) | by_item
-        arrays: list[pa.Array] = []
-        at_once = self._columns_at_once(fragment, stored)
-        for start in range(0, len(stored), at_once):
-            if start:
+        read, arrays = list[Field](), list[pa.Array]()
+        for number, group in enumerate(self._groups(fragment, stored, ranges)):
+            if number:
                 fragment.release()
-            group = stored[start : start + at_once]
+            read += group
             if encoded:
                 arrays += dictionary_columns.read(fragment, group, ranges, self.blobs, encoded)
             else:
                 arrays += fragment.read(group, ranges, self.blobs)
         columns = {
             field.id: array if field.id in encoded else present(array, field, self.blobs)
-            for field, array in zip(stored, arrays, strict=True)
+            for field, array in zip(read, arrays, strict=True)
         }
-        for field in fields:
-            if is_row_metadata(field):
-                assert self.index is not None
-                metadata = self.index.metadata
-                parts = [metadata.read(field, *part) for part in fragment.parts(ranges)]
-                columns[field.id] = join_arrays(parts, field.storage_type)
+        for field in computed:
+            assert self.index is not None
+            metadata = self.index.metadata
+            parts = [metadata.read(field, *part) for part in fragment.parts(ranges)]
+            columns[field.id] = join_arrays(parts, field.storage_type)
         return columns
+
+    def _groups(
+        self,
+        fragment: FragmentReader | FragmentRun,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+    ) -> Sequence[Sequence[Field]]:
+        """Return columns in groups, between which mapped bytes are given back."""
+        if not (self.gives_back and fragment.is_local and fields):
+            return [fields]
+        return fragment.groups(fields, ranges, self.settings.mapped_columns)
 
     def _columns_at_once(
         self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]

@@ -496,6 +496,8 @@ def _are_all(table: pa.Table, positions: Positions) -> bool:
     """Return whether the rows are those of a small table, in order, which is one batch."""
     if len(positions) != table.num_rows or any(column.num_chunks != 1 for column in table.columns):
         return False
-    if table.get_total_buffer_size() > _SMALL_TABLE:
+    # Not `get_total_buffer_size`, which has the hazard that `array_bytes` tells of.
+    buffers = (buffer for column in table.columns for buffer in column.chunk(0).buffers())
+    if sum(buffer.size for buffer in buffers if buffer is not None) > _SMALL_TABLE:
         return False  # a part of larger arrays, which a copy lets go
     return bool((positions == np.arange(len(positions))).all())

@@ -13,14 +13,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.errors import CorruptFile, MissingFile, ReadFailed
+from lancefs.errors import CorruptFile, MissingFile, ReadFailed, UnsupportedFeature
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
 from lancefs.storage.links import NO_FOLLOW, Confines
 from lancefs.storage.local_files import READ, open_regular
@@ -198,6 +199,25 @@ class LocalFile:
             READ_FILES.use(self)
         data = held.data
         return [data[start:end] for start, end in ranges]
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open the file for a while, if it is mapped: bytes that are read need not be unmapped.
+
+        Yields:
+            A descriptor of the file that is mapped; -1 where none is, where its path leads to
+            another file now, or where the operating system refuses to open it once more.
+        """
+        held, descriptor = self._held, -1
+        if held is not None and held.is_mapping:
+            with suppress(OSError, UnsupportedFeature):
+                descriptor, status = open_regular(self._path, confines=self._confines)
+        try:
+            is_same = held is not None and descriptor >= 0 and _Identity.of(status) == held.identity
+            yield descriptor if is_same else -1
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def read_into(self, memory: memoryview) -> bool:
         """Read a small file into memory that has its size; nothing is held.

@@ -488,11 +488,27 @@ class File:
         """Whether the whole file is mapped or was read, so that any range of it costs nothing."""
         return self._local is not None and self._local.is_in_memory
 
-    def looked_at(self, size: int, places: int) -> None:
-        """Count bytes that were looked at of `SparseRanges`, in so many places."""
+    def looked_at(self, size: int, places: int, is_mapped: bool = True) -> None:
+        """Count bytes that were looked at of `SparseRanges`, in so many places.
+
+        Args:
+            size: Number of bytes.
+            places: Number of places.
+            is_mapped: Whether they were looked at in the mapping of the file, if it has one; else
+                they were read from the file that `opened` gave.
+        """
         count_bytes(size)
-        if self._local is not None:
+        if self._local is not None and is_mapped:
             self._local.touched += size + places * READ_AROUND
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open a mapped file for a while, for a kernel that reads it; see `LocalFile.opened`."""
+        if self._local is None:
+            yield -1
+            return
+        with self._local.opened() as descriptor:
+            yield descriptor
 
     def release(self) -> None:
         """Release the memory of the mapping of a local file.

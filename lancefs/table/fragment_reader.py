@@ -10,6 +10,7 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,8 +23,8 @@ import pyarrow as pa
 from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
-from lancefs.datafile.data_file import FieldReader, open_data_file
-from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.data_file import FieldReader, mapped_fields, open_data_file
+from lancefs.datafile.fields import Blobs, Field, are_same
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock
@@ -52,6 +53,8 @@ READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 # Memory of a reader, and of the metadata of each column of its open files, about.
 _READER_BYTES = 8 * 1024
 _COLUMN_BYTES = 2 * 1024
+# Groups of columns of which a reader keeps in mind which data file has them.
+_MOST_KEPT = 16
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
@@ -90,10 +93,10 @@ class FragmentReader:
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
         self._files: dict[tuple[int | None, str], File] = {}  # by base path and path
         self._deleted: Ints | None = None
-        self._located: tuple[list[Field], list[tuple[int, int, Field]]] = [], []
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
+        self._holders: deque[tuple[Sequence[Field], DataFile | None]] = deque(maxlen=_MOST_KEPT)
         self._lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
         # when the garbage collector runs.
@@ -151,6 +154,7 @@ class FragmentReader:
         self._files.clear()
         self._row_sizes.clear()
         self._with_dictionaries.clear()
+        self._holders.clear()
         self._deleted = None
 
     @property
@@ -217,15 +221,42 @@ class FragmentReader:
         with expanding(self.files.max_memory, len(fields)):
             return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
 
+    def groups(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange], most: int
+    ) -> list[Sequence[Field]]:
+        """Return columns in groups, so that each is read of few mapped bytes.
+
+        Args:
+            fields: The columns.
+            ranges: The rows that are read.
+            most: Columns of a group at most that are read of mapped bytes.
+        """
+        holder = self._holder(fields)
+        if holder is None or len(fields) <= most:
+            return columns_in_groups(fields, most)
+        mapped = mapped_fields(self.open_file(holder)[1], fields, ranges)
+        if len(mapped) <= most:
+            return [fields]
+        ids = {field.id for field in mapped}
+        first, *others = columns_in_groups(mapped, most)
+        return [[*(field for field in fields if field.id not in ids), *first], *others]
+
     def _read_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
     ) -> list[pa.Array]:
-        files, located = self.fragment.files, self._locate(fields)
+        rows, holder = count_rows(ranges), self._holder(fields)
+        if holder is not None and blobs == "descriptors" and not self.fragment.overlays:
+            file, reader = self.open_file(holder)
+            arrays = run([(file, reader.read_all(fields, ranges))])[0]
+            return [
+                self._check_rows(array, rows, field)
+                for array, field in zip(arrays, fields, strict=True)
+            ]
+        files, located = self.fragment.files, locate_fields(fields, self.fragment)
         read = self._read([(files[number], part, ranges) for _, number, part in located], blobs)
         parts: list[list[PrunedArray]] = [[] for _ in fields]
         for (position, _, _), part in zip(located, read, strict=True):
             parts[position].append(part)
-        rows = count_rows(ranges)
         fields_read = fields if blobs == "descriptors" else _as_bytes(fields)
         arrays = [
             self._check_rows(merge_parts(field, field_parts, rows), rows, field)
@@ -239,13 +270,17 @@ class FragmentReader:
         field_patches = [list(patches(overlays, field, ranges, limit)) for field in fields]
         return self._apply_overlays(fields_read, arrays, field_patches, blobs)
 
-    def _locate(self, fields: Sequence[Field]) -> list[tuple[int, int, Field]]:
-        """Find the data files of fields as `locate_fields` does; the last ones are remembered."""
-        known, located = self._located
-        if known != fields:
-            located = locate_fields(fields, self.fragment)
-            self._located = list(fields), located
-        return located
+    def _holder(self, fields: Sequence[Field]) -> DataFile | None:
+        """Return the data file that has all values of some fields; None where none has."""
+        for known, holder in tuple(self._holders):
+            if are_same(fields, known):
+                return holder
+        located = locate_fields(fields, self.fragment)
+        numbers = {number for _, number, _ in located}
+        is_one = len(numbers) == 1 and are_same([part for _, _, part in located], fields)
+        holder = self.fragment.files[numbers.pop()] if is_one else None
+        self._holders.append((tuple(fields), holder))
+        return holder
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
         """Estimate the bytes of rows; None for a tiny fragment, whose rows take little memory.
@@ -462,6 +497,13 @@ class FragmentReader:
         if reader is self:
             READERS.hold(self)
         return reader
+
+
+def columns_in_groups(fields: Sequence[Field], most: int) -> list[Sequence[Field]]:
+    """Cut columns into groups of about as many columns each, but no more than `most`."""
+    groups = -(-len(fields) // most)
+    length = -(-len(fields) // groups)
+    return [fields[start : start + length] for start in range(0, len(fields), length)]
 
 
 def with_members(

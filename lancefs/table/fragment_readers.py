@@ -206,8 +206,9 @@ def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple
             yield position, rows[starts[position] : stops[position]] - before
         return
     holders = np.searchsorted(ends, rows, side="right")
-    edges = np.flatnonzero(holders[1:] != holders[:-1]) + 1
-    for start, end in pairwise([*range(min(1, len(rows))), *edges.tolist(), len(rows)]):
+    edges = (np.flatnonzero(holders[1:] != holders[:-1]) + 1).tolist()
+    bounds = [0, *edges, len(rows)] if len(rows) else []
+    for start, end in pairwise(bounds):
         position = int(holders[start])
         if position < len(ends):
             yield position, rows[start:end] - (ends[position - 1] if position else 0)

@@ -30,6 +30,7 @@ from lancefs.table.fragment_reader import (
     TINY_ROWS,
     FragmentReader,
     PrunedArray,
+    columns_in_groups,
     locate_fields,
     merge_parts,
     with_members,
@@ -194,6 +195,12 @@ class FragmentRun:
     def touched(self) -> int:
         """Estimated bytes of local files that became resident since the last release."""
         return sum(reader.touched for reader in self._readers or ())
+
+    def groups(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange], most: int
+    ) -> list[Sequence[Field]]:
+        """Return columns in groups, so that each is read of few mapped bytes."""
+        return columns_in_groups(fields, most)
 
     def release(self) -> None:
         """Release the memory of the local files' mapped bytes; see `File`."""

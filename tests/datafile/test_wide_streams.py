@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 import lancefs
+from lancefs.errors import CorruptFile
+from lancefs.storage import Store
 
 ROWS = 40_000
 COLUMNS = 36
@@ -66,3 +71,96 @@ def test_rows_taken_beside_rows_in_a_row_are_those_of_pylance(table: Path) -> No
     names = [f"c{number}" for number in range(1, COLUMNS, 2)]
     taken = lancefs.open(table).take(rows, columns=names)
     assert taken.equals(lance.dataset(table).take(rows, columns=names))
+
+
+def _mixed_column(number: int, source: np.random.Generator) -> pa.Array:
+    numbers = source.integers(0, 1000, ROWS)
+    lists = pa.ListArray.from_arrays(np.arange(0, ROWS + 1, dtype="i4"), pa.array(numbers))
+    kinds = [
+        lambda: pa.array(numbers),
+        lambda: pa.array([f"text {k}" for k in numbers.tolist()]),
+        lambda: pa.StructArray.from_arrays([pa.array(numbers), lists], ["a", "b"]),
+        lambda: lists,
+        lambda: pa.array(numbers).cast(pa.decimal128(30, 2)),
+        lambda: pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(numbers, 3)), 3),
+    ]
+    return kinds[number % 6]()
+
+
+def test_a_stream_of_a_wide_table_of_all_kinds_has_all_rows(tmp_path: Path) -> None:
+    source = np.random.default_rng(6)
+    data = pa.table({f"c{number}": _mixed_column(number, source) for number in range(72)})
+    lance.write_dataset(data, tmp_path / "t.lance", data_storage_version="2.2")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    assert pa.Table.from_batches(list(dataset.to_batches(batch_size=9000))).equals(data)
+    names = data.schema.names[::-1]
+    batches = list(dataset.to_batches(columns=names, batch_size=16_000))
+    assert pa.Table.from_batches(batches).equals(data.select(names))
+
+
+def _data_file(table: Path) -> Path:
+    (only,) = (table / "data").iterdir()
+    return only
+
+
+def test_a_file_that_another_one_replaces_is_read_to_its_end(table: Path, tmp_path: Path) -> None:
+    shutil.copytree(table, tmp_path / "t.lance")
+    expected = lance.dataset(table).to_table()
+    batches = lancefs.open(tmp_path / "t.lance").to_batches(batch_size=4096)
+    parts, data = [next(batches)], _data_file(tmp_path / "t.lance")
+    (tmp_path / "other").write_bytes(bytes(data.stat().st_size))
+    (tmp_path / "other").replace(data)
+    assert pa.Table.from_batches([*parts, *batches]).equals(expected)
+
+
+def test_a_file_that_is_gone_is_read_to_its_end(table: Path, tmp_path: Path) -> None:
+    shutil.copytree(table, tmp_path / "t.lance")
+    batches = lancefs.open(tmp_path / "t.lance").to_batches(batch_size=4096)
+    parts = [next(batches)]
+    _data_file(tmp_path / "t.lance").unlink()
+    assert pa.Table.from_batches([*parts, *batches]).equals(lance.dataset(table).to_table())
+
+
+def test_damage_in_a_wide_table_is_located(table: Path, tmp_path: Path) -> None:
+    shutil.copytree(table, tmp_path / "t.lance")
+    data = _data_file(tmp_path / "t.lance")
+    damaged = bytearray(data.read_bytes())
+    damaged[: len(damaged) // 4] = b"\xff" * (len(damaged) // 4)
+    data.write_bytes(damaged)
+    with pytest.raises(CorruptFile, match=r"c\d+, column \d+ \(c\d+\), page \d"):
+        list(lancefs.open(tmp_path / "t.lance").to_batches(batch_size=4096))
+
+
+def test_rows_without_mapped_files_are_the_same(table: Path) -> None:
+    expected = lance.dataset(table).to_table()
+    batches = list(lancefs.open(table, mmap=False).to_batches(batch_size=4096))
+    assert pa.Table.from_batches(batches).equals(expected)
+
+
+def test_streams_leave_no_descriptor_open(table: Path) -> None:
+    batches, before = (
+        lancefs.open(table).to_batches(batch_size=4096),
+        len(os.listdir("/proc/self/fd")),
+    )
+    for _ in batches:
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_mapped_file_is_opened_for_a_while(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(os.urandom(300_000))
+    (tmp_path / "small").write_bytes(os.urandom(3000))
+    store = Store(LocalFileSystem(), str(tmp_path))
+    large, small = store.file("large"), store.file("small")
+    with large.opened() as descriptor:
+        assert descriptor == -1  # nothing is mapped yet
+    for file in (large, small):
+        file.read([(0, 100)])
+    with large.opened() as descriptor:
+        assert os.pread(descriptor, 100, 0) == (tmp_path / "large").read_bytes()[:100]
+    with pytest.raises(OSError, match="descriptor"):
+        os.fstat(descriptor)
+    with small.opened() as descriptor:
+        assert descriptor == -1  # it is held as a whole
+    (tmp_path / "small").replace(tmp_path / "large")
+    with large.opened() as descriptor:
+        assert descriptor == -1

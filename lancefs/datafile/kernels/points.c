@@ -109,27 +109,48 @@ static int write_items(Piece piece, const int64_t *page, Buffer buffer, int64_t 
     return 0;
 }
 
-/* Write the values of the wanted rows of a chunk, whose first row is `first`. */
-static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
-                        const int64_t *rows, int64_t start, int64_t stop, uint8_t *out) {
-    const int64_t bits = page[BITS], bytes = bits / 8, dense = in_a_row(rows, start, stop);
+/* Write the values of `taken` rows of a chunk from the row at position `within` on. */
+static int write_dense_values(const int64_t *page, Buffer buffer, int64_t count, int64_t within,
+                              int64_t taken, uint8_t *out, int64_t at) {
+    const int64_t bits = page[BITS], bytes = bits / 8;
     if (page[VALUES] == PACKED) {
         const int64_t width = inline_width(buffer, bits, count);
         if (width < 0)
             return DAMAGED;
         const uint8_t *const packed = buffer.data + bytes;
-        uint8_t *const to = out + start * bytes;
-        if (dense == BLOCK && (uintptr_t)to % (uintptr_t)bytes == 0) {
+        uint8_t *const to = out + at * bytes;
+        if (taken == BLOCK && (uintptr_t)to % (uintptr_t)bytes == 0) {
             unpack_block(packed, (int)width, bits, to);
             return 0;
         }
-        if (dense) {
-            uint64_t whole[LARGEST_BLOCK / 8];
-            unpack_block(packed, (int)width, bits, whole);
-            memcpy(to, (const uint8_t *)whole + (rows[start] - first) * bytes,
-                   (size_t)(dense * bytes));
-            return 0;
-        }
+        uint64_t whole[LARGEST_BLOCK / 8];
+        unpack_block(packed, (int)width, bits, whole);
+        memcpy(to, (const uint8_t *)whole + within * bytes, (size_t)(taken * bytes));
+        return 0;
+    }
+    if ((count * bits + 7) / 8 > buffer.size)
+        return DAMAGED;
+    if (bits > 1) {
+        memcpy(out + at * bytes, buffer.data + within * bytes, (size_t)(taken * bytes));
+        return 0;
+    }
+    for (const int64_t stop = at + taken; at < stop; at++, within++)
+        if (buffer.data[within / 8] >> (within % 8) & 1)
+            set_bit(out, at);
+    return 0;
+}
+
+/* Write the values of the wanted rows of a chunk, whose first row is `first`. */
+static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
+                        const int64_t *rows, int64_t start, int64_t stop, uint8_t *out) {
+    const int64_t bits = page[BITS], bytes = bits / 8, dense = in_a_row(rows, start, stop);
+    if (dense)
+        return write_dense_values(page, buffer, count, rows[start] - first, dense, out, start);
+    if (page[VALUES] == PACKED) {
+        const int64_t width = inline_width(buffer, bits, count);
+        if (width < 0)
+            return DAMAGED;
+        const uint8_t *const packed = buffer.data + bytes;
         for (int64_t i = start; i < stop; i++) {
             const uint64_t value = value_at(packed, (int)width, (int)bits, (int)(rows[i] - first));
             memcpy(out + i * bytes, &value, (size_t)bytes);
@@ -138,11 +159,6 @@ static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64
     }
     if ((count * bits + 7) / 8 > buffer.size)
         return DAMAGED;
-    if (dense && bits > 1) {
-        memcpy(out + start * bytes, buffer.data + (rows[start] - first) * bytes,
-               (size_t)(dense * bytes));
-        return 0;
-    }
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;
         if (bits > 1)
@@ -230,36 +246,33 @@ static int64_t write_apart(Apart apart, int64_t within, int64_t count, int64_t a
     return nulls;
 }
 
-/* Write which of the wanted rows of a chunk are valid, from runs of levels; return how many are
- * null. The last runs may reach beyond the chunk. */
-static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int64_t *rows,
-                          int64_t start, int64_t stop, uint8_t *validity) {
+/* Runs of levels, and the length of each. */
+typedef struct {
+    const uint8_t *levels, *lengths;
+    int64_t count;
+} Runs;
+
+static int open_runs(Buffer buffer, Runs *runs) {
     if (buffer.size < 8)
         return DAMAGED;
     const uint64_t size = load(buffer.data, 8);
     if (size > (uint64_t)buffer.size - 8 || size % LEVEL)
         return DAMAGED;
-    const int64_t runs = (int64_t)size / LEVEL;
-    if (buffer.size - 8 - (int64_t)size != runs)
+    *runs = (Runs){buffer.data + 8, buffer.data + 8 + size, (int64_t)size / LEVEL};
+    return buffer.size - 8 - (int64_t)size == runs->count ? 0 : DAMAGED;
+}
+
+/* Write which of the wanted rows of a chunk are valid, from runs of levels; return how many are
+ * null. The last runs may reach beyond the chunk. */
+static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int64_t *rows,
+                          int64_t start, int64_t stop, uint8_t *validity) {
+    Runs runs;
+    if (open_runs(buffer, &runs))
         return DAMAGED;
-    const uint8_t *levels = buffer.data + 8, *lengths = levels + size;
-    const int is_dense = in_a_row(rows, start, stop) > 0;
     int64_t nulls = 0, end = 0, i = start;
-    for (int64_t run = 0; run < runs; run++) {
-        const uint64_t level = load(levels + run * LEVEL, LEVEL);
-        end += lengths[run];
-        if (is_dense && i < stop && rows[i] - first < end) {
-            const int64_t left = end - (rows[i] - first);
-            const int64_t until = left < stop - i ? i + left : stop;
-            if (level > 1)
-                return DAMAGED;
-            if (level == 0)
-                set_bits(validity, i, until);
-            else
-                nulls += until - i;
-            i = until;
-            continue;
-        }
+    for (int64_t run = 0; run < runs.count; run++) {
+        const uint64_t level = load(runs.levels + run * LEVEL, LEVEL);
+        end += runs.lengths[run];
         for (; i < stop && rows[i] - first < end; i++) {
             if (level > 1)
                 return DAMAGED;
@@ -271,32 +284,89 @@ static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int
     return end < count ? DAMAGED : nulls;
 }
 
+/* Write which of `taken` rows from the one at position `within` of a chunk on are valid, as
+ * `write_runs` does. */
+static int64_t write_dense_runs(Buffer buffer, int64_t count, int64_t within, int64_t taken,
+                                int64_t at, uint8_t *validity) {
+    Runs runs;
+    if (open_runs(buffer, &runs))
+        return DAMAGED;
+    const int64_t stop = within + taken;
+    int64_t nulls = 0, end = 0;
+    for (int64_t run = 0; run < runs.count; run++) {
+        end += runs.lengths[run];
+        if (within == stop || within >= end)
+            continue;
+        const uint64_t level = load(runs.levels + run * LEVEL, LEVEL);
+        const int64_t until = end < stop ? end : stop;
+        if (level > 1)
+            return DAMAGED;
+        if (level == 0)
+            set_bits(validity, at, at + until - within);
+        else
+            nulls += until - within;
+        at += until - within;
+        within = until;
+    }
+    return end < count ? DAMAGED : nulls;
+}
+
+/* Check levels that are packed, or runs or plain; of packed ones, tell where they are. */
+static int open_levels(const int64_t *page, Buffer buffer, int64_t count, Apart *apart) {
+    *apart = (Apart){buffer.data, 0, 0, 0};
+    switch (page[LEVELS]) {
+    case RUNS:
+        return 0;
+    case PACKED: /* a block, behind its width */
+        apart->width = inline_width(buffer, 8 * LEVEL, count);
+        apart->data += LEVEL;
+        return apart->width < 0 ? DAMAGED : 0;
+    case FLAT:
+        return count * LEVEL > buffer.size ? DAMAGED : 0;
+    default:
+        return open_apart(buffer, page[WIDTH], count, apart);
+    }
+}
+
+/* Write which of `taken` rows from the one at position `within` of a chunk on are valid; return how
+ * many are null. */
+static int64_t write_dense_validity(const int64_t *page, Buffer buffer, int64_t count,
+                                    int64_t within, int64_t taken, int64_t at,
+                                    uint8_t *validity) {
+    Apart apart;
+    if (open_levels(page, buffer, count, &apart))
+        return DAMAGED;
+    if (page[LEVELS] == RUNS)
+        return write_dense_runs(buffer, count, within, taken, at, validity);
+    if (page[LEVELS] != FLAT)
+        return write_apart(apart, within, taken, at, validity);
+    int64_t nulls = 0;
+    for (int64_t done = 0; done < taken; done += BLOCK) {
+        const int64_t some = taken - done < BLOCK ? taken - done : BLOCK;
+        const uint8_t *const levels = buffer.data + (within + done) * LEVEL;
+        const int64_t found = write_levels(levels, some, at + done, validity);
+        if (found < 0)
+            return DAMAGED;
+        nulls += found;
+    }
+    return nulls;
+}
+
 /* Write which of the wanted rows of a chunk are valid; return how many are null. */
 static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
                               const int64_t *rows, int64_t start, int64_t stop,
                               uint8_t *validity) {
     const int64_t dense = in_a_row(rows, start, stop), stored = page[LEVELS];
-    Apart apart = {buffer.data, 0, 0, 0};
-    int64_t nulls = 0;
-    switch (stored) {
-    case RUNS:
-        return write_runs(buffer, count, first, rows, start, stop, validity);
-    case PACKED: /* a block, behind its width */
-        apart.width = inline_width(buffer, 8 * LEVEL, count);
-        if (apart.width < 0)
-            return DAMAGED;
-        apart.data += LEVEL;
-        break;
-    case FLAT:
-        if (count * LEVEL > buffer.size)
-            return DAMAGED;
-        break;
-    default:
-        if (open_apart(buffer, page[WIDTH], count, &apart))
-            return DAMAGED;
+    if (dense) {
+        const int64_t within = rows[start] - first;
+        return write_dense_validity(page, buffer, count, within, dense, start, validity);
     }
-    if (dense && stored != FLAT)
-        return write_apart(apart, rows[start] - first, dense, start, validity);
+    if (stored == RUNS)
+        return write_runs(buffer, count, first, rows, start, stop, validity);
+    Apart apart;
+    int64_t nulls = 0;
+    if (open_levels(page, buffer, count, &apart))
+        return DAMAGED;
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;
         const int64_t level = stored == FLAT ? (int64_t)load(buffer.data + within * LEVEL, LEVEL)
@@ -310,34 +380,69 @@ static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count,
     return nulls;
 }
 
-/* Write the wanted rows of a chunk of `length` bytes; return how many are null. */
-static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk, int64_t length,
-                          int64_t count, int64_t first, const int64_t *rows, int64_t start,
-                          int64_t stop, uint8_t *out, uint8_t *validity) {
+/* The levels of a chunk, and its values. */
+typedef struct {
+    Buffer levels, values;
+    int has_levels;
+} Chunk;
+
+/* Find the buffers of a chunk of `length` bytes. */
+static int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
+                      int is_nullable, Chunk *opened) {
     const int is_skipped = page[LEVELS] == SKIPPED, has_levels = page[LEVELS] != NONE;
     const int64_t buffers = is_skipped ? page[WIDTH] : has_levels; /* of levels */
-    if (buffers < 0 || buffers > 2 || (is_skipped && validity != NULL))
+    if (buffers < 0 || buffers > 2 || (is_skipped && is_nullable))
         return DAMAGED;
     const int64_t header = 2 + LEVEL * buffers + page[ENTRY];
     if (length < header)
         return DAMAGED;
-    int64_t nulls = 0, at = align(header);
+    int64_t at = align(header);
+    opened->levels = (Buffer){NULL, 0};
+    opened->has_levels = has_levels && !is_skipped;
     if (is_skipped) {
         for (int64_t i = 0; i < buffers; i++)
             at = align(at + (int64_t)load(chunk + 2 + LEVEL * i, LEVEL));
     } else if (has_levels) {
-        const Buffer levels = {chunk + at, (int64_t)load(chunk + 2, LEVEL)};
-        if (at + levels.size > length || (int64_t)load(chunk, 2) != count || validity == NULL)
+        opened->levels = (Buffer){chunk + at, (int64_t)load(chunk + 2, LEVEL)};
+        if (at + opened->levels.size > length || (int64_t)load(chunk, 2) != count || !is_nullable)
             return DAMAGED;
-        nulls = write_validity(page, levels, count, first, rows, start, stop, validity);
-        if (nulls < 0)
-            return DAMAGED;
-        at = align(at + levels.size);
-    } else if (validity != NULL) { /* another page of the leaf has levels */
-        set_bits(validity, start, stop);
+        at = align(at + opened->levels.size);
     }
-    const Buffer values = {chunk + at, (int64_t)load(chunk + header - page[ENTRY], page[ENTRY])};
-    if (at + values.size > length)
+    const int64_t size = (int64_t)load(chunk + header - page[ENTRY], page[ENTRY]);
+    opened->values = (Buffer){chunk + at, size};
+    return at + size > length ? DAMAGED : 0;
+}
+
+int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
+                         int64_t within, int64_t taken, uint8_t *out, int64_t at,
+                         uint8_t *validity) {
+    Chunk opened;
+    int64_t nulls = 0;
+    if (open_chunk(page, chunk, length, count, validity != NULL, &opened))
+        return DAMAGED;
+    if (opened.has_levels)
+        nulls = write_dense_validity(page, opened.levels, count, within, taken, at, validity);
+    else if (validity != NULL) /* another page of the leaf has levels */
+        set_bits(validity, at, at + taken);
+    if (nulls < 0 || write_dense_values(page, opened.values, count, within, taken, out, at))
+        return DAMAGED;
+    return nulls;
+}
+
+/* Write the wanted rows of a chunk of `length` bytes; return how many are null. */
+static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk, int64_t length,
+                          int64_t count, int64_t first, const int64_t *rows, int64_t start,
+                          int64_t stop, uint8_t *out, uint8_t *validity) {
+    Chunk opened;
+    int64_t nulls = 0;
+    if (open_chunk(page, chunk, length, count, validity != NULL, &opened))
+        return DAMAGED;
+    const Buffer values = opened.values;
+    if (opened.has_levels)
+        nulls = write_validity(page, opened.levels, count, first, rows, start, stop, validity);
+    else if (validity != NULL) /* another page of the leaf has levels */
+        set_bits(validity, start, stop);
+    if (nulls < 0)
         return DAMAGED;
     int refused;
     if (page[VALUES] == STRINGS)

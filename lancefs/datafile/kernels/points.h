@@ -50,6 +50,13 @@ static inline Piece find_piece(Pieces pieces, int64_t position) {
                    start};
 }
 
+/* Write `taken` rows of a chunk of plain or packed values from the row at position `within` on, as
+ * the rows from `at` on; return how many are null. The chunk has `length` bytes and `count` rows, no
+ * fewer than are taken. `validity` is NULL where no page of the leaf has levels. */
+int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
+                         int64_t within, int64_t taken, uint8_t *out, int64_t at,
+                         uint8_t *validity);
+
 static inline int64_t align(int64_t position) {
     return (position + ALIGN - 1) / ALIGN * ALIGN;
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -121,22 +122,47 @@ def take_points(
     for number, (first, count, at, validity_at, begin, wanted) in enumerate(leaves.tolist()):
         own = pages[first : first + count]
         parts = [
-            _take_page(pieces, own[index], some)
+            take_page(pieces, own[index], some)
             for index, some in rows_by_page(own, rows[begin : begin + wanted])
         ]
-        if not parts:
-            continue
-        values = np.concatenate([part[0] for part in parts])
-        invalid = np.concatenate([part[1] for part in parts])
-        nulls[number] = np.count_nonzero(invalid)
-        nulls[-2:] += np.sum([part[2] for part in parts], axis=0)
-        is_bit = own[0, PageColumn.BITS] == 1
-        stored = np.packbits(values, bitorder="little") if is_bit else values.view(np.uint8)
-        out[at : at + len(stored)] = stored
-        if validity_at >= 0:
-            valid = np.packbits(~invalid, bitorder="little")
-            out[validity_at : validity_at + len(valid)] = valid
+        if parts:
+            nulls[number] = write_leaf(parts, own, out, (at, validity_at))
+            nulls[-2:] += np.sum([part.looked_at for part in parts], axis=0)
     return out, nulls
+
+
+class TakenRows(NamedTuple):
+    """Rows of a page.
+
+    Attributes:
+        values: The values; a boolean takes a byte.
+        invalid: Which are null.
+        looked_at: How many bytes were looked at, in how many places.
+    """
+
+    values: Array
+    invalid: Mask
+    looked_at: tuple[int, int]
+
+
+def write_leaf(parts: Sequence[TakenRows], pages: Ints, out: Bytes, at: tuple[int, int]) -> int:
+    """Write the rows of a leaf; return how many are null.
+
+    Args:
+        parts: The rows of each page, one at least.
+        pages: The pages of the leaf; see `PageColumn`.
+        out: What they are written to.
+        at: Where the values begin, and their validity; -1 where it is not wanted.
+    """
+    values = np.concatenate([part.values for part in parts])
+    invalid = np.concatenate([part.invalid for part in parts])
+    is_bit = pages[0, PageColumn.BITS] == 1
+    stored = np.packbits(values, bitorder="little") if is_bit else values.view(np.uint8)
+    out[at[0] : at[0] + len(stored)] = stored
+    if at[1] >= 0:
+        valid = np.packbits(~invalid, bitorder="little")
+        out[at[1] : at[1] + len(valid)] = valid
+    return int(np.count_nonzero(invalid))
 
 
 def rows_by_page(pages: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
@@ -210,17 +236,15 @@ def buffers_within(data: Bytes, page: Ints) -> list[int]:
     return places
 
 
-def _take_page(
-    pieces: Sequence[Bytes], page: Ints, rows: Ints
-) -> tuple[Array, Mask, tuple[int, int]]:
-    """Return the values of rows of a page, which are null, and the bytes and places looked at."""
+def take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
+    """Return rows of a page; see `take_points`."""
     column = PageColumn
     data, shift = piece_at(pieces, int(page[column.TABLE]))
     page = page.copy()
     page[POSITIONS] -= shift
     if page[column.VALUES] == Stored.ZIPPED:
         spans, is_null, looked_at = _take_zipped(data, page, rows)
-        return (spans + shift).reshape(-1).view(np.uint8), is_null, looked_at
+        return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
     begin, end, start, stop = buffers_within(data, page)
     width, items = int(page[column.ENTRY]), int(page[column.ROWS])
     counts, bounds = read_table(data[begin:end], stop - start, items, width)
@@ -249,11 +273,11 @@ def _take_page(
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
-    return values, invalid, (end - begin + int(sizes.sum()), places)
+    return TakenRows(values, invalid, (end - begin + int(sizes.sum()), places))
 
 
 def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
-    """Return the start and end in the data of strings of a full-zip page; see `_take_page`."""
+    """Return the start and end in the data of strings of a full-zip page; see `take_page`."""
     column = PageColumn
     begin, end, start, stop = buffers_within(data, page)
     width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1

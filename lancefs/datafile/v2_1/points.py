@@ -202,21 +202,66 @@ def read_points(sources: Sequence[PointSource]) -> Points:
 
 def read_values(reading: Reading) -> Points:
     """Read the values of leaves, each at rows of its own; see `read_points`."""
-    joint = [_read_some(reading, leaves) for leaves in _in_groups(reading)]
+    groups = in_groups(reading.plans, reading.wanted[:, 1])
+    joint = [_read_some(reading, leaves) for leaves in groups]
     arrays = [array for points in joint for array in points.arrays]
     return Points(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
 
 
-def _in_groups(reading: Reading) -> Iterator[range]:
-    """Yield the positions of leaves that are read in one call, which share memory."""
-    first, size, plans = 0, 0, reading.plans
-    for number, (plan, count) in enumerate(zip(plans, reading.wanted[:, 1].tolist(), strict=True)):
+def in_groups(plans: Sequence[LeafPlan], counts: Ints) -> Iterator[range]:
+    """Yield the positions of leaves that are read in one call, which share memory.
+
+    Args:
+        plans: The plan of each leaf.
+        counts: Number of wanted rows of each leaf.
+    """
+    first, size = 0, 0
+    for number, (plan, count) in enumerate(zip(plans, counts.tolist(), strict=True)):
         own = count * plan.bits // 8
         if number > first and size + own > _MOST_BYTES:
             yield range(first, number)
             first, size = number, 0
         size += own
     yield range(first, len(plans))
+
+
+class LeafMemory(NamedTuple):
+    """Where the values of leaves that share memory are.
+
+    Attributes:
+        leaves: The leaves as the kernel takes them; see `LeafColumn`.
+        lengths: Bytes of the values of each leaf.
+        size: Bytes of the memory.
+    """
+
+    leaves: Ints
+    lengths: Ints
+    size: int
+
+
+def leaf_memory(
+    pages: Ints, bits: Ints, has_levels: Mask, wanted: Ints, leaves: range
+) -> LeafMemory:
+    """Lay out the memory of some leaves: the values of each, and their validity behind them.
+
+    Args:
+        pages: Number of pages of each of all leaves.
+        bits: Bits of a value of each.
+        has_levels: For each, whether a page of it has definition levels to be read.
+        wanted: The first and the number of the wanted rows of each, of shape (leaves, 2).
+        leaves: The positions of the leaves that share memory.
+    """
+    some = slice(leaves.start, leaves.stop)
+    counts, is_nullable = wanted[some, 1], has_levels[some]
+    lengths = (counts * bits[some] + 7) // 8
+    room = -(-counts // (8 * _ALIGN)) * _ALIGN * is_nullable  # of validity
+    sizes = -(-lengths // _ALIGN) * _ALIGN
+    ends = np.cumsum(sizes + room)
+    starts = ends - sizes - room
+    firsts = (np.cumsum(pages) - pages)[some]
+    validity = np.where(is_nullable, starts + sizes, -1)
+    columns = firsts, pages[some], starts, validity, *wanted[some].T
+    return LeafMemory(np.stack(columns, axis=1), lengths, int(ends[-1]))
 
 
 def _read_some(reading: Reading, leaves: range) -> Points:
@@ -238,24 +283,16 @@ def _read_some(reading: Reading, leaves: range) -> Points:
 
 def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]:
     """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
-    some = slice(leaves.start, leaves.stop)
-    wanted, has_levels, pages = reading.wanted[some], reading.has_levels[some], reading.pages
-    bits, counts = reading.sources[0].table.bits[some], wanted[:, 1]
-    lengths = (counts * bits + 7) // 8
-    room = -(-counts // (8 * _ALIGN)) * _ALIGN  # of validity
-    sizes = -(-lengths // _ALIGN) * _ALIGN
-    ends = np.cumsum(sizes + room * has_levels)
-    starts = ends - sizes - room * has_levels
-    firsts = (np.cumsum(reading.counts) - reading.counts)[some]
-    validity = np.where(has_levels, starts + sizes, -1)
-    columns = firsts, reading.counts[some], starts, validity, *wanted.T
-    table = np.stack(columns, axis=1)
-    out, numbers = take_points(reading.pieces, pages, table, reading.rows, int(ends[-1]))
+    memory = leaf_memory(
+        reading.counts, reading.sources[0].table.bits, reading.has_levels, reading.wanted, leaves
+    )
+    pages = reading.pages
+    out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()
     buffer, first_rows = pa.py_buffer(out), pages[:, PageColumn.FIRST_ROW]
     found = []
     for leaf, length, null, own in zip(
-        leaves, lengths.tolist(), nulls, table.tolist(), strict=True
+        leaves, memory.lengths.tolist(), nulls, memory.leaves.tolist(), strict=True
     ):
         first, count, start, valid_at, first_wanted, number = own
         rows = reading.rows[first_wanted : first_wanted + number]

@@ -6,6 +6,7 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.container import Container, Page
-from lancefs.datafile.fields import Field
+from lancefs.datafile.fields import Field, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
@@ -37,8 +38,10 @@ from lancefs.datafile.v2_1.leaf_columns import (
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
+from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
     LeafPlan,
+    PointForm,
     are_in_a_row,
     is_worthwhile,
     most_rows,
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 
 # A leaf, and how kernels read it.
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
+# Groups of columns of which it is kept how they are read; a stream reads some columns at a time.
+_MOST_KEPT = 16
 
 
 class StructuralReader:
@@ -74,10 +79,11 @@ class StructuralReader:
         self._pages: dict[tuple[int, int], PageReader] = {}
         # By column, and whether it may be nested.
         self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
-        self._file_plan: FilePlan | None = None
         # What was asked for last is mostly asked for again.
-        self._leaves: tuple[Sequence[Field], Sequence[LeafField]] = [], []
-        self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = [], False, []
+        self._leaves: tuple[Sequence[Field], Sequence[LeafField]] = (), ()
+        self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
+        self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_KEPT)
+        self._plain: deque[tuple[Sequence[Field], PlainColumns | None]] = deque(maxlen=_MOST_KEPT)
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -99,11 +105,65 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
+        if self.container.file.is_in_memory and are_in_a_row(len(fields), ranges):
+            plain = yield from self._plain_columns(fields)
+            if plain is not None:
+                return (yield from self._read_plain(plain, ranges))
         known, leaves = self._leaves
-        if known != fields:
+        if not are_same(fields, known):
             leaves = leaves_of(fields)
-            self._leaves = list(fields), leaves
+            self._leaves = tuple(fields), leaves
         return assemble(fields, [(yield from self.fetch(leaves, ranges))])
+
+    def mapped_fields(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Reads[Sequence[Field]]:
+        """Return those of some fields whose rows are looked at where the local file is mapped."""
+        if not are_in_a_row(len(fields), ranges):
+            return fields
+        plain = yield from self._plain_columns(fields)
+        return fields if plain is None else plain.others
+
+    def _read_plain(
+        self, columns: PlainColumns, ranges: Sequence[RowRange]
+    ) -> Reads[list[pa.Array]]:
+        """Read a range of rows of columns of which most are plain."""
+        file, (rows,) = self.container.file, ranges
+        (data,) = yield SparseRanges([columns.span])
+        try:
+            with file.opened() as descriptor:
+                found = columns.read(data, descriptor, rows)
+        except CorruptFile as error:  # the general way says what is damaged
+            fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
+            return assemble(columns.fields, [fetched._replace(refusal=fetched.refusal or error)])
+        file.looked_at(found.size, found.places, descriptor < 0)
+        count_pages(columns.pages_with(rows))
+        others: Sequence[pa.Array] = ()
+        if columns.others:
+            leaves = leaves_of(columns.others)
+            fetched = yield from self.fetch(leaves, ranges, len(columns.fields))
+            others = assemble(columns.others, [fetched])
+        return columns.merged(found.arrays, others)
+
+    def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
+        """Return which of some fields are plain, which is kept in mind; None where none is."""
+        for known, columns in tuple(self._plain):
+            if are_same(fields, known):
+                return columns
+        leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
+        yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
+        plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
+        of_fields = [plans.get(field.id) for field in fields]
+        columns = PlainColumns(fields, of_fields) if any(of_fields) else None
+        self._plain.append((tuple(fields), columns))
+        return columns
+
+    def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
+        """Return how a kernel reads a leaf; None where it is not plain."""
+        plan = self.plan(leaf, is_nested=False)
+        if plan is None or plan.form is not PointForm.VALUES or not self.may_have(plan.rows):
+            return None
+        return plan
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
@@ -118,18 +178,21 @@ class StructuralReader:
         column = self.container.column(self.columns[leaf.field.id])
         return sizes_of(column, leaf.field, decoded_overhead)
 
-    def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> Reads[FetchedRows]:
+    def fetch(
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], columns: int = 0
+    ) -> Reads[FetchedRows]:
         """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
         Args:
             leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
+            columns: Number of columns that are read at the same rows, these among them.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
         refusal: CorruptFile | None = None
-        in_a_row = are_in_a_row(len(leaves), ranges)
+        in_a_row = are_in_a_row(max(len(leaves), columns), ranges)
         if self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges)):
             try:
                 by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
@@ -235,11 +298,13 @@ class StructuralReader:
         check_levels_of(plan, rows, data, self.container.file.url, self.columns)
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
-        """Return plans of leaves as one; the one that was asked for last is kept."""
-        known = self._file_plan
-        if known is None or not known.is_of(plans):
-            self._file_plan = known = FilePlan(leaves, plans)
-        return known
+        """Return plans of leaves as one, which is kept for the next read."""
+        for known in tuple(self._file_plans):
+            if known.is_of(plans):
+                return known
+        made = FilePlan(leaves, plans)
+        self._file_plans.append(made)
+        return made
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]

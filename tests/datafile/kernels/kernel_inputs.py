@@ -15,7 +15,7 @@ import wire_messages
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
-from point_inputs import few_rows_of_pages, spans_of_bytes
+from point_inputs import few_rows_of_pages, rows_of_plain_pages, spans_of_bytes
 
 from lancefs.datafile import kernels
 from lancefs.datafile.buffers import dtype_of
@@ -33,6 +33,7 @@ from lancefs.datafile.kernels import (
     lz4,
     manifests,
     parts,
+    plain,
     points,
     runs,
     scores,
@@ -60,7 +61,7 @@ def outcome(kernel: Callable[..., Any], arguments: Arguments) -> object:
 
 
 def _shown(result: Any) -> object:
-    if isinstance(result, tuple):
+    if isinstance(result, (tuple, list)):
         return [_shown(part) for part in result]
     return (result.dtype.str, result.tobytes()) if isinstance(result, np.ndarray) else result
 
@@ -539,6 +540,7 @@ PAIRS = {
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "take_points": (points.take_points, few_rows_of_pages()),
+    "read_plain": (plain.read_plain, rows_of_plain_pages()),
     "take_levels": (take_levels, levels_of_rows()),
     "join_spans": (points.join_spans, spans_of_bytes()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),

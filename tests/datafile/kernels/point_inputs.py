@@ -23,6 +23,60 @@ def few_rows_of_pages() -> st.SearchStrategy[tuple[Any, ...]]:
 
 
 @st.composite
+def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `read_plain`: pages of some leaves, and a range of rows."""
+    source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    file, rows = WrittenBytes(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
+    start = draw(st.integers(0, rows - 1))
+    stop = draw(st.integers(start + 1, rows))
+    if not draw(st.integers(0, 9)):  # beyond the rows of the pages
+        start, stop = start - draw(st.integers(0, 3)), stop + draw(st.integers(0, 3))
+    pages: list[tuple[int, ...]] = []
+    leaves, sizes = [], [0]
+    for _ in range(draw(st.integers(1, 3))):
+        values = draw(st.sampled_from([Stored.FLAT, Stored.PACKED]))
+        levels, bits = (
+            Stored(draw(st.sampled_from(_LEVELS[:-1]))),
+            draw(st.sampled_from(_bits_of(values))),
+        )
+        first = len(pages)
+        pages += _pages(draw, source, file, rows, (values, bits), levels)
+        if sizes[-1] and draw(st.booleans()):
+            sizes.append(0)
+        at = sizes[-1]
+        validity = at + ((stop - start) * bits + 63) // 64 * 8
+        sizes[-1] = end = validity + (stop - start + 63) // 64 * 8
+        shown = validity if levels is not Stored.NONE else -1
+        leaves.append((first, len(pages) - first, len(sizes) - 1, at, shown, end))
+    data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
+    _damage(draw, data, table)
+    wanted = start, stop
+    return data, data, (-1, 0), table, np.array(leaves, np.int64), wanted, sizes
+
+
+def _pages(
+    draw: st.DrawFn,
+    source: np.random.Generator,
+    file: WrittenBytes,
+    rows: int,
+    stored: tuple[Stored, int],
+    levels: Stored,
+) -> list[tuple[int, ...]]:
+    """Write the pages of a leaf, some of which have no levels; return their plans."""
+    cuts = np.unique(source.integers(1, rows + 1, draw(st.integers(0, 2)))).tolist()
+    return [
+        _page(
+            source,
+            file,
+            (start, end - start),
+            stored,
+            levels if source.random() < 0.7 else Stored.NONE,
+        )
+        for start, end in pairwise(sorted({0, *cuts, rows}))
+    ]
+
+
+@st.composite
 def spans_of_bytes(draw: st.DrawFn) -> tuple[Any, ...]:
     data = np.frombuffer(draw(st.binary(max_size=60)), np.uint8)
     beyond = draw(st.sampled_from([0, 0, 0, 1, 1 << 62]))
@@ -62,12 +116,8 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     for _ in range(draw(st.integers(1, 3))):
         values, levels = draw(st.sampled_from(_VALUES)), Stored(draw(st.sampled_from(_LEVELS)))
         bits = draw(st.sampled_from(_bits_of(values)))
-        cuts = np.unique(source.integers(1, rows + 1, draw(st.integers(0, 2)))).tolist()
-        borders = sorted({0, *cuts, rows})
         first = len(pages)
-        for start, end in pairwise(borders):
-            own_levels = levels if source.random() < 0.7 else Stored.NONE
-            pages.append(_page(source, file, (start, end - start), (values, bits), own_levels))
+        pages += _pages(draw, source, file, rows, (values, bits), levels)
         width = 128 if values in _TEXTS else bits
         end = size + (len(wanted) * width + 63) // 64 * 8
         from_row = draw(st.sampled_from([0, 0, len(wanted) // 2]))

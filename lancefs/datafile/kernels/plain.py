@@ -1,0 +1,127 @@
+"""Rows in a row of many columns of plain values, in one call.
+
+As in `points`, the chunk tables of pages are walked up to their ends. A table is looked at for
+every read, so that the tables of all pages are given as bytes of their own. The chunks are read
+from the file where it is open: mapped bytes are brought into memory with those around them, and
+have to be given back, which takes longer than to copy them to memory that the processor has at
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+
+from lancefs.datafile.buffers import Ints, empty
+from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.points import (
+    PageColumn,
+    TakenRows,
+    addresses_of,
+    rows_by_page,
+    take_page,
+    write_leaf,
+)
+from lancefs.errors import CorruptFile
+from lancefs.storage import Bytes
+
+_SCRATCH = 128 * 1024  # bytes that are read from a file at once, at most; as in plain.c
+
+
+class PlainColumn(IntEnum):
+    """The columns of the table of leaves.
+
+    The first page of the leaf and its number of pages, which cover its rows; the number of the
+    memory that it is written to; in this memory, where its values begin, and its validity behind
+    them, -1 if no page of it has levels; and where its part of the memory ends.
+    """
+
+    FIRST_PAGE = 0
+    PAGES = 1
+    MEMORY = 2
+    OUT = 3
+    VALIDITY = 4
+    END = 5
+
+
+def read_plain(
+    tables: Bytes,
+    data: Bytes,
+    file: tuple[int, int],
+    pages: Ints,
+    leaves: Ints,
+    rows: tuple[int, int],
+    sizes: Sequence[int],
+) -> tuple[list[Bytes], Ints]:
+    """Read rows of several leaves.
+
+    Args:
+        tables: The chunk tables of the pages.
+        data: Bytes that have the chunks of the pages.
+        file: A descriptor of the open file that has the same bytes, or -1; and where they begin in
+            the file.
+        pages: The pages of the leaves; see `PageColumn`. The positions of tables are those in
+            `tables`, all others are those in `data`.
+        leaves: The leaves; see `PlainColumn`.
+        rows: The first row, and the row after the last one.
+        sizes: Bytes of each memory that leaves share.
+
+    Returns:
+        The memories, as `take_points` fills its output. Then the number of nulls of each leaf, and
+        after them how many bytes were looked at, in how many places.
+
+    Raises:
+        CorruptFile: A page is damaged, or does not have a wanted row.
+    """
+    memories = [np.zeros(size, np.uint8) for size in sizes]
+    nulls = np.zeros(len(leaves) + 2, np.int64)
+    for number, (first, count, memory, at, validity_at, _) in enumerate(leaves.tolist()):
+        own = pages[first : first + count]
+        parts = [
+            _take_plain(tables, data, own[index], some)
+            for index, some in rows_by_page(own, np.arange(*rows))
+        ]
+        if parts:
+            nulls[number] = write_leaf(parts, own, memories[memory], (at, validity_at))
+            nulls[-2:] += np.sum([part.looked_at for part in parts], axis=0)
+    return memories, nulls
+
+
+def _take_plain(tables: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
+    """Return rows of a page whose table is apart from its chunks."""
+    begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
+    if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
+        raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
+    size, joined, own = (
+        end - begin,
+        np.concatenate((tables[begin:end], data[start:stop])),
+        page.copy(),
+    )
+    own[PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = 0, size, size, len(joined)
+    taken = take_page([joined], own, rows)
+    return taken._replace(looked_at=(taken.looked_at[0], 2))
+
+
+_c_read_plain = c_function(
+    "read_plain", "bytes number bytes number number number ints ints number ints ints out out"
+)
+
+
+@twin_of(read_plain)
+def _compiled_read_plain(
+    tables: Bytes,
+    data: Bytes,
+    file: tuple[int, int],
+    pages: Ints,
+    leaves: Ints,
+    rows: tuple[int, int],
+    sizes: Sequence[int],
+) -> tuple[list[Bytes], Ints]:
+    memories, nulls = [empty(size, np.uint8) for size in sizes], np.empty(len(leaves) + 2, np.int64)
+    scratch = empty(_SCRATCH if file[0] >= 0 else 0, np.uint8)
+    where = tables, len(tables), data, len(data), *file
+    what = pages, leaves, len(leaves), np.array(rows, np.int64)
+    _c_read_plain(*where, *what, addresses_of(memories), scratch, nulls)
+    return memories, nulls
