@@ -87,6 +87,6 @@ def plain_files(table: TableFiles, fragments: Fragments, most_bytes: int) -> Pla
     if not (is_known & (ids < ADDRESS_LIMIT)).all() or sizes.sum() > most_bytes:
         return None
     (sample,) = fragments[0].files
-    if sample.has_nulls_apart:
+    if sample.is_legacy:
         return None
     return PlainFiles(table, fragments.file_names(), sizes, *counts, ids, sample.columns)
