@@ -163,7 +163,9 @@ def read_small(
     data = empty(int(sizes.sum()), np.uint8)
     read_joined([file for file, _, _ in files], data, holds)
     of_files = np.array([own for _, own, _ in files], np.int64)
-    return _decode_joined(data, sizes, of_files, [ranges for _, _, ranges in files], known)
+    are_whole = all(len(ranges) == 1 and ranges[0] == (0, own) for _, own, ranges in files)
+    wanted = None if are_whole else [ranges for _, _, ranges in files]
+    return _decode_joined(data, sizes, of_files, wanted, known)
 
 
 def decode_whole(data: Bytes, sizes: Ints, rows: Ints, known: Sequence[KnownField]) -> SmallRows:

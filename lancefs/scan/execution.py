@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +33,8 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_readers import by_fragment, positions_of
-from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with
+from lancefs.table.fragment_readers import FragmentReaders, by_fragment, positions_of
+from lancefs.table.fragment_run import FragmentRun, in_runs, many_in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.threads import THREADS, Threads, prefetch, submit
 
@@ -318,6 +318,11 @@ class Scan:
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 0 if self._is_remote_bulk else 1
+            if self._are_many_whole(fragments):
+                yield from ((fragment, None) for fragment in fragments[:alone])
+                runs = many_in_runs(fragments[alone:], most_rows)
+                yield from ((source, None) for source in runs)
+                return
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
                 if is_whole:
                     left = (fragment for fragment, _ in group)
@@ -334,6 +339,11 @@ class Scan:
             fragment = fragments[position]
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
+
+    def _are_many_whole(self, fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
+        """Return whether there are many local fragments, and none is looked at before it is read."""
+        is_many = isinstance(fragments, FragmentReaders) and fragments.are_many
+        return is_many and not self._reader.ranged_fields and fragments[0].is_local
 
     @cached_property
     def _intervals(self) -> Mapping[str, Interval]:

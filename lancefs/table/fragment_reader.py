@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SMALL_ROWS = 32 * 1024
 _SMALL_BYTES = 4 * 1024 * 1024
 # Largest fragment whose row sizes are not estimated: its rows take little memory anyway.
-_TINY_ROWS = 16 * 1024
+TINY_ROWS = 16 * 1024
 _TINY_BYTES = 512 * 1024
 
 # The open readers of all versions that a process keeps; the budget is in bytes, about.
@@ -253,7 +253,7 @@ class FragmentReader:
         Raises:
             LanceError: See `stored_row_sizes`.
         """
-        is_tiny = self._has_at_most(_TINY_ROWS, _TINY_BYTES)
+        is_tiny = self._has_at_most(TINY_ROWS, _TINY_BYTES)
         return None if is_tiny else self.stored_row_sizes(fields)
 
     def stored_row_sizes(self, fields: Sequence[Field]) -> RowSizes:

@@ -17,6 +17,7 @@ from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.datafile.kernels.manifests import FileColumns
 
 # Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
 # fragments, they would take longer to be kept than the next pass takes to make them.
@@ -137,6 +138,11 @@ class FragmentReaders(Sequence[FragmentReader]):
     def plain_files(self, most_bytes: int) -> PlainFiles | None:
         """Return the data files of the fragments; see `plain_files.plain_files`."""
         return plain_files(self._open.files, self._fragments, most_bytes)
+
+    @property
+    def data_files(self) -> FileColumns:
+        """The data files of the fragments; see `Fragments.data_files`."""
+        return self._fragments.data_files
 
     def message_bytes(self, position: int) -> bytes:
         """Return the bytes of the message of a fragment."""

@@ -149,15 +149,11 @@ def are_known(versions: Ints) -> bool:
 
 def _wanted(files: SmallFiles) -> Ints:
     """Return the wanted rows, among those of all files."""
-    wanted, rows = files.ranges, files.rows.tolist()
-    if wanted is None or all(
-        len(ranges) == 1 and ranges[0] == (0, count)
-        for ranges, count in zip(wanted, rows, strict=True)
-    ):
+    if files.ranges is None:
         return np.arange(int(files.rows.sum()))
     firsts = (np.cumsum(files.rows) - files.rows).tolist()
     return np.concatenate(
-        [rows_of(ranges) + first for ranges, first in zip(wanted, firsts, strict=True)]
+        [rows_of(ranges) + first for ranges, first in zip(files.ranges, firsts, strict=True)]
     )
 
 
