@@ -341,7 +341,7 @@ class Scan:
         self.stats.fragments_skipped += len(fragments) - done
 
     def _are_many_whole(self, fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
-        """Return whether there are many local fragments, and none is looked at before it is read."""
+        """Return whether there are many local fragments, and none is looked at before a read."""
         is_many = isinstance(fragments, FragmentReaders) and fragments.are_many
         return is_many and not self._reader.ranged_fields and fragments[0].is_local
 

@@ -201,7 +201,7 @@ def test_small_fragments_that_are_long_are_cut(
     alike = run.row_sizes(dataset.manifest.fields)  # as the first one tells
     assert alike is not None
     assert alike.rows_within(0, 1 << 40) == run.physical_rows
-    monkeypatch.setattr(fragment_reader, "_TINY_ROWS", 1000)  # three fragments are tiny
+    monkeypatch.setattr(fragment_reader, "TINY_ROWS", 1000)  # three fragments are tiny
     sizes = run.row_sizes(dataset.manifest.fields)
     assert sizes is not None
     few = sum(one.physical_rows for one in run.readers[:3])

@@ -67,9 +67,9 @@ class ArrayReader:
         # The last page that was read of each column, with its number: the next read may share its
         # decompressed buffers and dictionaries.
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
-        # By column and page.
-        self._plain_pages: dict[tuple[int, int], PlainPage | DictionaryPage | None] = {}
-        self._items: dict[tuple[int, int], Slots] = {}  # of dictionaries
+        # By column, page, and whether the column is of a dictionary type.
+        self._plain_pages: dict[tuple[int, int, bool], PlainPage | DictionaryPage | None] = {}
+        self._items: dict[tuple[int, int], Slots] = {}  # of dictionaries, by column and page
         self._first_items: dict[int, list[int]] = {}  # see `_items_before_pages`
 
     @property
@@ -200,21 +200,27 @@ class ArrayReader:
                 wanted = by_page(column.first_rows, filled(ranges))
                 cuts[column.first_rows] = [(number, rows_of(rows)) for number, rows in wanted]
             for number, rows in cuts[column.first_rows]:
-                page = self._plain(index, number)
-                if page is None or (is_coded and isinstance(page, DictionaryPage)):
+                page = self._plain(index, number, is_coded)
+                if page is None:
                     return []
                 pages.append((number, page, rows))
         return pages
 
-    def _plain(self, column: int, number: int) -> PlainPage | DictionaryPage | None:
-        """Return a page of a column if its rows can be looked up; else None."""
-        key = column, number
+    def _plain(self, column: int, number: int, is_coded: bool) -> PlainPage | DictionaryPage | None:
+        """Return a page of a column if its rows can be looked up; else None.
+
+        Args:
+            column: Index of the column.
+            number: Number of the page.
+            is_coded: Whether the column is of a dictionary type.
+        """
+        key = column, number, is_coded
         if key not in self._plain_pages:
             pages = self.container.column(column)
             with locating(place=f"page {number}"):
                 _check_column(pages.encoding)
                 form = parse_form(pages.pages[number].encoding)
-                page = None if form is None else self._page(column, number)
+                page = None if form is None else self._page(column, number, is_coded)
                 self._plain_pages[key] = (
                     None if form is None or page is None else plain_pages.locate_any(form, page)
                 )
