@@ -218,7 +218,7 @@ class ArrayReader:
         if key not in self._plain_pages:
             pages = self.container.column(column)
             with locating(place=f"page {number}"):
-                _check_column(pages.encoding)
+                check_column(pages.encoding)
                 form = parse_form(pages.pages[number].encoding)
                 page = None if form is None else self._page(column, number, is_coded)
                 self._plain_pages[key] = (
@@ -300,7 +300,7 @@ class ArrayReader:
         index, data_type = self._column_of(field), field.storage_type
         column = self.container.column(index)
         with locating(place=f"column {index} ({field.name})"):
-            _check_column(column.encoding)
+            check_column(column.encoding)
             if _holds_lists(column):
                 slots = yield from self._read_listed_strings(index, field.is_outline, ranges)
                 return to_arrow(slots.values, data_type, slots.valid)
@@ -328,7 +328,7 @@ class ArrayReader:
     def _read_extents(self, column: int, ranges: Sequence[RowRange]) -> Reads[Extents]:
         """Read the extents of lists in the column of their items."""
         metadata = self.container.column(column)
-        _check_column(metadata.encoding)
+        check_column(metadata.encoding)
         pages = by_page(metadata.first_rows, ranges)
         count_pages(len(pages))
         reads = [self._read_page_extents(column, number, rows) for number, rows in pages]
@@ -439,11 +439,14 @@ def parse_form(described: PageEncoding) -> Form | None:
 
 
 @lru_cache(maxsize=1024)  # most columns share a description
-def _check_column(described: PageEncoding) -> None:
+def check_column(described: PageEncoding) -> None:
     """Check that the pages of a column hold its values.
 
     The pages of a blob column hold descriptors, which are its values here; zone maps are stored
     beside the pages and are not needed.
+
+    Raises:
+        UnsupportedFeature: They do not, as far as is known.
     """
     if described.type_name != _COLUMN_TYPE:
         raise UnsupportedFeature(f"column encoding {described.type_name or '(none)'}")

@@ -25,7 +25,7 @@ from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_0.array_page import Slots, as_integers, as_unsigned
 from lancefs.datafile.v2_0.encodings import look_up
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, Form, PlainForm
-from lancefs.datafile.v2_0.reader import parse_form
+from lancefs.datafile.v2_0.reader import check_column, parse_form
 from lancefs.datafile.v2_1.small_files import KnownField, SmallFiles, SmallRows
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
@@ -135,6 +135,9 @@ def _parts(table: Ints, files: SmallFiles) -> Iterator[tuple[_Pages, Sequence[Fo
     """
     if (table[:, FileColumn.ROWS] != files.rows).any():
         raise CorruptFile("pages do not have the rows of their files")
+    bounds = table[:, [FileColumn.ENCODING, FileColumn.ENCODING_END]].tolist()
+    for encoding in {files.data[start:end].tobytes() for start, end in bounds}:
+        check_column(parse_description(encoding))
     likes = table[:, FileColumn.LIKE]
     distinct = np.flatnonzero(likes == np.arange(len(table)))
     forms = [_form_of(page, files.data) for page in table[distinct].tolist()]
