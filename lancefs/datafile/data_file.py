@@ -12,6 +12,7 @@ from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.fields import Field
+from lancefs.datafile.kernels import find_pages
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
@@ -23,6 +24,7 @@ from lancefs.datafile.v2_1.small_files import (
     KnownField,
     SmallFiles,
     SmallRows,
+    are_known,
     decode_small,
     known_fields,
 )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
 
 NEWEST = (2, 3)
+OLDEST = (0, 3)  # the format 2.0, as footers tell it
 
 
 class FieldReader(Protocol):
@@ -160,7 +163,9 @@ def read_small(
     data = empty(int(sizes.sum()), np.uint8)
     read_joined([file for file, _, _ in files], data, holds)
     of_files = np.array([own for _, own, _ in files], np.int64)
-    return _decode_joined(data, sizes, of_files, [ranges for _, _, ranges in files], known)
+    are_whole = all(len(ranges) == 1 and ranges[0] == (0, own) for _, own, ranges in files)
+    wanted = None if are_whole else [ranges for _, _, ranges in files]
+    return _decode_joined(data, sizes, of_files, wanted, known)
 
 
 def decode_whole(data: Bytes, sizes: Ints, rows: Ints, known: Sequence[KnownField]) -> SmallRows:
@@ -184,7 +189,18 @@ def _decode_joined(
 ) -> SmallRows:
     ends = np.cumsum(sizes)
     bounds = np.stack((ends - sizes, ends), axis=1)
-    found = decode_small(SmallFiles(data, bounds, rows, ranges), known)
+    files = SmallFiles(data, bounds, rows, ranges)
+    pages = find_pages(data, bounds, np.array([one.column for one in known], np.int64))
+    if pages is None:
+        return SmallRows({})
+    found = SmallRows({})
+    if are_known(pages.versions):
+        found = decode_small(files, known, pages.pages)
+    elif ranges is None and tuple(pages.versions[0]) == OLDEST:
+        from lancefs.datafile.v2_0 import small_files
+
+        if small_files.is_known(files, pages.versions):
+            found = small_files.decode_small(files, known, pages.pages)
     count_bytes(found.size)
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders, by_fragment, positions_of
-from lancefs.table.fragment_run import FragmentRun, in_runs, runs_with, whole_runs
+from lancefs.table.fragment_run import FragmentRun, in_runs, many_in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.threads import THREADS, Threads, prefetch, submit
 
@@ -318,9 +318,10 @@ class Scan:
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 0 if self._is_remote_bulk else 1
-            if isinstance(fragments, FragmentReaders) and self._needs_no_readers(fragments):
-                yield from ((one, None) for one in fragments[:alone])
-                yield from ((run, None) for run in whole_runs(fragments[alone:], most_rows))
+            if self._are_many_whole(fragments):
+                yield from ((fragment, None) for fragment in fragments[:alone])
+                runs = many_in_runs(fragments[alone:], most_rows)
+                yield from ((source, None) for source in runs)
                 return
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
                 if is_whole:
@@ -339,9 +340,10 @@ class Scan:
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
 
-    def _needs_no_readers(self, fragments: FragmentReaders) -> bool:
-        """Whether so many fragments are read as a whole that a reader of each would take longer."""
-        return fragments.are_many and not self._reader.ranged_fields
+    def _are_many_whole(self, fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
+        """Return whether there are many local fragments, and none is looked at before a read."""
+        is_many = isinstance(fragments, FragmentReaders) and fragments.are_many
+        return is_many and not self._reader.ranged_fields and fragments[0].is_local
 
     @cached_property
     def _intervals(self) -> Mapping[str, Interval]:

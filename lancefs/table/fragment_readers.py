@@ -17,6 +17,7 @@ from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.datafile.kernels.manifests import FileColumns
 
 # Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
 # fragments, they would take longer to be kept than the next pass takes to make them.
@@ -138,35 +139,10 @@ class FragmentReaders(Sequence[FragmentReader]):
         """Return the data files of the fragments; see `plain_files.plain_files`."""
         return plain_files(self._open.files, self._fragments, most_bytes)
 
-    def alike(
-        self, most_rows: int, most_fragments: int, most_bytes: int
-    ) -> Iterator[FragmentReaders]:
-        """Yield the readers in groups of consecutive fragments whose data files are alike.
-
-        Args:
-            most_rows: Most rows of a group of several fragments, deleted ones included.
-            most_fragments: Most fragments of a group.
-            most_bytes: Most bytes of the data files of a group of several fragments.
-        """
-        counts = self.row_counts
-        if counts is None:
-            yield self
-            return
-        files = self._fragments.data_files
-        kinds = np.flatnonzero(np.diff(files.kinds)) + 1
-        rows, sizes = np.cumsum(counts[0]), np.cumsum(files.sizes)
-        start, number = 0, len(self)
-        while start < number:
-            before = start - 1
-            ends = [
-                int(np.searchsorted(total, most + (total[before] if start else 0), side="right"))
-                for total, most in ((rows, most_rows), (sizes, most_bytes))
-            ]
-            following = int(np.searchsorted(kinds, start, side="right"))
-            ends.append(int(kinds[following]) if following < len(kinds) else number)
-            end = max(start + 1, min(*ends, start + most_fragments))
-            yield self[start:end]
-            start = end
+    @property
+    def data_files(self) -> FileColumns:
+        """The data files of the fragments; see `Fragments.data_files`."""
+        return self._fragments.data_files
 
     def message_bytes(self, position: int) -> bytes:
         """Return the bytes of the message of a fragment."""

@@ -166,10 +166,8 @@ class FragmentRun:
         ]
 
     def _read_plain(self, fields: Sequence[Field], ranges: Sequence[RowRange]) -> SmallRows | None:
-        """Read all rows of plain files without readers; None if that is not what is wanted."""
-        if self._files is None or list(ranges) != [(0, self.physical_rows)]:
-            return None
-        return self._files.read(fields)
+        """Read rows of plain files without readers; None if these are needed."""
+        return None if self._files is None else self._files.read(fields, ranges)
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
         """Estimate the bytes of rows; see `FragmentReader.row_sizes`.
@@ -257,6 +255,45 @@ def plain_run(readers: FragmentReaders) -> FragmentRun | None:
     return None if files is None else FragmentRun(readers, files)
 
 
+def many_in_runs(
+    readers: FragmentReaders, most_rows: int
+) -> Iterator[FragmentReader | FragmentRun]:
+    """Join consecutive small fragments as `in_runs` does, without a reader for each where it can.
+
+    Args:
+        readers: Readers of the fragments, in scan order, of a version that has many.
+        most_rows: Most rows of a run.
+    """
+    start = 0
+    for end in _ends_of_runs(readers, most_rows):
+        part = readers[start:end]
+        run = plain_run(part) if end - start > 1 else None
+        yield from in_runs(part, most_rows) if run is None else [run]
+        start = end
+
+
+def _ends_of_runs(readers: FragmentReaders, most_rows: int) -> Iterator[int]:
+    """Yield where runs of fragments end that have similar files, or of any other fragments."""
+    counts, count = readers.row_counts, len(readers)
+    if counts is None:
+        yield count
+        return
+    files = readers.data_files
+    rows, sizes = np.cumsum(counts[0]), np.cumsum(files.sizes)
+    breaks = np.append(np.flatnonzero(files.kinds[1:] != files.kinds[:-1]) + 1, count)
+    start = 0
+    while start < count:
+        before = (int(rows[start - 1]), int(sizes[start - 1])) if start else (0, 0)
+        ends = [
+            int(breaks[np.searchsorted(breaks, start, side="right")]),
+            int(np.searchsorted(rows, before[0] + most_rows, side="right")),
+            int(np.searchsorted(sizes, before[1] + _MAX_BYTES, side="right")),
+            start + MAX_FRAGMENTS,
+        ]
+        start = max(start + 1, min(ends))
+        yield start
+
+
 def in_runs(
     readers: Iterable[FragmentReader], most_rows: int
 ) -> Iterator[FragmentReader | FragmentRun]:
@@ -271,21 +308,6 @@ def in_runs(
         for reader in readers
     )
     return map(_join, _group(sized, most_rows))
-
-
-def whole_runs(readers: FragmentReaders, most_rows: int) -> Iterator[FragmentReader | FragmentRun]:
-    """Join consecutive small fragments as `in_runs` does, without a reader for each if possible.
-
-    Args:
-        readers: Readers of the fragments of a version that has many.
-        most_rows: Most rows of a run.
-    """
-    for part in readers.alike(most_rows, MAX_FRAGMENTS, _MAX_BYTES):
-        run = plain_run(part) if len(part) > 1 else None
-        if run is None:
-            yield from in_runs(part, most_rows)
-        else:
-            yield run
 
 
 def runs_with(
@@ -344,6 +366,12 @@ def _group(
         yield group
 
 
+def _are_plain(reader: FragmentReader) -> bool:
+    """Return whether the files of a fragment are small ones that are read as one with others."""
+    files = reader.fragment.files
+    return not any(file.is_legacy for file in files) and _bytes_of_small_files(reader) is not None
+
+
 def _join(group: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
     return group[0] if len(group) == 1 else FragmentRun(group)
 
@@ -363,6 +391,6 @@ def _kind(reader: FragmentReader) -> _Kind | None:
     fragment = reader.fragment
     if not reader.is_local or fragment.overlays:
         return None
-    if any(file.has_nulls_apart for file in fragment.files):
+    if any(file.has_nulls_apart for file in fragment.files) and not _are_plain(reader):
         return None
     return tuple((file.fields, file.column_indices) for file in fragment.files)

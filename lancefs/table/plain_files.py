@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.arrays import nulls
+from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.data_file import decode_whole
 from lancefs.datafile.fields import Field
+from lancefs.datafile.row_ranges import filled, rows_of
 from lancefs.datafile.v2_1.small_files import SmallRows, known_fields
 from lancefs.storage import SMALL_FILE
 from lancefs.table.base_paths import TableFiles
@@ -50,11 +53,12 @@ class PlainFiles(NamedTuple):
         """Whether no fragment has more rows than these, and no file more bytes."""
         return int(self.rows.max()) <= rows and int(self.sizes.max()) <= size
 
-    def read(self, fields: Sequence[Field]) -> SmallRows | None:
-        """Read all rows of those fields whose pages kernels know.
+    def read(self, fields: Sequence[Field], ranges: Sequence[RowRange]) -> SmallRows | None:
+        """Read rows of those fields whose pages kernels know.
 
         Args:
             fields: Columns of the table, or parts of them.
+            ranges: Rows among those of all files, ascending and disjoint.
 
         Returns:
             None, without reading a file, if a field is of a kind that they do not know.
@@ -64,14 +68,22 @@ class PlainFiles(NamedTuple):
         """
         missing = [field for field in fields if field.prune(self.columns) is None]
         known = known_fields(self.columns, fields)
-        if not known or len(known) + len(missing) < len(fields):
+        wanted = filled(ranges)
+        if not known or len(known) + len(missing) < len(fields) or not wanted:
             return None
-        data = empty(int(self.sizes.sum()), np.uint8)
-        self.table.read_plain(self.names, self.sizes.tolist(), data)
-        found = decode_whole(data, self.sizes, self.rows, known)
-        rows = int(self.rows.sum())
-        found.arrays.update((field.id, nulls(rows, field.storage_type)) for field in missing)
-        return found
+        ends = np.cumsum(self.rows)
+        first = int(np.searchsorted(ends, wanted[0][0], side="right"))
+        last = int(np.searchsorted(ends, wanted[-1][1])) + 1
+        sizes, rows = self.sizes[first:last], self.rows[first:last]
+        data = empty(int(sizes.sum()), np.uint8)
+        self.table.read_plain(self.names[first:last], sizes.tolist(), data)
+        found = decode_whole(data, sizes, rows, known)
+        count, before = int(rows.sum()), int(ends[first] - self.rows[first])
+        found.arrays.update((field.id, nulls(count, field.storage_type)) for field in missing)
+        if len(wanted) == 1 and wanted[0] == (before, before + count):
+            return found
+        at = pa.array(rows_of(wanted) - before)
+        return found._replace(arrays={id: array.take(at) for id, array in found.arrays.items()})
 
 
 def plain_files(table: TableFiles, fragments: Fragments, most_bytes: int) -> PlainFiles | None:
@@ -91,6 +103,6 @@ def plain_files(table: TableFiles, fragments: Fragments, most_bytes: int) -> Pla
     if not (is_known & (ids < ADDRESS_LIMIT)).all() or sizes.sum() > most_bytes:
         return None
     (sample,) = fragments[0].files
-    if sample.has_nulls_apart:
+    if sample.is_legacy:
         return None
     return PlainFiles(table, fragments.file_names(), sizes, *counts, ids, sample.columns)

@@ -21,7 +21,18 @@ from lancefs.errors import CorruptFile
 
 RNG = np.random.default_rng(20)
 ROWS = 3000
-PLAIN = {"int", "byte", "flag", "double", "decimal", "date", "text", "raw", "compressed"}
+PLAIN = {
+    "int",
+    "byte",
+    "flag",
+    "double",
+    "decimal",
+    "date",
+    "text",
+    "raw",
+    "compressed",
+    "category",
+}
 
 
 def table_of(rows: int) -> pa.Table:

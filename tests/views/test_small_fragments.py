@@ -43,11 +43,13 @@ def some_rows(number: int) -> pa.Table:
     )
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
+@pytest.fixture(params=["2.0", "2.2"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "t.lance"
     for number in range(FRAGMENTS):
-        lance.write_dataset(some_rows(number), path, mode="append" if number else "create")
+        mode = "append" if number else "create"
+        options = {"mode": mode, "data_storage_version": request.param}
+        lance.write_dataset(some_rows(number), path, **options)
     return path
 
 
@@ -115,7 +117,8 @@ def test_blocks_have_the_bytes_of_fragments_that_are_read_alone(
 def test_a_damaged_file_is_named(table: Path) -> None:
     path = table / "data" / lance.dataset(table).get_fragments()[4].data_files()[0].path
     data = bytearray(path.read_bytes())
-    data[:400] = b"\xff" * 400
+    half = len(data) // 2  # numbers alone may be any bytes, offsets may not
+    data[:half] = b"\xff" * half
     path.write_bytes(data)
     with (
         pytest.raises(CorruptFile, match=path.name),
@@ -124,7 +127,7 @@ def test_a_damaged_file_is_named(table: Path) -> None:
         pa.ipc.open_file(file).read_all()
 
 
-NAMES = ["number", "share", "flag", "word", "kind", "raw"]
+NAMES = ["number", "share", "flag", "word", "raw"]
 
 
 def size_of_names(table: Path) -> int:

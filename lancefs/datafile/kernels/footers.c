@@ -8,7 +8,7 @@
 #define DISTINCT 16 /* descriptions of a column that the next one is compared with at first */
 
 /* The columns of the table of pages, as in footers.py. */
-enum { ROWS, BUFFERS, FIRST, DESCRIPTION = FIRST + 2 * MOST_BUFFERS, DESCRIPTION_END, LIKE, NUMBERS };
+enum { ROWS, BUFFERS, FIRST, DESCRIPTION = FIRST + 2 * MOST_BUFFERS, DESCRIPTION_END, ENCODING, ENCODING_END, LIKE, NUMBERS };
 
 typedef struct {
     const uint8_t *data;
@@ -146,7 +146,7 @@ static int read_column(const File *file, int64_t column, int64_t *page) {
         return 0;
     const uint8_t *entry = file->columns + column * ENTRY;
     const uint8_t *start = file->data + load(entry, 8);
-    reader metadata = {start, start + load(entry + 8, 8)}, part, ignored;
+    reader metadata = {start, start + load(entry + 8, 8)}, part, encoding = {NULL, NULL};
     tag field;
     int64_t pages = 0;
     int has_encoding = 0;
@@ -154,7 +154,7 @@ static int read_column(const File *file, int64_t column, int64_t *page) {
         if (!read_tag(&metadata, &field) || field.type != BYTES || !read_bytes(&metadata, &part))
             return 0;
         if (field.number == 1 && !has_encoding) {
-            if (!read_encoding(part, &ignored))
+            if (!read_encoding(part, &encoding))
                 return 0;
             has_encoding = 1;
         } else if (field.number == 2) {
@@ -163,6 +163,10 @@ static int read_column(const File *file, int64_t column, int64_t *page) {
         } else if ((field.number != 3 && field.number != 4) || part.at < part.end) {
             return 0;
         }
+    }
+    if (encoding.at != NULL) {
+        page[ENCODING] = encoding.at - file->data;
+        page[ENCODING_END] = encoding.end - file->data;
     }
     return pages == 1;
 }
@@ -217,6 +221,10 @@ KERNEL(find_pages, const uint8_t *data, int64_t size, const int64_t *files, int6
             }
             page[DESCRIPTION] += start;
             page[DESCRIPTION_END] += start;
+            if (page[ENCODING_END] > 0) {
+                page[ENCODING] += start;
+                page[ENCODING_END] += start;
+            }
             if (stored > end - start)
                 return DAMAGED; /* pages that share bytes */
         }

@@ -29,8 +29,9 @@ class FileColumn(IntEnum):
     """The columns of the table of pages.
 
     The rows of the page, and its number of buffers; start and end, in the data, of the first one,
-    and of two more (0 for one that it lacks); start and end of its description, a protobuf Any; and
-    the first file whose page of the same column has an equal description.
+    and of two more (0 for one that it lacks); start and end of its description, a protobuf Any, and
+    of that of its column (0 where there is none); and the first file whose page of the same column
+    has an equal description.
     """
 
     ROWS = 0
@@ -43,7 +44,9 @@ class FileColumn(IntEnum):
     THIRD_END = 7
     DESCRIPTION = 8
     DESCRIPTION_END = 9
-    LIKE = 10
+    ENCODING = 10
+    ENCODING_END = 11
+    LIKE = 12
 
 
 class FilePages(NamedTuple):
@@ -113,6 +116,7 @@ class _Page(NamedTuple):
     rows: int
     buffers: list[tuple[int, int]]
     description: Reader
+    encoding: Reader | None = None  # of the column
 
     @property
     def stored_bytes(self) -> int:
@@ -123,7 +127,10 @@ class _Page(NamedTuple):
         ranges = [*self.buffers, (self.description.at, self.description.end)]
         known = [bound + shift for one in ranges[:-1] for bound in one]
         known += [0] * (2 * (MOST_BUFFERS - len(self.buffers)))
-        return [self.rows, len(self.buffers), *known, *(at + shift for at in ranges[-1]), 0]
+        encoding = self.encoding
+        known += [at + shift for at in ranges[-1]]
+        known += [0, 0] if encoding is None else [encoding.at + shift, encoding.end + shift]
+        return [self.rows, len(self.buffers), *known, 0]
 
 
 class _File:
@@ -155,13 +162,14 @@ class _File:
         if not 0 <= column < len(self.columns):
             raise Unknown
         metadata, pages, has_encoding = Reader(self.data, *self.columns[column]), [], False
+        encoding: Reader | None = None
         while metadata.at < metadata.end:
             number, kind = metadata.tag()
             if kind != BYTES:
                 raise Unknown
             part = metadata.bytes()
             if number == 1 and not has_encoding:
-                _encoding(part)
+                encoding = _encoding(part)
                 has_encoding = True
             elif number == 2:
                 pages.append(self._page(part))
@@ -169,7 +177,7 @@ class _File:
                 raise Unknown  # there are no buffers that the pages share
         if len(pages) != 1:
             raise Unknown
-        return pages[0]
+        return pages[0]._replace(encoding=encoding)
 
     def _page(self, message: Reader) -> _Page:
         starts: list[int] | None = None

@@ -397,11 +397,20 @@ def read_dictionary(
     )
     if indices.is_all_null or items.is_all_null:
         return Slots(Constant(None, count_rows(ranges)))
-    return _look_up(indices, items, page.zero_based)
+    return look_up(indices, items, page.zero_based)
 
 
-def _look_up(indices: Slots, items: Slots, zero_based: bool) -> Slots:
-    """Join indices with their items; nulls of either become nulls of the indices."""
+def look_up(indices: Slots, items: Slots, zero_based: bool) -> Slots:
+    """Join indices with their items; nulls of either become nulls of the indices.
+
+    Args:
+        indices: The indices.
+        items: The items of the dictionary.
+        zero_based: Whether the indices start at 0; else 0 is null.
+
+    Raises:
+        CorruptFile: An index is beyond the items.
+    """
     positions, valid = as_unsigned(indices.values, "the indices into a dictionary"), indices.valid
     if not zero_based:
         valid = _intersect(valid, positions > 0)

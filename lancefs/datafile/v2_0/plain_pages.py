@@ -9,7 +9,7 @@ Docs: `encodings_v2_0.proto`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from lancefs.storage import ByteRange, Bytes
 
 MOST_ROWS = 4096  # that are looked up; more are quicker read in ranges
 _MOST_BITS = 256  # of a value: those of a decimal
+_INDEX_BITS = (8, 16, 32, 64)  # of an index into a dictionary
+_MOST_ITEMS = 4096  # of a dictionary that is kept
 
 
 class _Flat(NamedTuple):
@@ -49,6 +51,32 @@ class PlainForm(NamedTuple):
     text: pb.Buffer | None = None
     adjustment: int = 0
     symbols: SymbolTable | None = None
+
+    def is_like(self, other: PlainForm) -> bool:
+        """Return whether another form differs in nothing but the adjustment and the symbols."""
+        apart = self._replace(adjustment=other.adjustment, symbols=other.symbols)
+        return apart == other and (self.symbols is None) == (other.symbols is None)
+
+
+class DictionaryForm(NamedTuple):
+    """What the description tells of a page of strings with a dictionary.
+
+    Attributes:
+        indices: The indices, from 1 on; 0 stands for null.
+        items: The strings.
+        num_items: Number of these.
+    """
+
+    indices: PlainForm
+    items: PlainForm
+    num_items: int
+
+    def is_like(self, other: DictionaryForm) -> bool:
+        """Return whether another form differs as `PlainForm.is_like` allows, or in the count."""
+        return self.indices.is_like(other.indices) and self.items.is_like(other.items)
+
+
+Form: TypeAlias = PlainForm | DictionaryForm
 
 
 class PlainPage(NamedTuple):
@@ -99,6 +127,25 @@ def plain_form(encoding: pb.ArrayEncoding) -> PlainForm | None:
     return None if values is None else PlainForm(values)
 
 
+def page_form(encoding: pb.ArrayEncoding) -> Form | None:
+    """Return what a description tells, also of pages of strings with a dictionary.
+
+    Args:
+        encoding: As for `plain_form`.
+
+    Raises:
+        CorruptFile: As `plain_form` does.
+    """
+    if encoding.WhichOneof("array_encoding") != "dictionary":
+        return plain_form(encoding)
+    indices, items = plain_form(encoding.dictionary.indices), plain_form(encoding.dictionary.items)
+    if indices is None or indices.text is not None or indices.values.bits not in _INDEX_BITS:
+        return None
+    if items is None or items.text is None:
+        return None
+    return DictionaryForm(indices, items, int(encoding.dictionary.num_dictionary_items))
+
+
 def _flat(encoding: pb.ArrayEncoding) -> _Flat | None:
     """Return where flat values of whole bytes, or bits, are; None for other encodings."""
     kind = encoding.WhichOneof("array_encoding")
@@ -124,6 +171,45 @@ def _nullable(encoding: pb.Nullable) -> _Flat | None:
             return values._replace(validity=validity.values) if is_known else None
         case _:
             return None
+
+
+class DictionaryPage(NamedTuple):
+    """A page of strings with a dictionary, with the location of its buffers in the file.
+
+    Attributes:
+        indices: The indices.
+        items: The strings.
+        num_items: Number of these.
+    """
+
+    indices: PlainPage
+    items: PlainPage
+    num_items: int
+
+    @property
+    def span(self) -> ByteRange:
+        """The bytes of the file from the first buffer to the end of the last one."""
+        (one, one_end), (other, other_end) = self.indices.span, self.items.span
+        return min(one, other), max(one_end, other_end)
+
+    def decoded(self, data: Bytes, start: int) -> Slots:
+        """Return the strings; arguments and errors as of `look_up`."""
+        return look_up(self.items, np.arange(self.num_items), data, start)[0]
+
+
+def locate_any(form: Form, page: ArrayPage) -> PlainPage | DictionaryPage | None:
+    """Return where the buffers of a page are; None if its dictionary is large, or has no items.
+
+    Raises:
+        CorruptFile: As `locate` does.
+        UnsupportedFeature: As `locate` does.
+    """
+    if isinstance(form, PlainForm):
+        return locate(form, page)
+    is_kept = 0 < form.num_items <= _MOST_ITEMS
+    if not is_kept or page.zero_based:
+        return None
+    return DictionaryPage(locate(form.indices, page), locate(form.items, page), form.num_items)
 
 
 def locate(form: PlainForm, page: ArrayPage) -> PlainPage:

@@ -31,10 +31,10 @@ from lancefs.datafile.v2_0 import encodings, plain_pages
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
-from lancefs.datafile.v2_0.plain_pages import PlainForm, PlainPage
+from lancefs.datafile.v2_0.plain_pages import DictionaryPage, Form, PlainPage
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import encodings_v2_0_pb2 as pb
-from lancefs.storage import Reads, SparseRanges, count_pages, together
+from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.v2_1.leaf_columns import LeafField
@@ -67,7 +67,9 @@ class ArrayReader:
         # The last page that was read of each column, with its number: the next read may share its
         # decompressed buffers and dictionaries.
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
-        self._plain_pages: dict[tuple[int, int], PlainPage | None] = {}  # by column and page
+        # By column, page, and whether the column is of a dictionary type.
+        self._plain_pages: dict[tuple[int, int, bool], PlainPage | DictionaryPage | None] = {}
+        self._items: dict[tuple[int, int], Slots] = {}  # of dictionaries, by column and page
         self._first_items: dict[int, list[int]] = {}  # see `_items_before_pages`
 
     @property
@@ -141,13 +143,32 @@ class ArrayReader:
             with self._locating(field):
                 for at, page, rows in pages:
                     with locating(place=f"page {at}"):
-                        slots, seen = plain_pages.look_up(page, rows, data, start)
+                        slots, seen = self._slots(field, at, page, rows, data, start)
                         parts.append(to_arrow(slots.values, field.storage_type, slots.valid))
                     size += seen
                 arrays[number] = join_arrays(parts, field.storage_type)
         count_pages(len(spans))
         self.container.file.looked_at(size, len(spans))
         return arrays
+
+    def _slots(
+        self,
+        field: Field,
+        number: int,
+        page: PlainPage | DictionaryPage,
+        rows: Ints,
+        data: Bytes,
+        start: int,
+    ) -> tuple[Slots, int]:
+        """Look up rows of a page, and count the bytes that were looked at."""
+        if isinstance(page, PlainPage):
+            return plain_pages.look_up(page, rows, data, start)
+        indices, seen = plain_pages.look_up(page.indices, rows, data, start)
+        key = self.columns[field.id], number
+        items = self._items.get(key)
+        if items is None:
+            items = self._items[key] = page.decoded(data, start)
+        return encodings.look_up(indices, items, zero_based=False), seen
 
     def _locating(self, field: Field) -> AbstractContextManager[None]:
         """Add the file, the column and the field to errors; `read_fields` adds the same."""
@@ -159,7 +180,7 @@ class ArrayReader:
         field: Field,
         ranges: Sequence[RowRange],
         cuts: dict[tuple[int, ...], list[tuple[int, Ints]]],
-    ) -> list[tuple[int, PlainPage, Ints]]:
+    ) -> list[tuple[int, PlainPage | DictionaryPage, Ints]]:
         """Return the pages of a leaf that hold rows, each with its number and its rows.
 
         Args:
@@ -171,6 +192,7 @@ class ArrayReader:
             Nothing where one of the pages is not plain.
         """
         index, pages = self.columns[field.id], []
+        is_coded = pa.types.is_dictionary(field.storage_type)
         with self._locating(field):
             column = self.container.column(index)
             check_column_rows(column.first_rows[-1], self._expected_rows)
@@ -178,23 +200,29 @@ class ArrayReader:
                 wanted = by_page(column.first_rows, filled(ranges))
                 cuts[column.first_rows] = [(number, rows_of(rows)) for number, rows in wanted]
             for number, rows in cuts[column.first_rows]:
-                page = self._plain(index, number)
+                page = self._plain(index, number, is_coded)
                 if page is None:
                     return []
                 pages.append((number, page, rows))
         return pages
 
-    def _plain(self, column: int, number: int) -> PlainPage | None:
-        """Return a page of a column if its rows can be looked up; else None."""
-        key = column, number
+    def _plain(self, column: int, number: int, is_coded: bool) -> PlainPage | DictionaryPage | None:
+        """Return a page of a column if its rows can be looked up; else None.
+
+        Args:
+            column: Index of the column.
+            number: Number of the page.
+            is_coded: Whether the column is of a dictionary type.
+        """
+        key = column, number, is_coded
         if key not in self._plain_pages:
             pages = self.container.column(column)
             with locating(place=f"page {number}"):
-                _check_column(pages.encoding)
-                form = _plain_form(pages.pages[number].encoding)
-                page = None if form is None else self._page(column, number)
+                check_column(pages.encoding)
+                form = parse_form(pages.pages[number].encoding)
+                page = None if form is None else self._page(column, number, is_coded)
                 self._plain_pages[key] = (
-                    None if form is None or page is None else plain_pages.locate(form, page)
+                    None if form is None or page is None else plain_pages.locate_any(form, page)
                 )
         return self._plain_pages[key]
 
@@ -272,7 +300,7 @@ class ArrayReader:
         index, data_type = self._column_of(field), field.storage_type
         column = self.container.column(index)
         with locating(place=f"column {index} ({field.name})"):
-            _check_column(column.encoding)
+            check_column(column.encoding)
             if _holds_lists(column):
                 slots = yield from self._read_listed_strings(index, field.is_outline, ranges)
                 return to_arrow(slots.values, data_type, slots.valid)
@@ -300,7 +328,7 @@ class ArrayReader:
     def _read_extents(self, column: int, ranges: Sequence[RowRange]) -> Reads[Extents]:
         """Read the extents of lists in the column of their items."""
         metadata = self.container.column(column)
-        _check_column(metadata.encoding)
+        check_column(metadata.encoding)
         pages = by_page(metadata.first_rows, ranges)
         count_pages(len(pages))
         reads = [self._read_page_extents(column, number, rows) for number, rows in pages]
@@ -400,16 +428,25 @@ def _parse_page_encoding(described: PageEncoding) -> pb.ArrayEncoding:
 
 
 @lru_cache(maxsize=1024)  # as above
-def _plain_form(described: PageEncoding) -> PlainForm | None:
-    return plain_pages.plain_form(_parse_page_encoding(described))
+def parse_form(described: PageEncoding) -> Form | None:
+    """Return what a description of a page tells; see `plain_pages.page_form`.
+
+    Raises:
+        CorruptFile: The description, or the symbol table of strings, is damaged.
+        UnsupportedFeature: It is not one of an array.
+    """
+    return plain_pages.page_form(_parse_page_encoding(described))
 
 
 @lru_cache(maxsize=1024)  # most columns share a description
-def _check_column(described: PageEncoding) -> None:
+def check_column(described: PageEncoding) -> None:
     """Check that the pages of a column hold its values.
 
     The pages of a blob column hold descriptors, which are its values here; zone maps are stored
     beside the pages and are not needed.
+
+    Raises:
+        UnsupportedFeature: They do not, as far as is known.
     """
     if described.type_name != _COLUMN_TYPE:
         raise UnsupportedFeature(f"column encoding {described.type_name or '(none)'}")

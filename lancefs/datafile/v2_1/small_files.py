@@ -18,7 +18,6 @@ from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import parse_description
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import find_pages
 from lancefs.datafile.kernels.footers import FileColumn
 from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.row_ranges import rows_of
@@ -107,19 +106,17 @@ def known_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> list[Kn
     return sorted(known, key=lambda one: one.column)
 
 
-def decode_small(files: SmallFiles, known: Sequence[KnownField]) -> SmallRows:
+def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -> SmallRows:
     """Decode the rows of those fields whose pages kernels know.
 
     Args:
-        files: The files, with the same columns.
+        files: The files, with the same columns, of formats that `are_known`.
         known: The fields; see `known_fields`.
+        tables: The page of each field in each file; see `FileColumn`.
     """
     data, rows = files.data, files.rows
-    found = find_pages(data, files.bounds, np.array([one.column for one in known], np.int64))
-    if found is None or not _are_known(found.versions):
-        return SmallRows({})
     plans: dict[int, LeafPlan] = {}
-    for (field, _, bits), pages in zip(known, found.pages, strict=True):
+    for (field, _, bits), pages in zip(known, tables, strict=True):
         with suppress(CorruptFile, UnsupportedFeature):  # the general way says what is wrong
             plan = _plan(field, bits, pages, rows, data)
             if plan is not None:
@@ -139,8 +136,12 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField]) -> SmallRows:
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
 
-def _are_known(versions: Ints) -> bool:
-    """Return whether all files have a format that lists pages as the kernel reads them."""
+def are_known(versions: Ints) -> bool:
+    """Return whether all files have a format whose pages are read here.
+
+    Args:
+        versions: The versions that their footers tell.
+    """
     (major, first), (_, last) = _KNOWN_VERSIONS
     minor = versions[:, 1]
     return bool(((versions[:, 0] == major) & (minor >= first) & (minor <= last)).all())
@@ -148,15 +149,11 @@ def _are_known(versions: Ints) -> bool:
 
 def _wanted(files: SmallFiles) -> Ints:
     """Return the wanted rows, among those of all files."""
-    wanted, rows = files.ranges, files.rows.tolist()
-    if wanted is None or all(
-        len(ranges) == 1 and ranges[0] == (0, count)
-        for ranges, count in zip(wanted, rows, strict=True)
-    ):
+    if files.ranges is None:
         return np.arange(int(files.rows.sum()))
     firsts = (np.cumsum(files.rows) - files.rows).tolist()
     return np.concatenate(
-        [rows_of(ranges) + first for ranges, first in zip(wanted, firsts, strict=True)]
+        [rows_of(ranges) + first for ranges, first in zip(files.ranges, firsts, strict=True)]
     )
 
 
