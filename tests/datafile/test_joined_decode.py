@@ -108,7 +108,5 @@ def test_what_is_wrong_with_the_description_of_a_page_is_named_before_bytes_are_
         raise error
 
     monkeypatch.setattr(reader_2_1, "layout_of", refuse)
-    with pytest.raises(
-        type(error), match=r"\.lance: word, column 1 \(word\), page 0: (dam|unk)"
-    ):
+    with pytest.raises(type(error), match=r"\.lance: word, column 1 \(word\), page 0: (dam|unk)"):
         lancefs.open(table).to_table(columns=["word"])
