@@ -10,7 +10,6 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -54,7 +53,7 @@ READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 _READER_BYTES = 8 * 1024
 _COLUMN_BYTES = 2 * 1024
 # Groups of columns of which a reader keeps in mind which data file has them.
-_MOST_KEPT = 16
+_MOST_KEPT = 256
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
@@ -96,7 +95,8 @@ class FragmentReader:
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
-        self._holders: deque[tuple[Sequence[Field], DataFile | None]] = deque(maxlen=_MOST_KEPT)
+        # By the number of columns, the first and the last one; see `_holder`.
+        self._holders: dict[tuple[int, int, int], tuple[Sequence[Field], DataFile | None]] = {}
         self._lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
         # when the garbage collector runs.
@@ -272,14 +272,19 @@ class FragmentReader:
 
     def _holder(self, fields: Sequence[Field]) -> DataFile | None:
         """Return the data file that has all values of some fields; None where none has."""
-        for known, holder in tuple(self._holders):
-            if are_same(fields, known):
-                return holder
+        if not fields:
+            return None
+        key = len(fields), fields[0].id, fields[-1].id
+        known = self._holders.get(key)
+        if known is not None and are_same(fields, known[0]):
+            return known[1]
         located = locate_fields(fields, self.fragment)
         numbers = {number for _, number, _ in located}
         is_one = len(numbers) == 1 and are_same([part for _, _, part in located], fields)
         holder = self.fragment.files[numbers.pop()] if is_one else None
-        self._holders.append((tuple(fields), holder))
+        if len(self._holders) >= _MOST_KEPT:
+            self._holders.clear()
+        self._holders[key] = tuple(fields), holder
         return holder
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:

@@ -67,12 +67,12 @@ def test_joined_decoding_that_refuses_sound_pages_fails_the_tests(
 def test_joined_decoding_that_refuses_sound_pages_warns_users_once(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = lancefs.open(table).to_table(columns=["number"])
+    expected = lancefs.open(table).to_table(columns=["word"])
     monkeypatch.setattr(assembly, "FAILS_WHERE_DECODERS_DISAGREE", False)
     monkeypatch.setattr(assembly, "_is_reported", False)
     _break(monkeypatch, CorruptFile("made up"))
     with pytest.warns(DecoderWarning, match="please report") as warned:
-        found = lancefs.open(table).to_table(columns=["number"])
+        found = lancefs.open(table).to_table(columns=["word"])
     assert found.equals(expected)
     (warning,) = warned
     message = str(warning.message)
@@ -80,7 +80,7 @@ def test_joined_decoding_that_refuses_sound_pages_warns_users_once(
     assert "made up" in message
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert lancefs.open(table).to_table(columns=["number"]).equals(expected)
+        assert lancefs.open(table).to_table(columns=["word"]).equals(expected)
 
 
 def test_an_unsupported_page_is_named_with_its_own_file(
@@ -108,7 +108,5 @@ def test_what_is_wrong_with_the_description_of_a_page_is_named_before_bytes_are_
         raise error
 
     monkeypatch.setattr(reader_2_1, "layout_of", refuse)
-    with pytest.raises(
-        type(error), match=r"\.lance: number, column 0 \(number\), page 0: (dam|unk)"
-    ):
-        lancefs.open(table).to_table(columns=["number"])
+    with pytest.raises(type(error), match=r"\.lance: word, column 1 \(word\), page 0: (dam|unk)"):
+        lancefs.open(table).to_table(columns=["word"])

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints
-from lancefs.datafile.buffers import join_bytes
+from lancefs.datafile.buffers import join_bytes, reserve
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
@@ -61,8 +61,10 @@ class PlainColumns:
         self._table = PlanTable([plan for plan in plans if plan is not None])
         self._are_plain = [plan is not None for plan in plans]
         self.span: ByteRange = self._table.span
-        self._pages = self._table.pages.copy()
+        self._pages = self._table.pages  # which nobody else has
         self._pages[:, POSITIONS] -= self.span[0]
+        chunks = self._pages[:, PageColumn.CHUNKS : PageColumn.CHUNKS_END + 1]
+        self._stored = int((chunks[:, 1] - chunks[:, 0]).sum())  # bytes of all chunks
         self._kept: tuple[Ints, Bytes] | None = None
         self._layout: tuple[int, _PlainLayout] | None = None
 
@@ -76,9 +78,12 @@ class PlainColumns:
 
         Raises:
             CorruptFile: A page is damaged.
+            TooLarge: The rows have too many bytes, and fewer may be read; see `reserve`.
+            MemoryLimitExceeded: They have too many bytes.
         """
         count, (pages, tables) = rows[1] - rows[0], self._with_tables(data)
         layout = self._laid_out(count)
+        reserve(sum(layout.sizes), self._stored)
         memories, numbers = read_plain(
             data if tables is None else tables,
             data,

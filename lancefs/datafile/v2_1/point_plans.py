@@ -38,6 +38,7 @@ MOST_ROWS = 4096
 # that the general way takes for each leaf.
 _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
+_MOST_PLAIN = 64 * 1024  # of plain columns, however few, for which nothing is looked at row by row
 # So are spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
 # at least, and of so many rows on average and in all at most that memory is used again.
 _LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
@@ -552,3 +553,8 @@ def most_rows(ranges: Sequence[RowRange]) -> int:
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
     """Whether rows of so many leaves are quicker read by the kernel as they follow each other."""
     return leaves >= _LEAST_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_IN_A_ROW
+
+
+def are_plainly_read(ranges: Sequence[RowRange]) -> bool:
+    """Whether rows of plain columns are quicker read by a kernel of theirs; see `PlainColumns`."""
+    return len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_PLAIN

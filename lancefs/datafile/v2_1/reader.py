@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -43,6 +43,7 @@ from lancefs.datafile.v2_1.point_plans import (
     LeafPlan,
     PointForm,
     are_in_a_row,
+    are_plainly_read,
     is_worthwhile,
     most_rows,
     plan_leaf,
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
 
 # A leaf, and how kernels read it.
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
-# Groups of columns of which it is kept how they are read; a stream reads some columns at a time.
-_MOST_KEPT = 16
+# Groups of columns of which it is kept how they are read: streams and views read some at a time.
+_MOST_KEPT = 256
+_MOST_PLANS = 16
 
 
 class StructuralReader:
@@ -82,8 +84,9 @@ class StructuralReader:
         # What was asked for last is mostly asked for again.
         self._leaves: tuple[Sequence[Field], Sequence[LeafField]] = (), ()
         self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
-        self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_KEPT)
-        self._plain: deque[tuple[Sequence[Field], PlainColumns | None]] = deque(maxlen=_MOST_KEPT)
+        self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
+        # By the number of columns, the first and the last one; see `_plain_columns`.
+        self._plain: dict[tuple[int, int, int], tuple[Sequence[Field], PlainColumns | None]] = {}
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -105,7 +108,7 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        if self.container.file.is_in_memory and are_in_a_row(len(fields), ranges):
+        if fields and self.container.file.is_in_memory and are_plainly_read(ranges):
             plain = yield from self._plain_columns(fields)
             if plain is not None:
                 return (yield from self._read_plain(plain, ranges))
@@ -130,12 +133,15 @@ class StructuralReader:
         """Read a range of rows of columns of which most are plain."""
         file, (rows,) = self.container.file, ranges
         (data,) = yield SparseRanges([columns.span])
+        is_read = are_in_a_row(len(columns.fields), ranges)  # longer parts are quicker looked at
         try:
-            with file.opened() as descriptor:
+            with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
-        except CorruptFile as error:  # the general way says what is damaged
+        except (CorruptFile, MemoryLimitExceeded) as error:  # the general way says where
             fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
-            return assemble(columns.fields, [fetched._replace(refusal=fetched.refusal or error)])
+            if isinstance(error, CorruptFile):
+                fetched = fetched._replace(refusal=fetched.refusal or error)
+            return assemble(columns.fields, [fetched])
         file.looked_at(found.size, found.places, descriptor < 0)
         count_pages(columns.pages_with(rows))
         others: Sequence[pa.Array] = ()
@@ -147,15 +153,18 @@ class StructuralReader:
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
-        for known, columns in tuple(self._plain):
-            if are_same(fields, known):
-                return columns
+        key = len(fields), fields[0].id, fields[-1].id
+        known = self._plain.get(key)
+        if known is not None and are_same(fields, known[0]):
+            return known[1]
         leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
         of_fields = [plans.get(field.id) for field in fields]
         columns = PlainColumns(fields, of_fields) if any(of_fields) else None
-        self._plain.append((tuple(fields), columns))
+        if len(self._plain) >= _MOST_KEPT:
+            self._plain.clear()
+        self._plain[key] = tuple(fields), columns
         return columns
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
