@@ -87,6 +87,10 @@ lancefs.spark.register(spark)
 assert spark.read.format("lancefs").load(table).count() == 100
 assert lancefs.spark.read(spark, table, columns=["id"]).count() == 100
 assert lancefs.spark.table(spark, table).agg({"id": "sum"}).collect()[0][0] == 4950
+stream = spark.readStream.format("lancefs").option("startingVersion", 1).load(table)
+sink = stream.writeStream.format("memory").queryName("seen").trigger(availableNow=True)
+sink.option("checkpointLocation", out + "-checkpoint").start().awaitTermination(120)
+assert spark.table("seen").count() == 100
 assert lancefs.spark.materialize(spark, table, out).rows == 100
 assert lancefs.spark.verify(spark, table).is_good
 print("shipped")
