@@ -107,8 +107,9 @@ def test_lancefs_is_shipped_as_an_artifact(tmp_path: Path) -> None:
 
 def run(program: str, environment: dict[str, str], arguments: list[str]) -> list[str]:
     """Run a program with a session of its own, and return the lines that it prints."""
+    any_port = {**environment, "SPARK_TESTING": "1"}  # PySpark's own way to another than 15002
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True,
+        [sys.executable, "-c", program, *arguments], env=any_port, capture_output=True,
         text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
