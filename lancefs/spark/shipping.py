@@ -9,6 +9,7 @@ a function that travels by value and says it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -24,19 +25,26 @@ def ship(owner: Callable[..., Any], *arguments: Any) -> Shipped:
         *arguments: What to call it with; they must be of types that every Python has, or be shipped
             themselves.
     """
-    return rebuild, (owner.__module__, owner.__qualname__, arguments)
+    package = Path(__file__).parents[2]
+    shipped = str(package) if package.is_file() else None  # a zip, of `addPyFile` or `addArtifacts`
+    return rebuild, (owner.__module__, owner.__qualname__, arguments, shipped)
 
 
-def rebuild(module, name, arguments):  # type: ignore[no-untyped-def]
+def rebuild(module, name, arguments, shipped=None):  # type: ignore[no-untyped-def]
     """Call `name` of `module`, or say who lacks lancefs. Travels by value."""
     # Nothing of this module is there when this runs: it may use only what every Python has.
+    import os
+    import sys
     from importlib import import_module
 
+    # A process that plans a stream is beside the one that shipped to it, but Spark tells it another
+    # place for shipped files (4.1 to 4.3: `streaming_job` in its `PythonStreamingSourceRunner`).
+    if shipped is not None and shipped not in sys.path and os.path.exists(shipped):
+        sys.path.append(shipped)
     try:
         owner = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         import socket
-        import sys
 
         raise ImportError(
             f"{sys.executable} on {socket.gethostname()}, which Spark uses, has no module "

@@ -116,5 +116,7 @@ def without_lancefs(directory: Path) -> Path:
     (site,) = (directory / "bare").glob("lib/python*/site-packages")
     import pyspark
 
-    (site / "shared.pth").write_text(str(Path(pyspark.__file__).parent.parent))
+    # Two places where an older PySpark has an environment of its own, and borrows the rest.
+    places = dict.fromkeys(Path(module.__file__).parent.parent for module in (pyspark, pa))
+    (site / "shared.pth").write_text("\n".join(map(str, places)))
     return directory / "bare" / "bin" / "python"

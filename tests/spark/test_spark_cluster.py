@@ -1,10 +1,14 @@
-"""A real stand-alone cluster: one master and two workers on loopback, each in a Java of its own."""
+"""Real clusters on loopback, of processes with Javas of their own, and what is shipped there."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
+import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +17,7 @@ from typing import Any
 import lance
 import pytest
 import spark_support
-from spark_support import make_table, without_lancefs, zipped_lancefs
+from spark_support import CONFIG, environment, make_table, without_lancefs, zipped_lancefs
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -124,3 +128,105 @@ def test_a_worker_without_lancefs_is_named(cluster: str, tmp_path: Path) -> None
         assert spark.read.format("lancefs").load(path).count() == 100
         assert lancefs.spark.table(spark, path).agg({"id": "sum"}).collect()[0][0] == 4950
         assert lancefs.spark.materialize(spark, path, str(tmp_path / "out")).rows == 100
+
+
+# A job over a table, with all that there is; it prints what it finds.
+JOB = """
+import json
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+import lancefs.spark
+
+master, config, table, out, *packages = sys.argv[1:]
+builder = SparkSession.builder.master(master)
+for name, value in json.loads(config).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+if packages:
+    try:
+        lancefs.spark.materialize(spark, table, out)
+    except ImportError as error:
+        print(str(error).partition("which Spark uses, ")[2].partition(":")[0])
+    spark.addArtifacts(*packages, pyfile=True)
+
+def place(batches):
+    import lancefs
+    import pyarrow as pa
+    for _ in batches:
+        yield pa.record_batch([[lancefs.__file__.split("/")[-3]]], names=["place"])
+
+print("from", *{row.place for row in spark.range(1).mapInArrow(place, "place string").collect()})
+lancefs.spark.register(spark)
+print("format", spark.read.format("lancefs").load(table).where("id < 10").count())
+print("read", lancefs.spark.read(spark, table, columns=["id"], filter="id < 10").count())
+print("table", lancefs.spark.table(spark, table).agg({"id": "sum"}).collect()[0][0])
+
+def streamed(name, **options):
+    stream = spark.readStream.format("lancefs").options(startingVersion="1", **options).load(table)
+    sink = stream.writeStream.format("parquet").option("checkpointLocation", f"{out}-{name}-cp")
+    sink.trigger(availableNow=True).start(f"{out}-{name}").awaitTermination()
+    return spark.read.parquet(f"{out}-{name}")
+
+print("stream", streamed("rows").count())
+changes = streamed("changes", readChangeFeed="true").groupBy("_change_type").count()
+print("changes", *(f"{row[0]}={row[1]}" for row in changes.orderBy("_change_type").collect()))
+print("materialize", lancefs.spark.materialize(spark, table, out).rows)
+print("verify", lancefs.spark.verify(spark, table).is_good)
+print("output", lancefs.spark.verify_output(spark, out).is_good)
+spark.stop()
+"""
+FOUND = [
+    "format 9",
+    "read 9",
+    "table 79796",
+    "stream 400",
+    "changes delete=1 insert=400",
+    "materialize 399",
+    "verify True",
+    "output True",
+]
+
+
+def run_job(
+    master: str, directory: Path, config: dict[str, str], env: dict[str, str], *packages: str
+) -> list[str]:
+    """Run the job in a process of its own, in a directory, and return the lines that it prints."""
+    path = make_table(directory / "t.lance", 400, per_file=100, enable_stable_row_ids=True)
+    lance.dataset(path).delete("id = 4")
+    given = {**CONFIG, **EXECUTORS, **config}
+    arguments = [master, json.dumps(given), path, str(directory / "out"), *packages]
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, *arguments], cwd=directory, env={**environment(), **env},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_lancefs_is_shipped_to_a_local_cluster(tmp_path: Path) -> None:
+    import pyspark
+
+    home = tmp_path / "spark"  # where the workers of such a cluster leave their files
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (home / entry.name).symlink_to(entry)
+    env = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": str(without_lancefs(tmp_path))}
+    package = zipped_lancefs(tmp_path)
+    lines = run_job("local-cluster[2,1,1024]", tmp_path, {}, env, package)
+    assert lines == ["has no module 'lancefs'", "from lancefs.zip", *FOUND]
+
+
+def test_an_environment_is_shipped_as_an_archive(cluster: str, tmp_path: Path) -> None:
+    bare = without_lancefs(tmp_path).parent.parent
+    (site,) = bare.glob("lib/python*/site-packages")
+    shutil.copytree(Path(lancefs.__file__).parent, site / "lancefs")
+    archive = tmp_path / "env.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(bare, arcname=".")
+    bare.rename(tmp_path / "environment")  # for the driver, which plans with the same path
+    env = {"PYSPARK_PYTHON": "./environment/bin/python"}
+    lines = run_job(cluster, tmp_path, {"spark.archives": f"{archive}#environment"}, env)
+    assert lines == ["from site-packages", *FOUND]

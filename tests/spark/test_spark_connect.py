@@ -87,6 +87,10 @@ lancefs.spark.register(spark)
 assert spark.read.format("lancefs").load(table).count() == 100
 assert lancefs.spark.read(spark, table, columns=["id"]).count() == 100
 assert lancefs.spark.table(spark, table).agg({"id": "sum"}).collect()[0][0] == 4950
+stream = spark.readStream.format("lancefs").option("startingVersion", 1).load(table)
+sink = stream.writeStream.format("memory").queryName("seen").trigger(availableNow=True)
+sink.option("checkpointLocation", out + "-checkpoint").start().awaitTermination(120)
+assert spark.table("seen").count() == 100
 assert lancefs.spark.materialize(spark, table, out).rows == 100
 assert lancefs.spark.verify(spark, table).is_good
 print("shipped")
@@ -103,8 +107,9 @@ def test_lancefs_is_shipped_as_an_artifact(tmp_path: Path) -> None:
 
 def run(program: str, environment: dict[str, str], arguments: list[str]) -> list[str]:
     """Run a program with a session of its own, and return the lines that it prints."""
+    any_port = {**environment, "SPARK_TESTING": "1"}  # PySpark's own way to another than 15002
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True,
+        [sys.executable, "-c", program, *arguments], env=any_port, capture_output=True,
         text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
