@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
 
 NEWEST = (2, 3)
-OLDEST = (0, 3)  # the format 2.0, as footers tell it
+_IS_2_0 = (0, 3)  # how footers tell the format 2.0
 
 
 class FieldReader(Protocol):
@@ -196,7 +196,7 @@ def _decode_joined(
     found = SmallRows({})
     if are_known(pages.versions):
         found = decode_small(files, known, pages.pages)
-    elif ranges is None and tuple(pages.versions[0]) == OLDEST:
+    elif ranges is None and tuple(pages.versions[0]) == _IS_2_0:
         from lancefs.datafile.v2_0 import small_files
 
         if small_files.is_known(files, pages.versions):
