@@ -21,7 +21,7 @@ from lancefs.datafile.kernels.points import (
     TakenRows,
     addresses_of,
     rows_by_page,
-    take_page,
+    take_chunks,
     write_leaf,
 )
 from lancefs.errors import CorruptFile
@@ -94,13 +94,7 @@ def _take_plain(tables: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows
     begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
-    size, joined, own = (
-        end - begin,
-        np.concatenate((tables[begin:end], data[start:stop])),
-        page.copy(),
-    )
-    own[PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = 0, size, size, len(joined)
-    taken = take_page([joined], own, rows)
+    taken = take_chunks(tables[begin:end], data, page, rows)
     return taken._replace(looked_at=(taken.looked_at[0], 2))
 
 

@@ -122,7 +122,7 @@ def take_points(
     for number, (first, count, at, validity_at, begin, wanted) in enumerate(leaves.tolist()):
         own = pages[first : first + count]
         parts = [
-            take_page(pieces, own[index], some)
+            _take_page(pieces, own[index], some)
             for index, some in rows_by_page(own, rows[begin : begin + wanted])
         ]
         if parts:
@@ -236,7 +236,7 @@ def buffers_within(data: Bytes, page: Ints) -> list[int]:
     return places
 
 
-def take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
+def _take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     """Return rows of a page; see `take_points`."""
     column = PageColumn
     data, shift = piece_at(pieces, int(page[column.TABLE]))
@@ -245,9 +245,29 @@ def take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     if page[column.VALUES] == Stored.ZIPPED:
         spans, is_null, looked_at = _take_zipped(data, page, rows)
         return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
-    begin, end, start, stop = buffers_within(data, page)
+    begin, end, *_ = buffers_within(data, page)
+    taken = take_chunks(data[begin:end], data, page, rows)
+    if page[column.VALUES] in (Stored.STRINGS, Stored.LOOKED_UP):
+        return taken._replace(values=(taken.values.view(np.int64) + shift).view(np.uint8))
+    return taken
+
+
+def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
+    """Return rows of a mini-block page.
+
+    Args:
+        table: The chunk table of the page.
+        data: Bytes that have its chunks, which lie within.
+        page: The page; see `PageColumn`.
+        rows: The rows, ascending and each once.
+
+    Raises:
+        CorruptFile: The page is damaged.
+    """
+    column = PageColumn
+    start, stop = page[column.CHUNKS : column.CHUNKS_END + 1].tolist()
     width, items = int(page[column.ENTRY]), int(page[column.ROWS])
-    counts, bounds = read_table(data[begin:end], stop - start, items, width)
+    counts, bounds = read_table(table, stop - start, items, width)
     chunk, within = places_of(counts, rows - page[column.FIRST_ROW])
     chunks, positions = np.unique(chunk, return_inverse=True)
     counts = counts[chunks]
@@ -261,8 +281,6 @@ def take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     levels, begins, ends = find_buffers(data, starts, sizes, (*[2] * buffers, width))
     wanted = (np.cumsum(counts) - counts)[positions] + within
     values = _values(data, begins[-1], ends[-1], counts, wanted, page)
-    if page[column.VALUES] in (Stored.STRINGS, Stored.LOOKED_UP):
-        values = (values.view(np.int64) + shift).view(np.uint8)
     invalid = np.zeros(len(rows), np.bool_)
     if has_levels:
         if np.any(levels != counts):
@@ -273,11 +291,11 @@ def take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
-    return TakenRows(values, invalid, (end - begin + int(sizes.sum()), places))
+    return TakenRows(values, invalid, (len(table) + int(sizes.sum()), places))
 
 
 def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
-    """Return the start and end in the data of strings of a full-zip page; see `take_page`."""
+    """Return the start and end in the data of strings of a full-zip page; see `_take_page`."""
     column = PageColumn
     begin, end, start, stop = buffers_within(data, page)
     width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1
