@@ -104,6 +104,11 @@ class PlainColumns:
             arrays.append(make(data_type, count, [valid, buffer.slice(at, length)], null))
         return Points(arrays, size, places)
 
+    @property
+    def cost(self) -> int:
+        """Bytes of the chunk tables that are kept."""
+        return 0 if self._kept is None else len(self._kept[1])
+
     def pages_with(self, rows: tuple[int, int]) -> int:
         """Return the number of pages of the plain columns that hold some of these rows."""
         first, count = self._pages[:, PageColumn.FIRST_ROW], self._pages[:, PageColumn.ROWS]

@@ -59,6 +59,8 @@ _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Groups of columns of which it is kept how they are read: streams and views read some at a time.
 _MOST_KEPT = 256
 _MOST_PLANS = 16
+# Bytes of the chunk tables of these groups, about.
+_MOST_TABLES = 8 * 1024 * 1024
 
 
 class StructuralReader:
@@ -162,7 +164,8 @@ class StructuralReader:
         plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
         of_fields = [plans.get(field.id) for field in fields]
         columns = PlainColumns(fields, of_fields) if any(of_fields) else None
-        if len(self._plain) >= _MOST_KEPT:
+        kept = sum(each.cost for _, each in tuple(self._plain.values()) if each is not None)
+        if len(self._plain) >= _MOST_KEPT or kept > _MOST_TABLES:
             self._plain.clear()
         self._plain[key] = tuple(fields), columns
         return columns
