@@ -76,7 +76,7 @@ class DictionaryForm(NamedTuple):
         return self.indices.is_like(other.indices) and self.items.is_like(other.items)
 
 
-Form: TypeAlias = PlainForm | DictionaryForm
+PageForm: TypeAlias = PlainForm | DictionaryForm
 
 
 class PlainPage(NamedTuple):
@@ -127,7 +127,7 @@ def plain_form(encoding: pb.ArrayEncoding) -> PlainForm | None:
     return None if values is None else PlainForm(values)
 
 
-def page_form(encoding: pb.ArrayEncoding) -> Form | None:
+def page_form(encoding: pb.ArrayEncoding) -> PageForm | None:
     """Return what a description tells, also of pages of strings with a dictionary.
 
     Args:
@@ -197,7 +197,7 @@ class DictionaryPage(NamedTuple):
         return look_up(self.items, np.arange(self.num_items), data, start)[0]
 
 
-def locate_any(form: Form, page: ArrayPage) -> PlainPage | DictionaryPage | None:
+def locate_any(form: PageForm, page: ArrayPage) -> PlainPage | DictionaryPage | None:
     """Return where the buffers of a page are; None if its dictionary is large, or has no items.
 
     Raises:

@@ -31,7 +31,7 @@ from lancefs.datafile.v2_0 import encodings, plain_pages
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
-from lancefs.datafile.v2_0.plain_pages import DictionaryPage, Form, PlainPage
+from lancefs.datafile.v2_0.plain_pages import DictionaryPage, PageForm, PlainPage
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
@@ -428,7 +428,7 @@ def _parse_page_encoding(described: PageEncoding) -> pb.ArrayEncoding:
 
 
 @lru_cache(maxsize=1024)  # as above
-def parse_form(described: PageEncoding) -> Form | None:
+def parse_form(described: PageEncoding) -> PageForm | None:
     """Return what a description of a page tells; see `plain_pages.page_form`.
 
     Raises:

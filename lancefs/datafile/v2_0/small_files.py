@@ -24,7 +24,7 @@ from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_0.array_page import Slots, as_integers, as_unsigned
 from lancefs.datafile.v2_0.encodings import look_up
-from lancefs.datafile.v2_0.plain_pages import DictionaryForm, Form, PlainForm
+from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
 from lancefs.datafile.v2_0.reader import check_column, parse_form
 from lancefs.datafile.v2_1.small_files import KnownField, SmallFiles, SmallRows
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
@@ -39,7 +39,11 @@ _MOST_ADJUSTMENT = (1 << 63) - 1  # more is added to no offset
 _TRIED_OUT = 8
 
 
-class _Pages(NamedTuple):
+class _NotPlain(Exception):
+    """Pages are not plain, so that the general way reads them."""
+
+
+class _PlainPages(NamedTuple):
     """The plain pages of a column, one in each file.
 
     Attributes:
@@ -118,7 +122,7 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -
     arrays: dict[int, pa.Array] = {}
     for (field, _, bits), table in zip(known, tables, strict=True):
         # The general way says what is wrong, or reads fewer rows.
-        with suppress(CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
+        with suppress(CorruptFile, MemoryLimitExceeded, UnsupportedFeature, _NotPlain):
             slots = [_slots_of(*part, bits) for part in _parts(table, files)]
             parts = [to_arrow(one.values, field.storage_type, one.valid) for one in slots]
             arrays[field.id] = join_arrays(parts, field.storage_type)
@@ -126,12 +130,13 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -
     return SmallRows(arrays, size=len(files.data))
 
 
-def _parts(table: Ints, files: SmallFiles) -> Iterator[tuple[_Pages, Sequence[Form]]]:
+def _parts(table: Ints, files: SmallFiles) -> Iterator[tuple[_PlainPages, Sequence[PageForm]]]:
     """Yield the pages of a column, those that follow each other and are alike as one.
 
     Raises:
         CorruptFile: A description is damaged, or the pages have not the rows of the files.
-        UnsupportedFeature: A page is not plain.
+        UnsupportedFeature: A description is of a kind that is not known.
+        _NotPlain: A page is not plain.
     """
     if (table[:, FileColumn.ROWS] != files.rows).any():
         raise CorruptFile("pages do not have the rows of their files")
@@ -147,29 +152,29 @@ def _parts(table: Ints, files: SmallFiles) -> Iterator[tuple[_Pages, Sequence[Fo
     for start, end in pairwise([0, *edges.tolist(), len(table)]):
         own = [forms[at] for at in which[start:end].tolist()]
         rows = files.rows[start:end]
-        yield _Pages(table[start:end], (), rows, files.data), own
+        yield _PlainPages(table[start:end], (), rows, files.data), own
 
 
-def _first_like(forms: Sequence[Form], form: Form) -> int:
+def _first_like(forms: Sequence[PageForm], form: PageForm) -> int:
     return next(at for at, other in enumerate(forms) if _are_alike(other, form))
 
 
-def _are_alike(one: Form, other: Form) -> bool:
+def _are_alike(one: PageForm, other: PageForm) -> bool:
     if isinstance(one, PlainForm):
         return isinstance(other, PlainForm) and one.is_like(other)
     return isinstance(other, DictionaryForm) and one.is_like(other)
 
 
-def _form_of(page: Sequence[int], data: Bytes) -> Form:
+def _form_of(page: Sequence[int], data: Bytes) -> PageForm:
     """Return what the description of a page tells."""
     start, end = page[FileColumn.DESCRIPTION], page[FileColumn.DESCRIPTION_END]
     form = parse_form(parse_description(data[start:end].tobytes()))
     if form is None:
-        raise UnsupportedFeature("a page that is not plain")
+        raise _NotPlain("a page that is not plain")
     return form
 
 
-def _slots_of(pages: _Pages, forms: Sequence[Form], bits: int) -> Slots:
+def _slots_of(pages: _PlainPages, forms: Sequence[PageForm], bits: int) -> Slots:
     """Decode pages that are alike.
 
     Args:
@@ -181,15 +186,15 @@ def _slots_of(pages: _Pages, forms: Sequence[Form], bits: int) -> Slots:
     if plain:
         own = pages._replace(forms=plain)
         if (own.form.text is None) != bool(bits):
-            raise UnsupportedFeature("values of another kind than the column's")
+            raise _NotPlain("values of another kind than the column's")
         return _values(own) if bits else _strings(own)
     coded = [form for form in forms if isinstance(form, DictionaryForm)]
     if bits:
-        raise UnsupportedFeature("numbers with a dictionary")
+        raise _NotPlain("numbers with a dictionary")
     return _looked_up(pages, coded)
 
 
-def _looked_up(pages: _Pages, forms: Sequence[DictionaryForm]) -> Slots:
+def _looked_up(pages: _PlainPages, forms: Sequence[DictionaryForm]) -> Slots:
     """Return strings out of the dictionaries of pages."""
     counts = np.array([form.num_items for form in forms], np.int64)
     items = _strings(pages._replace(forms=[form.items for form in forms], rows=counts))
@@ -202,7 +207,7 @@ def _looked_up(pages: _Pages, forms: Sequence[DictionaryForm]) -> Slots:
     return look_up(Slots(FixedWidth(32, joined), stored.valid), items, zero_based=False)
 
 
-def _values(pages: _Pages) -> Slots:
+def _values(pages: _PlainPages) -> Slots:
     """Return values of a fixed width."""
     flat = pages.form.values
     valid = None if flat.validity is None else _bits(pages, flat.validity).view(np.bool_)
@@ -212,7 +217,7 @@ def _values(pages: _Pages) -> Slots:
     return Slots(FixedWidth(flat.bits, typed(data, flat.bits)), valid)
 
 
-def _bits(pages: _Pages, buffer: pb.Buffer) -> Bytes:
+def _bits(pages: _PlainPages, buffer: pb.Buffer) -> Bytes:
     """Return single bits, in a byte each."""
     sizes = (pages.rows + 7) // 8
     bits = np.unpackbits(pages.joined(buffer, sizes), bitorder="little")
@@ -221,14 +226,14 @@ def _bits(pages: _Pages, buffer: pb.Buffer) -> Bytes:
     return wanted
 
 
-def _strings(pages: _Pages) -> Slots:
+def _strings(pages: _PlainPages) -> Slots:
     """Return strings, of which pages store where they end."""
     form, rows = pages.form, pages.rows
     width = form.values.bits // 8
     stored = typed(pages.joined(form.values.values, rows * width), form.values.bits)
     ends = as_integers(Slots(FixedWidth(form.values.bits, stored)), "the offsets of a page")
     if not len(ends):
-        raise UnsupportedFeature("pages without strings")
+        raise _NotPlain("pages without strings")
     ends, valid = _without_adjustments(ends, pages)
     starts = np.zeros(len(ends), np.int64)
     starts[1:] = ends[:-1]
@@ -246,7 +251,7 @@ def _strings(pages: _Pages) -> Slots:
     return Slots(strings, valid)
 
 
-def _without_adjustments(ends: Ints, pages: _Pages) -> tuple[Ints, Mask | None]:
+def _without_adjustments(ends: Ints, pages: _PlainPages) -> tuple[Ints, Mask | None]:
     """Return the ends of strings as they are, and which are valid; None where all are."""
     adjustments = [min(form.adjustment, _MOST_ADJUSTMENT) for form in pages.forms]
     adjustment = np.repeat(np.array(adjustments, np.int64), pages.rows)
@@ -256,7 +261,7 @@ def _without_adjustments(ends: Ints, pages: _Pages) -> tuple[Ints, Mask | None]:
     return np.where(is_null, ends - adjustment, ends), ~is_null
 
 
-def _spelled(codes: VariableWidth, pages: _Pages) -> VariableWidth:
+def _spelled(codes: VariableWidth, pages: _PlainPages) -> VariableWidth:
     """Return strings that are compressed with FSST, with the symbols of each page."""
     parts = list(_decoded(codes, pages))
     lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(offsets) for offsets, _ in parts)])
@@ -264,7 +269,7 @@ def _spelled(codes: VariableWidth, pages: _Pages) -> VariableWidth:
     return VariableWidth(offsets_of(lengths), text)
 
 
-def _decoded(codes: VariableWidth, pages: _Pages) -> Iterator[tuple[Ints, Bytes]]:
+def _decoded(codes: VariableWidth, pages: _PlainPages) -> Iterator[tuple[Ints, Bytes]]:
     """Yield the strings of pages, those of pages with the same symbols together."""
     first = last = 0
     for symbols, some in groupby(zip(pages.forms, pages.rows.tolist(), strict=True), _symbols_of):
