@@ -29,6 +29,7 @@ from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import ByteRange, Bytes
 
 if TYPE_CHECKING:
+    from lancefs.datafile.fields import Field
     from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 
 # Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
@@ -38,10 +39,12 @@ MOST_ROWS = 4096
 # that the general way takes for each leaf.
 _MOST_IN_A_ROW = 16 * 1024
 _LEAST_LEAVES = 16
-_MOST_PLAIN = 64 * 1024  # of plain columns, however few, for which nothing is looked at row by row
 # So are spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
 # at least, and of so many rows on average and in all at most that memory is used again.
 _LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
+# Rows in a row of plain columns, however few columns: nothing is looked at row by row. Where others
+# are beside them, more rows than these.
+_MOST_PLAIN, _FEW_PLAIN = 64 * 1024, 1024
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 _MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
@@ -555,6 +558,18 @@ def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
     return leaves >= _LEAST_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_IN_A_ROW
 
 
-def are_plainly_read(ranges: Sequence[RowRange]) -> bool:
-    """Whether rows of plain columns are quicker read by a kernel of theirs; see `PlainColumns`."""
-    return len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_PLAIN
+def may_be_plain(field: Field) -> bool:
+    """Whether a column may be one of `PlainColumns`, as far as its type tells."""
+    return field.is_leaf and (value_bits(field.storage_type) or 0) > 0
+
+
+def are_plainly_read(are_numbers: bool, ranges: Sequence[RowRange]) -> bool:
+    """Whether rows of plain columns are quicker read by a kernel of theirs; see `PlainColumns`.
+
+    Args:
+        are_numbers: Whether all columns may be plain. Few rows of others beside them are quicker
+            read with them, by one call of another kernel.
+        ranges: The rows.
+    """
+    count = count_rows(ranges) if len(ranges) == 1 else 0
+    return (0 if are_numbers else _FEW_PLAIN) < count <= _MOST_PLAIN

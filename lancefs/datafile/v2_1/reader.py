@@ -45,6 +45,7 @@ from lancefs.datafile.v2_1.point_plans import (
     are_in_a_row,
     are_plainly_read,
     is_worthwhile,
+    may_be_plain,
     most_rows,
     plan_leaf,
 )
@@ -84,7 +85,7 @@ class StructuralReader:
         # By column, and whether it may be nested.
         self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
         # What was asked for last is mostly asked for again.
-        self._leaves: tuple[Sequence[Field], Sequence[LeafField]] = (), ()
+        self._asked: tuple[Sequence[Field], Sequence[LeafField], bool] = (), (), False
         self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
         self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
         # By the number of columns, the first and the last one; see `_plain_columns`.
@@ -110,14 +111,15 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        if fields and self.container.file.is_in_memory and are_plainly_read(ranges):
+        known, leaves, are_numbers = self._asked
+        if not are_same(fields, known):
+            leaves, are_numbers = leaves_of(fields), all(map(may_be_plain, fields))
+            self._asked = tuple(fields), leaves, are_numbers
+        is_in_memory = self.container.file.is_in_memory
+        if fields and is_in_memory and are_plainly_read(are_numbers, ranges):
             plain = yield from self._plain_columns(fields)
             if plain is not None:
                 return (yield from self._read_plain(plain, ranges))
-        known, leaves = self._leaves
-        if not are_same(fields, known):
-            leaves = leaves_of(fields)
-            self._leaves = tuple(fields), leaves
         return assemble(fields, [(yield from self.fetch(leaves, ranges))])
 
     def mapped_fields(
