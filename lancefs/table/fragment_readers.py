@@ -36,6 +36,7 @@ class _OpenReaders:
     def __init__(self, files: TableFiles, fields: Sequence[Field], is_long: bool) -> None:
         self.is_long = is_long
         self.files = files
+        self.unknown: set[int] = set()  # see `PlainFiles`
         self._fields = tuple(fields)
         self._kept = KeptReaders()
 
@@ -137,7 +138,7 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def plain_files(self, most_bytes: int) -> PlainFiles | None:
         """Return the data files of the fragments; see `plain_files.plain_files`."""
-        return plain_files(self._open.files, self._fragments, most_bytes)
+        return plain_files(self._open.files, self._fragments, most_bytes, self._open.unknown)
 
     @property
     def data_files(self) -> FileColumns:

@@ -39,6 +39,8 @@ class PlainFiles(NamedTuple):
         deleted: Number of deleted rows of each fragment.
         ids: Id of each fragment.
         columns: Column index of each field that the files have, by field id.
+        unknown: Ids of the fields that were met with pages that kernels do not know, in any file of
+            the version. Whoever reads them without a reader would read the files twice.
     """
 
     table: TableFiles
@@ -48,6 +50,7 @@ class PlainFiles(NamedTuple):
     deleted: Ints
     ids: Ints
     columns: Mapping[int, int]
+    unknown: set[int]
 
     def have_at_most(self, rows: int, size: int) -> bool:
         """Whether no fragment has more rows than these, and no file more bytes."""
@@ -61,7 +64,8 @@ class PlainFiles(NamedTuple):
             ranges: Rows among those of all files, ascending and disjoint.
 
         Returns:
-            None, without reading a file, if a field is of a kind that they do not know.
+            None, without reading a file, if a field is of a kind that they do not know, or was met
+            with such pages.
 
         Raises:
             LanceError: A file cannot be read.
@@ -71,6 +75,8 @@ class PlainFiles(NamedTuple):
         wanted = filled(ranges)
         if not known or len(known) + len(missing) < len(fields) or not wanted:
             return None
+        if not self.unknown.isdisjoint(field.id for field in fields):
+            return None
         ends = np.cumsum(self.rows)
         first = int(np.searchsorted(ends, wanted[0][0], side="right"))
         last = int(np.searchsorted(ends, wanted[-1][1])) + 1
@@ -78,6 +84,8 @@ class PlainFiles(NamedTuple):
         data = empty(int(sizes.sum()), np.uint8)
         self.table.read_plain(self.names[first:last], sizes.tolist(), data)
         found = decode_whole(data, sizes, rows, known)
+        if found.refusal is None:
+            self.unknown.update({one.field.id for one in known} - found.arrays.keys())
         count, before = int(rows.sum()), int(ends[first] - self.rows[first])
         found.arrays.update((field.id, nulls(count, field.storage_type)) for field in missing)
         if len(wanted) == 1 and wanted[0] == (before, before + count):
@@ -86,13 +94,16 @@ class PlainFiles(NamedTuple):
         return found._replace(arrays={id: array.take(at) for id, array in found.arrays.items()})
 
 
-def plain_files(table: TableFiles, fragments: Fragments, most_bytes: int) -> PlainFiles | None:
+def plain_files(
+    table: TableFiles, fragments: Fragments, most_bytes: int, unknown: set[int]
+) -> PlainFiles | None:
     """Return the data files of fragments; None if one is not small or plain, or unlike others.
 
     Args:
         table: Finds the files of the table.
         fragments: The fragments.
         most_bytes: Most bytes of all files together.
+        unknown: See `PlainFiles`; of the version.
     """
     counts = fragments.row_counts if table.store.is_local else None
     if counts is None:
@@ -105,4 +116,5 @@ def plain_files(table: TableFiles, fragments: Fragments, most_bytes: int) -> Pla
     (sample,) = fragments[0].files
     if sample.is_legacy:
         return None
-    return PlainFiles(table, fragments.file_names(), sizes, *counts, ids, sample.columns)
+    names = fragments.file_names()
+    return PlainFiles(table, names, sizes, *counts, ids, sample.columns, unknown)

@@ -318,6 +318,32 @@ def test_small_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert len(set(files)) == 5
 
 
+def test_pages_that_no_kernel_knows_are_met_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on, the files are not read for the kernels first."""
+    path = tmp_path / "t.lance"
+    for number in range(9):
+        mode = "append" if number else "create"
+        lance.write_dataset(some_rows(number, 100), path, mode=mode, data_storage_version="2.1")
+    monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 0)
+    reads: list[str] = []
+    read = store.read_plain
+
+    def watched(path: str, memory: memoryview) -> bool:
+        reads.append(path)
+        return read(path, memory)
+
+    monkeypatch.setattr(store, "read_plain", watched)
+    dataset, expected = lancefs.open(path), lance.dataset(path).to_table(columns=["plain", "same"])
+    for times in (8, 0):  # the first fragment is read alone
+        reads.clear()
+        assert_same_table(dataset.to_table(columns=["plain", "same"]), expected)
+        assert len(reads) == times
+    assert_same_table(dataset.to_table(columns=["plain"]), expected.select(["plain"]))
+    assert len(reads) == 8
+
+
 def test_a_missing_file_of_a_run_is_named(table: Path) -> None:
     path = lance.dataset(table).get_fragments()[3].data_files()[0].path
     (table / "data" / path).unlink()
