@@ -12,17 +12,14 @@ static int check_data_file(reader file) {
     reader bytes;
     uint64_t value;
     while (file.at < file.end) {
-        if (!read_tag(&file, &field))
+        if (!read_field(&file, &field, &value, &bytes))
             return 0;
         if (field.type == BYTES) {
-            if (!read_bytes(&file, &bytes))
-                return 0;
             const int is_text = field.number == 1 && is_ascii(bytes);
             const int is_numbers = field.number == 2 || field.number == 3;
             if (!is_text && !(is_numbers && skip_varints(bytes)))
                 return 0;
-        } else if (field.type != VARINT || field.number < 4 || field.number > 7 ||
-                   !read_varint(&file, &value)) {
+        } else if (field.number < 4 || field.number > 7) {
             return 0;
         }
     }
@@ -52,11 +49,9 @@ static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *de
     int deletion_files = 0;
     *id = *rows = *deleted = 0;
     while (message.at < message.end) {
-        if (!read_tag(&message, &field))
+        if (!read_field(&message, &field, &value, &bytes))
             return 0;
         if (field.type == VARINT) {
-            if (!read_varint(&message, &value))
-                return 0;
             if (field.number == 1)
                 *id = (int64_t)value;
             else if (field.number == 4 && value <= MOST_ROWS)
@@ -65,8 +60,6 @@ static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *de
                 return 0;
             continue;
         }
-        if (field.type != BYTES || !read_bytes(&message, &bytes))
-            return 0;
         switch (field.number) {
         case 2:
             if (!check_data_file(bytes))
@@ -111,18 +104,21 @@ static int read_data_file(reader message, data_file *file) {
     uint64_t *const numbers[] = {&file->major, &file->minor, &file->size};
     int seen = 0;
     tag field;
+    reader bytes;
+    uint64_t value;
     memset(file, 0, sizeof *file);
     while (message.at < message.end) {
-        if (!read_tag(&message, &field) || field.number > 6 || seen >> field.number & 1)
+        if (!read_field(&message, &field, &value, &bytes))
+            return 0;
+        if (field.number > 6 || seen >> field.number & 1)
             return 0;
         seen |= 1 << field.number;
-        if (field.type == BYTES && field.number <= 3) {
-            if (!read_bytes(&message, parts[field.number - 1]))
-                return 0;
-        } else if (field.type != VARINT || field.number <= 3 ||
-                   !read_varint(&message, numbers[field.number - 4])) {
+        if ((field.type == BYTES) != (field.number <= 3))
             return 0;
-        }
+        if (field.type == BYTES)
+            *parts[field.number - 1] = bytes;
+        else
+            *numbers[field.number - 4] = value;
     }
     if (file->size >= MOST_BYTES || file->major > MOST_VERSION || file->minor > MOST_VERSION)
         return 0;
@@ -135,15 +131,11 @@ static int read_only_file(reader message, data_file *file) {
     uint64_t value;
     int files = 0;
     while (message.at < message.end) {
-        if (!read_tag(&message, &field))
+        if (!read_field(&message, &field, &value, &bytes))
             return 0;
         if (field.type == VARINT) {
-            if (!read_varint(&message, &value))
-                return 0;
             if (field.number != 1 && field.number != 4 && field.number != 15)
                 return 0;
-        } else if (field.type != BYTES || !read_bytes(&message, &bytes)) {
-            return 0;
         } else if (field.number == 2) {
             if (files++ || !read_data_file(bytes, file))
                 return 0;

@@ -61,6 +61,15 @@ static inline int read_bytes(reader *from, reader *bytes) {
     return 1;
 }
 
+/* Read a field of a number or of bytes: its tag, and its value. */
+static inline int read_field(reader *from, tag *found, uint64_t *value, reader *bytes) {
+    if (!read_tag(from, found))
+        return 0;
+    if (found->type == VARINT)
+        return read_varint(from, value);
+    return found->type == BYTES && read_bytes(from, bytes);
+}
+
 static inline int skip_varints(reader bytes) {
     uint64_t value;
     while (bytes.at < bytes.end)
