@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from operator import is_
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +28,10 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 
 if TYPE_CHECKING:
     from lancefs.proto import schema_pb2
+
+T = TypeVar("T")
+# Groups of columns of which something is kept: streams and views read some at a time.
+_MOST_KEPT = 256
 
 # Upper limit of the nesting of fields: deeper than any table, shallow enough for recursion.
 MAX_DEPTH = 100
@@ -426,3 +430,30 @@ def are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
         others: Other fields.
     """
     return len(fields) == len(others) and all(map(is_, fields, others))
+
+
+class KeptByFields(Generic[T]):
+    """What was found out about groups of columns, which scans and views ask for again and again."""
+
+    def __init__(self) -> None:
+        # By the number of columns, and the first and the last one.
+        self._kept: dict[tuple[int, int, int], tuple[Sequence[Field], T]] = {}
+
+    def find(self, fields: Sequence[Field]) -> tuple[Sequence[Field], T] | None:
+        """Return some columns, at least one, with what is kept of them; None if nothing is."""
+        known = self._kept.get((len(fields), fields[0].id, fields[-1].id))
+        return known if known is not None and are_same(fields, known[0]) else None
+
+    def put(self, fields: Sequence[Field], value: T) -> None:
+        """Keep something of some columns, at least one."""
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[len(fields), fields[0].id, fields[-1].id] = tuple(fields), value
+
+    def values(self) -> list[T]:
+        """Return all that is kept; threads may add more meanwhile."""
+        return [value for _, value in tuple(self._kept.values())]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()

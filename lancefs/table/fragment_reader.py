@@ -23,7 +23,7 @@ from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, mapped_fields, open_data_file
-from lancefs.datafile.fields import Blobs, Field, are_same
+from lancefs.datafile.fields import Blobs, Field, KeptByFields, are_same
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock
@@ -52,8 +52,6 @@ READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 # Memory of a reader, and of the metadata of each column of its open files, about.
 _READER_BYTES = 8 * 1024
 _COLUMN_BYTES = 2 * 1024
-# Groups of columns of which a reader keeps in mind which data file has them.
-_MOST_KEPT = 256
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
@@ -95,8 +93,7 @@ class FragmentReader:
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
-        # By the number of columns, the first and the last one; see `_holder`.
-        self._holders: dict[tuple[int, int, int], tuple[Sequence[Field], DataFile | None]] = {}
+        self._holders = KeptByFields[DataFile | None]()
         self._lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
         # when the garbage collector runs.
@@ -274,17 +271,14 @@ class FragmentReader:
         """Return the data file that has all values of some fields; None where none has."""
         if not fields:
             return None
-        key = len(fields), fields[0].id, fields[-1].id
-        known = self._holders.get(key)
-        if known is not None and are_same(fields, known[0]):
+        known = self._holders.find(fields)
+        if known is not None:
             return known[1]
         located = locate_fields(fields, self.fragment)
         numbers = {number for _, number, _ in located}
         is_one = len(numbers) == 1 and are_same([part for _, _, part in located], fields)
         holder = self.fragment.files[numbers.pop()] if is_one else None
-        if len(self._holders) >= _MOST_KEPT:
-            self._holders.clear()
-        self._holders[key] = tuple(fields), holder
+        self._holders.put(fields, holder)
         return holder
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.container import Container, Page
-from lancefs.datafile.fields import Field, are_same
+from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
@@ -57,10 +57,9 @@ if TYPE_CHECKING:
 
 # A leaf, and how kernels read it.
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
-# Groups of columns of which it is kept how they are read: streams and views read some at a time.
-_MOST_KEPT = 256
+# Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
 _MOST_PLANS = 16
-# Bytes of the chunk tables of these groups, about.
+# Bytes of the chunk tables of all groups of plain columns, about.
 _MOST_TABLES = 8 * 1024 * 1024
 
 
@@ -88,8 +87,7 @@ class StructuralReader:
         self._asked: tuple[Sequence[Field], Sequence[LeafField], bool] = (), (), False
         self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
         self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
-        # By the number of columns, the first and the last one; see `_plain_columns`.
-        self._plain: dict[tuple[int, int, int], tuple[Sequence[Field], PlainColumns | None]] = {}
+        self._plain = KeptByFields[PlainColumns | None]()
         self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
 
     @property
@@ -157,19 +155,17 @@ class StructuralReader:
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
-        key = len(fields), fields[0].id, fields[-1].id
-        known = self._plain.get(key)
-        if known is not None and are_same(fields, known[0]):
+        known = self._plain.find(fields)
+        if known is not None:
             return known[1]
         leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
         of_fields = [plans.get(field.id) for field in fields]
         columns = PlainColumns(fields, of_fields) if any(of_fields) else None
-        kept = sum(each.cost for _, each in tuple(self._plain.values()) if each is not None)
-        if len(self._plain) >= _MOST_KEPT or kept > _MOST_TABLES:
+        if sum(each.cost for each in self._plain.values() if each is not None) > _MOST_TABLES:
             self._plain.clear()
-        self._plain[key] = tuple(fields), columns
+        self._plain.put(fields, columns)
         return columns
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
