@@ -342,8 +342,9 @@ class Scan:
 
     def _are_many_whole(self, fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
         """Return whether there are many local fragments, and none is looked at before a read."""
-        is_many = isinstance(fragments, FragmentReaders) and fragments.are_many
-        return is_many and not self._reader.ranged_fields and fragments[0].is_local
+        if self._reader.ranged_fields or not isinstance(fragments, FragmentReaders):
+            return False
+        return fragments.are_many and fragments.are_local
 
     @cached_property
     def _intervals(self) -> Mapping[str, Interval]:

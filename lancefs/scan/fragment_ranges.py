@@ -17,14 +17,14 @@ import numpy as np
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.scan import value_ranges
-from lancefs.scan.value_ranges import Booleans, Numbers, ZoneRanges, misses
+from lancefs.scan.value_ranges import Numbers, ZoneRanges, misses
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import identity_at
 from lancefs.table.fragment_readers import FragmentReaders
 
 if TYPE_CHECKING:
-    from lancefs.datafile.blocks import RowRange
+    from lancefs.datafile.blocks import Mask, RowRange
     from lancefs.scan.conditions import Interval
     from lancefs.scan.stats import ScanStats
     from lancefs.table.fragment_reader import FragmentReader
@@ -53,14 +53,14 @@ class _Gathered:
         changes: `value_ranges.count_changes()` when they were gathered.
     """
 
-    seen: Booleans
+    seen: Mask
     low: Numbers
     high: Numbers
     places: Sequence[str]
     identities: Sequence[Hashable | None]
     changes: int
 
-    def excludes(self, interval: Interval) -> Booleans:
+    def excludes(self, interval: Interval) -> Mask:
         """Tell which fragments have no value within an interval."""
         return self.seen & misses(self.low, self.high, interval)
 
@@ -134,7 +134,7 @@ def _known_ranges(
     """Return what is known of some columns, by name; nothing where it is not worth gathering."""
     if not isinstance(fragments, FragmentReaders) or not _FEWEST <= len(fragments) <= _MOST:
         return []
-    if not fragments.passing(0).is_local or fragments.row_counts is None:
+    if not fragments.are_local or fragments.row_counts is None:
         return []
     found = [(field.name, _ranges_in(fragments, field)) for field in fields]
     return [(name, ranges) for name, ranges in found if ranges is not None]

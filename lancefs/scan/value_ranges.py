@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.arrays import stored_values, valid_slots
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.forks import Lock
@@ -38,7 +37,6 @@ _WIDEST = 64
 
 _Key: TypeAlias = tuple[Hashable, int]
 Numbers: TypeAlias = np.ndarray[Any, Any]
-Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ _known = _Known()
 _lock = Lock()
 
 
-def misses(low: Numbers, high: Numbers, interval: Interval) -> Booleans:
+def misses(low: Numbers, high: Numbers, interval: Interval) -> Mask:
     """Tell which ranges of values have no value within an interval.
 
     Args:
@@ -105,7 +103,7 @@ def misses(low: Numbers, high: Numbers, interval: Interval) -> Booleans:
     """
     if interval.low > interval.high:
         return np.ones(len(low), np.bool_)
-    out: Booleans = (low > interval.high) | (high < interval.low)
+    out: Mask = (low > interval.high) | (high < interval.low)
     if interval.among is not None:
         numbers = interval.among.numbers
         at = np.searchsorted(numbers, low)

@@ -128,6 +128,11 @@ class FragmentReaders(Sequence[FragmentReader]):
         return self._open.is_long
 
     @property
+    def are_local(self) -> bool:
+        """Whether the table is on this machine."""
+        return self._open.files.store.is_local
+
+    @property
     def root(self) -> str:
         """The directory of the table."""
         return self._open.root
