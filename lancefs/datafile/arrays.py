@@ -44,6 +44,12 @@ def has_offsets(data_type: pa.DataType) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def has_wide_offsets(data_type: pa.DataType) -> bool:
+    """Whether a type is one of byte strings or text with offsets of 64 bits."""
+    return any(check(data_type) for check in _WIDE_OFFSETS)
+
+
+@lru_cache(maxsize=4096)
 def _has_narrow_offsets(data_type: pa.DataType) -> bool:
     return any(check(data_type) for check in _NARROW_OFFSETS)
 
@@ -305,8 +311,8 @@ def _variable(
         raise CorruptFile(f"variable-width values where {data_type} was expected")
     buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
     array = pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
-    if _is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
-        _check_utf8(array)  # which ignores the bytes of nulls
+    if is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
+        check_utf8(array)  # which ignores the bytes of nulls
     return array
 
 
@@ -339,18 +345,25 @@ def as_text(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     if array.type == data_type:
         return array
     text = array.view(data_type)
-    _check_utf8(text)
+    check_utf8(text)
     return text
 
 
-def _check_utf8(array: pa.Array) -> None:
+def check_utf8(array: pa.Array) -> None:
+    """Check that the strings of an array are UTF-8, but for the bytes of nulls.
+
+    Raises:
+        CorruptFile: They are not.
+    """
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CorruptFile(f"strings that are not UTF-8: {error}") from error
 
 
-def _is_text(data_type: pa.DataType) -> bool:
+@lru_cache(maxsize=4096)
+def is_text(data_type: pa.DataType) -> bool:
+    """Whether the strings of a type have to be UTF-8."""
     return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
 
 

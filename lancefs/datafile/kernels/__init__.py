@@ -45,6 +45,7 @@ from lancefs.datafile.kernels.selection import keep_strings as keep_strings
 from lancefs.datafile.kernels.streams import join_streams as join_streams
 from lancefs.datafile.kernels.strings import find_strings as find_strings
 from lancefs.datafile.kernels.strings import join_chunks as join_chunks
+from lancefs.datafile.kernels.texts import read_texts as read_texts
 from lancefs.datafile.kernels.utf8 import is_utf8 as is_utf8
 
 if LIBRARY is not None:

@@ -1,5 +1,5 @@
 /* FSST decompression; see fsst.py for the meaning of the codes. */
-#include "kernels.h"
+#include "fsst.h"
 
 #define ESCAPE 255
 #define BATCH 2048
@@ -10,9 +10,7 @@ static inline int has_escape(uint64_t codes) {
     return ((inverse - 0x0101010101010101u) & codes & 0x8080808080808080u) != 0;
 }
 
-/* Return the decompressed size of codes; DAMAGED if a code has no symbol or the last one is an
- * escape. */
-KERNEL(decode_fsst_size, const uint8_t *codes, int64_t size, const uint8_t *lengths) {
+int64_t spelled_size(const uint8_t *codes, int64_t size, const uint8_t *lengths) {
     /* The size of a code without a symbol: larger than the decompressed size of any buffer. */
     const int64_t none = (int64_t)1 << 48;
     int64_t sizes[256], total = 0, at = 0;
@@ -45,24 +43,28 @@ KERNEL(decode_fsst_size, const uint8_t *codes, int64_t size, const uint8_t *leng
     return total >= none ? DAMAGED : total;
 }
 
-/* Decode codes whose decompressed size is `text_size`; `text` has room for that and for SLACK.
- *
- * All strings are decoded as one stream: one loop for each string would mispredict a branch every
- * few codes. `before` holds where the text of each code of a batch begins; the offsets of the
- * strings are looked up in it after each batch. */
-KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
-       const uint8_t *symbols, const uint8_t *lengths, uint8_t *text, int64_t text_size,
-       int32_t *text_offsets) {
+/* Return the decompressed size of codes. */
+KERNEL(decode_fsst_size, const uint8_t *codes, int64_t size, const uint8_t *lengths) {
+    return spelled_size(codes, size, lengths);
+}
+
+int64_t spell(const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
+              const uint8_t *symbols, const uint8_t *lengths, uint8_t *text, int64_t room,
+              int32_t *text_offsets) {
+    /* All strings are decoded as one stream: one loop for each string would mispredict a branch every
+     * few codes. `before` holds where the text of each code of a batch begins; the offsets of the
+     * strings are looked up in it after each batch. */
     int32_t before[BATCH + 8]; /* -1 for the byte after an escape, which is no code */
     int64_t at = 0, to = 0, string = 0;
     int32_t previous = 0;
-    if (offsets[0] != 0 || offsets[strings] != size || text_size > INT32_MAX)
+    uint8_t unused = 0; /* whose highest bit tells of a code without a symbol */
+    if (offsets[0] != 0 || offsets[strings] != size || room > INT32_MAX)
         return DAMAGED;
     while (at < size) {
         const int64_t first = at, stop = size - at < BATCH ? size : at + BATCH;
         while (at < stop) {
             uint64_t eight;
-            if (stop - at >= 8 && text_size - to >= 64) {
+            if (stop - at >= 8 && room - to >= 64) {
                 memcpy(&eight, codes + at, 8);
                 if (!has_escape(eight)) {
                     int32_t *where = before + (at - first);
@@ -71,6 +73,7 @@ KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, 
                         where[i] = (int32_t)to;
                         memcpy(text + to, symbols + (size_t)code * 8, 8);
                         to += lengths[code];
+                        unused |= (uint8_t)(lengths[code] - 1);
                     }
                     at += 8;
                     continue;
@@ -80,6 +83,7 @@ KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, 
             if (codes[at] != ESCAPE) {
                 memcpy(text + to, symbols + (size_t)codes[at] * 8, 8);
                 to += lengths[codes[at]];
+                unused |= (uint8_t)(lengths[codes[at]] - 1);
                 at += 1;
             } else {
                 if (size - at < 2)
@@ -88,7 +92,7 @@ KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, 
                 text[to++] = codes[at + 1];
                 at += 2;
             }
-            if (to > text_size)
+            if (to > room)
                 return DAMAGED;
         }
         for (; string < strings && offsets[string] < at; string++) {
@@ -104,7 +108,16 @@ KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, 
             return DAMAGED;
         text_offsets[string] = (int32_t)to;
     }
-    return to == text_size ? 0 : DAMAGED;
+    return unused & 0x80 ? DAMAGED : to;
+}
+
+/* Decode codes whose decompressed size is `text_size`; `text` has room for that and for SLACK. */
+KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
+       const uint8_t *symbols, const uint8_t *lengths, uint8_t *text, int64_t text_size,
+       int32_t *text_offsets) {
+    const int64_t found =
+        spell(codes, size, offsets, strings, symbols, lengths, text, text_size, text_offsets);
+    return found == text_size ? 0 : DAMAGED;
 }
 
 /* Return the decompressed size of each string; DAMAGED as in `decode_fsst`. */

@@ -1,126 +1,19 @@
 /* Rows in a row of many plain columns; see plain.py for what is read. */
-#define _POSIX_C_SOURCE 200809L
-#define _FILE_OFFSET_BITS 64
-#include "points.h"
-
-#if defined(__unix__) || defined(__APPLE__)
-#include <errno.h>
-#include <unistd.h>
-#define HAS_PREAD
-#endif
-
-#define SCRATCH (128 * 1024) /* bytes that are read from a file at once, at most */
+#include "rows.h"
 
 /* The columns of the table of leaves, as in plain.py. */
 enum { FIRST_PAGE, PAGES, MEMORY, OUT, VALIDITY, END, LEAF_COLUMNS };
 
-/* The chunk tables of pages; the bytes that have their chunks; and a descriptor of the file that has
- * these bytes from `shift` on, or -1. */
+/* Where the rows of a leaf are written. */
 typedef struct {
-    Buffer tables, data;
-    int64_t descriptor, shift;
-    uint8_t *scratch; /* of SCRATCH bytes */
-} File;
-
-/* Rows of a leaf, and where they are written. */
-typedef struct {
-    int64_t start, stop;
     uint8_t *out, *validity;
-} Wanted;
+} Written;
 
-/* Read bytes into the scratch memory; return whether all of them are there. What cannot be read is
- * looked at where it is mapped. */
-static int read_file(const File *file, int64_t at, int64_t size) {
-#ifdef HAS_PREAD
-    for (int64_t done = 0; done < size;) {
-        const ssize_t count = pread((int)file->descriptor, file->scratch + done,
-                                    (size_t)(size - done), (off_t)(file->shift + at + done));
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return 0;
-        done += count;
-    }
-    return 1;
-#else
-    (void)file, (void)at, (void)size;
-    return 0;
-#endif
-}
-
-/* The chunk table of a page. */
-typedef struct {
-    const uint8_t *words;
-    int64_t width, entries;
-} Table;
-
-static int64_t word_at(Table table, int64_t entry) {
-    return (int64_t)load(table.words + entry * table.width, table.width);
-}
-
-static int64_t length_of(int64_t word) {
-    return ((word >> 4) + 1) * ALIGN;
-}
-
-/* Return the bytes of the chunks from an entry on, whose first row is `first`, up to the one with the
- * last wanted row: as many as there is room for. */
-static int64_t run_bytes(Table table, int64_t entry, int64_t first, int64_t stop, int64_t room) {
-    int64_t bytes = 0;
-    for (; entry < table.entries && first < stop; entry++) {
-        const int64_t word = word_at(table, entry), length = length_of(word);
-        if (length > room - bytes)
-            break;
-        bytes += length;
-        first += (int64_t)1 << (word & 15);
-    }
-    return bytes;
-}
-
-/* Write the wanted rows that a page has; return how many are null. */
-static int64_t read_page(const File *file, const int64_t *page, Wanted wanted, int64_t *seen) {
-    const int64_t size = file->data.size, limit = page[CHUNKS_END], width = page[ENTRY];
-    if (page[TABLE] < 0 || page[TABLE] > page[TABLE_END] || page[TABLE_END] > file->tables.size ||
-        page[CHUNKS] < 0 || page[CHUNKS] > limit || limit > size)
-        return DAMAGED;
-    const int64_t bytes = page[TABLE_END] - page[TABLE];
-    const Table table = {file->tables.data + page[TABLE], width, bytes / width};
-    if (bytes % width || table.entries < 1)
-        return DAMAGED;
-    int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0;
-    int64_t run = 0, run_end = 0, done = wanted.start > first ? wanted.start : first;
-    int is_read = 0;
-    seen[0] += bytes;
-    seen[1] += 2; /* the table, and the chunks */
-    for (int64_t entry = 0; entry < table.entries; entry++) {
-        const int64_t word = word_at(table, entry), length = length_of(word);
-        const int64_t count = entry == table.entries - 1 ? left : (int64_t)1 << (word & 15);
-        if (count > left || length > limit - at)
-            return DAMAGED;
-        const int64_t end = first + count, until = end < wanted.stop ? end : wanted.stop;
-        if (until > done) {
-            if (file->descriptor >= 0 && at >= run_end) {
-                const int64_t most = limit - at < SCRATCH ? limit - at : SCRATCH;
-                run = at;
-                run_end = at + run_bytes(table, entry, first, wanted.stop, most);
-                is_read = run_end > run && read_file(file, run, run_end - run);
-            }
-            const uint8_t *const chunk =
-                is_read && at < run_end ? file->scratch + (at - run) : file->data.data + at;
-            const int64_t found =
-                read_dense_chunk(page, chunk, length, count, done - first, until - done,
-                                 wanted.out, done - wanted.start, wanted.validity);
-            if (found < 0)
-                return DAMAGED;
-            nulls += found;
-            seen[0] += length;
-            done = until;
-        }
-        at += length;
-        first = end;
-        left -= count;
-    }
-    const int64_t page_end = page[FIRST_ROW] + page[ROWS];
-    return done == (page_end < wanted.stop ? page_end : wanted.stop) ? nulls : DAMAGED;
+static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, int64_t length,
+                          int64_t count, int64_t within, int64_t taken, int64_t at) {
+    const Written *const written = to;
+    return read_dense_chunk(page, chunk, length, count, within, taken, written->out, at,
+                            written->validity);
 }
 
 /* Read rows of leaves: from `rows[0]` on, up to `rows[1]`. `memories` has the addresses of what they are
@@ -131,33 +24,20 @@ KERNEL(read_plain, const uint8_t *tables, int64_t tables_size, const uint8_t *da
        int64_t leaf_count, const int64_t *rows, const int64_t *memories, uint8_t *scratch,
        int64_t *nulls) {
     const File file = {{tables, tables_size}, {data, size}, descriptor, shift, scratch};
-    const int64_t start = rows[0], stop = rows[1];
+    const Rows wanted = {rows[0], rows[1]};
     int64_t *const seen = nulls + leaf_count;
     seen[0] = seen[1] = 0;
     for (int64_t i = 0; i < leaf_count; i++) {
         const int64_t *leaf = leaves + i * LEAF_COLUMNS;
         uint8_t *const memory = (uint8_t *)(uintptr_t)memories[leaf[MEMORY]];
-        const Wanted wanted = {start, stop, memory + leaf[OUT],
-                               leaf[VALIDITY] < 0 ? NULL : memory + leaf[VALIDITY]};
+        Written written = {memory + leaf[OUT], leaf[VALIDITY] < 0 ? NULL : memory + leaf[VALIDITY]};
         if (leaf[PAGES] < 1)
             return DAMAGED;
-        const int64_t *page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
-        const int64_t *const last = page + leaf[PAGES] * PAGE_COLUMNS;
-        const int64_t written = page[BITS] == 1 ? 0 : (stop - start) * page[BITS] / 8;
-        memset(wanted.out + written, 0, (size_t)(leaf[END] - leaf[OUT] - written));
-        nulls[i] = 0;
-        int64_t row = start;
-        for (page = find_page(page, leaf[PAGES], row); page < last && row < stop;
-             page += PAGE_COLUMNS) {
-            if (page[FIRST_ROW] > row || page[FIRST_ROW] + page[ROWS] <= row)
-                return DAMAGED;
-            const int64_t found = read_page(&file, page, wanted, seen);
-            if (found < 0)
-                return DAMAGED;
-            nulls[i] += found;
-            row = page[FIRST_ROW] + page[ROWS];
-        }
-        if (row < stop)
+        const int64_t *const page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
+        const int64_t bytes = page[BITS] == 1 ? 0 : (rows[1] - rows[0]) * page[BITS] / 8;
+        memset(written.out + bytes, 0, (size_t)(leaf[END] - leaf[OUT] - bytes));
+        nulls[i] = read_rows(&file, page, leaf[PAGES], wanted, read_chunk, &written, seen);
+        if (nulls[i] < 0)
             return DAMAGED;
     }
     return 0;

@@ -27,7 +27,7 @@ from lancefs.datafile.kernels.points import (
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-_SCRATCH = 128 * 1024  # bytes that are read from a file at once, at most; as in plain.c
+SCRATCH = 128 * 1024  # bytes that are read from a file at once, at most; as in rows.h
 
 
 class PlainColumn(IntEnum):
@@ -114,7 +114,7 @@ def _compiled_read_plain(
     sizes: Sequence[int],
 ) -> tuple[list[Bytes], Ints]:
     memories, nulls = [empty(size, np.uint8) for size in sizes], np.empty(len(leaves) + 2, np.int64)
-    scratch = empty(_SCRATCH if file[0] >= 0 else 0, np.uint8)
+    scratch = empty(SCRATCH if file[0] >= 0 else 0, np.uint8)
     where = tables, len(tables), data, len(data), *file
     what = pages, leaves, len(leaves), np.array(rows, np.int64)
     _c_read_plain(*where, *what, addresses_of(memories), scratch, nulls)

@@ -380,15 +380,8 @@ static int64_t write_validity(const int64_t *page, Buffer buffer, int64_t count,
     return nulls;
 }
 
-/* The levels of a chunk, and its values. */
-typedef struct {
-    Buffer levels, values;
-    int has_levels;
-} Chunk;
-
-/* Find the buffers of a chunk of `length` bytes. */
-static int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
-                      int is_nullable, Chunk *opened) {
+int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
+               int is_nullable, Chunk *opened) {
     const int is_skipped = page[LEVELS] == SKIPPED, has_levels = page[LEVELS] != NONE;
     const int64_t buffers = is_skipped ? page[WIDTH] : has_levels; /* of levels */
     if (buffers < 0 || buffers > 2 || (is_skipped && is_nullable))
@@ -413,17 +406,22 @@ static int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length,
     return at + size > length ? DAMAGED : 0;
 }
 
+int64_t read_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t within, int64_t taken,
+                    int64_t at, uint8_t *validity) {
+    if (chunk.has_levels)
+        return write_dense_validity(page, chunk.levels, count, within, taken, at, validity);
+    if (validity != NULL) /* another page of the leaf has levels */
+        set_bits(validity, at, at + taken);
+    return 0;
+}
+
 int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
                          int64_t within, int64_t taken, uint8_t *out, int64_t at,
                          uint8_t *validity) {
     Chunk opened;
-    int64_t nulls = 0;
     if (open_chunk(page, chunk, length, count, validity != NULL, &opened))
         return DAMAGED;
-    if (opened.has_levels)
-        nulls = write_dense_validity(page, opened.levels, count, within, taken, at, validity);
-    else if (validity != NULL) /* another page of the leaf has levels */
-        set_bits(validity, at, at + taken);
+    const int64_t nulls = read_validity(page, opened, count, within, taken, at, validity);
     if (nulls < 0 || write_dense_values(page, opened.values, count, within, taken, out, at))
         return DAMAGED;
     return nulls;

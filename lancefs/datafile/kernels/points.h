@@ -50,6 +50,21 @@ static inline Piece find_piece(Pieces pieces, int64_t position) {
                    start};
 }
 
+/* The levels of a chunk, and its values. */
+typedef struct {
+    Buffer levels, values;
+    int has_levels;
+} Chunk;
+
+/* Find the buffers of a chunk of `length` bytes. */
+int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
+               int is_nullable, Chunk *opened);
+
+/* Write which of `taken` rows of a chunk from the row at position `within` on are valid, as bits from
+ * `at` on; return how many are null. `validity` is NULL where no page of the leaf has levels. */
+int64_t read_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t within, int64_t taken,
+                    int64_t at, uint8_t *validity);
+
 /* Write `taken` rows of a chunk of plain or packed values from the row at position `within` on, as
  * the rows from `at` on; return how many are null. The chunk has `length` bytes and `count` rows, no
  * fewer than are taken. `validity` is NULL where no page of the leaf has levels. */

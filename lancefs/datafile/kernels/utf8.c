@@ -1,5 +1,5 @@
 /* Validation of UTF-8. */
-#include "kernels.h"
+#include "utf8.h"
 
 #define BATCH 4096
 #define BLOCK 256
@@ -48,9 +48,14 @@ static int64_t character(const uint8_t *text, int64_t size) {
     return lead == 0xF4 && text[1] >= 0x90 ? 0 : 4; /* 0: beyond U+10FFFF */
 }
 
-/* Return 1 if all strings are UTF-8, else 0. `offsets` has `count` + 1 numbers. */
-KERNEL(is_utf8, const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size) {
-    const int64_t start = offsets[0], end = offsets[count];
+/* Return an offset of 4 or 8 bytes. */
+static int64_t offset_at(const void *offsets, int64_t width, int64_t index) {
+    return width == 4 ? ((const int32_t *)offsets)[index] : ((const int64_t *)offsets)[index];
+}
+
+int64_t are_utf8(const void *offsets, int64_t width, int64_t count, const uint8_t *data,
+                 int64_t size) {
+    const int64_t start = offset_at(offsets, width, 0), end = offset_at(offsets, width, count);
     if (start < 0 || end < start || end > size)
         return DAMAGED;
     int64_t at = start;
@@ -74,11 +79,16 @@ KERNEL(is_utf8, const int32_t *offsets, int64_t count, const uint8_t *data, int6
         return 1;
     /* The joined text is UTF-8; a string is not if it begins inside a character. */
     for (int64_t i = 0; i < count; i++) {
-        const int64_t first = offsets[i];
+        const int64_t first = offset_at(offsets, width, i);
         if (first < start || first > end)
             return DAMAGED;
         if (first < end && continues(data[first]))
             return 0;
     }
     return 1;
+}
+
+/* Return 1 if all strings are UTF-8, else 0. `offsets` has `count` + 1 numbers. */
+KERNEL(is_utf8, const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size) {
+    return are_utf8(offsets, 4, count, data, size);
 }

@@ -1,9 +1,10 @@
-"""Rows in a row of many plain columns of a local file (data files 2.1 and later).
+"""Rows in a row of many columns of a local file (data files 2.1 and later).
 
 A batch of a wide table has few rows of each column, so that what Python does for a column takes
 longer than to decode its rows. What is needed for that is therefore put together once for a file;
-a batch costs one call of a kernel, and a slice and an array for each column. A column is plain if
-its pages are mini-block pages of numbers or other values of a fixed width, without a dictionary.
+a batch costs a call of one kernel for numbers and of another one for strings, and a slice and an
+array for each column. A column is plain if its pages are mini-block pages of numbers or other values
+of a fixed width, without a dictionary, or of strings; see `text_columns`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from lancefs.datafile.buffers import join_bytes, reserve
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable, PointForm
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
+from lancefs.datafile.v2_1.text_columns import TextColumns
 from lancefs.storage import ByteRange, Bytes
 
 # Bytes of chunk tables that are kept at most; more are looked at in the file.
@@ -57,9 +59,14 @@ class PlainColumns:
 
     def __init__(self, fields: Sequence[Field], plans: Sequence[LeafPlan | None]) -> None:
         self.fields = tuple(fields)
-        self.others = [field for field, plan in zip(fields, plans, strict=True) if plan is None]
-        self._table = PlanTable([plan for plan in plans if plan is not None])
-        self._are_plain = [plan is not None for plan in plans]
+        plain = [(place, plan) for place, plan in enumerate(plans) if plan is not None]
+        numbers = [each for each in plain if each[1].form is PointForm.VALUES]
+        texts = [each for each in plain if each[1].form is not PointForm.VALUES]
+        others = [place for place, plan in enumerate(plans) if plan is None]
+        self.others = [fields[place] for place in others]
+        # Where the columns are that are read as numbers, as texts, and in another way.
+        self._places = [*(place for place, _ in (*numbers, *texts)), *others]
+        self._table = PlanTable([plan for _, plan in (*numbers, *texts)])
         self.span: ByteRange = self._table.span
         self._pages = self._table.pages  # which nobody else has
         self._pages[:, POSITIONS] -= self.span[0]
@@ -67,9 +74,14 @@ class PlainColumns:
         self._stored = int((chunks[:, 1] - chunks[:, 0]).sum())  # bytes of all chunks
         self._kept: tuple[Ints, Bytes] | None = None
         self._layout: tuple[int, _PlainLayout] | None = None
+        self._numbers = len(numbers)
+        first = int(self._table.counts[: self._numbers].sum())
+        self._texts = (
+            TextColumns([plan for _, plan in texts], self._pages[first:], first) if texts else None
+        )
 
     def read(self, data: Bytes, descriptor: int, rows: tuple[int, int]) -> Points:
-        """Read rows of the plain columns.
+        """Read rows of the plain columns: the numbers, then the texts.
 
         Args:
             data: The bytes of the file in `span`.
@@ -78,21 +90,29 @@ class PlainColumns:
 
         Raises:
             CorruptFile: A page is damaged.
+            UnsupportedFeature: A dictionary is of a kind that is not known.
             TooLarge: The rows have too many bytes, and fewer may be read; see `reserve`.
             MemoryLimitExceeded: They have too many bytes.
         """
-        count, (pages, tables) = rows[1] - rows[0], self._with_tables(data)
+        (pages, kept), file = self._with_tables(data), (descriptor, self.span[0])
+        tables = data if kept is None else kept
+        found = Points([], 0, 0)
+        if self._numbers:
+            found = self._read_numbers((tables, data, file, pages), rows)
+        if self._texts is None:
+            return found
+        arrays, looked_at = self._texts.read(data, tables, file, pages, rows, self._stored)
+        size, places = looked_at
+        return Points([*found.arrays, *arrays], found.size + size, found.places + places)
+
+    def _read_numbers(
+        self, source: tuple[Bytes, Bytes, tuple[int, int], Ints], rows: tuple[int, int]
+    ) -> Points:
+        """Read rows of the columns of numbers; `source` has the first arguments of `read_plain`."""
+        count = rows[1] - rows[0]
         layout = self._laid_out(count)
         reserve(sum(layout.sizes), self._stored)
-        memories, numbers = read_plain(
-            data if tables is None else tables,
-            data,
-            (descriptor, self.span[0]),
-            pages,
-            layout.leaves,
-            rows,
-            layout.sizes,
-        )
+        memories, numbers = read_plain(*source, layout.leaves, rows, layout.sizes)
         *nulls, size, places = numbers.tolist()
         buffers, bitmap_size, arrays = [*map(pa.py_buffer, memories)], -(-count // 8), []
         make = pa.Array.from_buffers
@@ -106,8 +126,9 @@ class PlainColumns:
 
     @property
     def cost(self) -> int:
-        """Bytes of the chunk tables that are kept."""
-        return 0 if self._kept is None else len(self._kept[1])
+        """Bytes of the chunk tables and dictionaries that are kept."""
+        tables = 0 if self._kept is None else len(self._kept[1])
+        return tables + (0 if self._texts is None else self._texts.cost)
 
     def pages_with(self, rows: tuple[int, int]) -> int:
         """Return the number of pages of the plain columns that hold some of these rows."""
@@ -116,10 +137,8 @@ class PlainColumns:
 
     def merged(self, plain: Sequence[pa.Array], others: Sequence[pa.Array]) -> list[pa.Array]:
         """Return the arrays of all columns, in their order."""
-        if not others:
-            return list(plain)
-        left, rest = iter(plain), iter(others)
-        return [next(left) if is_plain else next(rest) for is_plain in self._are_plain]
+        arrays = dict(zip(self._places, (*plain, *others), strict=True))
+        return [arrays[place] for place in range(len(self.fields))]
 
     def _with_tables(self, data: Bytes) -> tuple[Ints, Bytes | None]:
         """Return the pages, and the chunk tables that they refer to; None where `data` has them.
@@ -148,16 +167,16 @@ class PlainColumns:
 
     def _lay_out(self, count: int) -> _PlainLayout:
         table, parts, sizes, columns = self._table, list[Ints](), list[int](), []
-        wanted = np.broadcast_to(np.array([0, count]), (len(table.plans), 2))
-        for number, leaves in enumerate(in_groups(table.plans, wanted[:, 1])):
+        plans = table.plans[: self._numbers]
+        wanted = np.broadcast_to(np.array([0, count]), (len(plans), 2))
+        for number, leaves in enumerate(in_groups(plans, wanted[:, 1])):
             memory = leaf_memory(table.counts, table.bits, table.has_levels, wanted, leaves)
             own = memory.leaves[:, : LeafColumn.FIRST_WANTED]
             ends = np.append(own[1:, LeafColumn.OUT], memory.size)
             parts.append(np.column_stack((own[:, :2], np.full(len(own), number), own[:, 2:], ends)))
             sizes.append(memory.size)
-            plans = table.plans[leaves.start : leaves.stop]
             for plan, (_, _, at, validity), length in zip(
-                plans, own.tolist(), memory.lengths.tolist(), strict=True
+                plans[leaves.start : leaves.stop], own.tolist(), memory.lengths.tolist(), strict=True
             ):
                 columns.append((plan.data_type, number, at, length, validity))
         return _PlainLayout(np.concatenate(parts), sizes, columns)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import dictionary_items, has_offsets
-from lancefs.datafile.blocks import Ints, RowRange, lengths_of
+from lancefs.datafile.blocks import Block, Ints, RowRange, lengths_of
 from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
@@ -101,6 +101,19 @@ class PagePart:
             packed = data[begin - start : end - start]
             self._values, self.longest = _decoded(self.description, packed, data_type)
         return self._values
+
+    def block(self, packed: Bytes) -> Block:
+        """Decode the dictionary of the page, which is not kept.
+
+        Args:
+            packed: The bytes of the dictionary.
+
+        Raises:
+            CorruptFile: The dictionary is damaged.
+            UnsupportedFeature: It is stored in a way that is not known.
+        """
+        assert isinstance(self.description, MiniBlock)  # others have no dictionary
+        return self.description.dictionary(packed).items
 
     @property
     def items_encoding(self) -> CompressiveEncoding:

@@ -49,6 +49,7 @@ from lancefs.datafile.v2_1.point_plans import (
     most_rows,
     plan_leaf,
 )
+from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 
@@ -139,7 +140,8 @@ class StructuralReader:
         try:
             with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
-        except (CorruptFile, MemoryLimitExceeded) as error:  # the general way says where
+        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature) as error:
+            # The general way says where, if it cannot read the rows either.
             fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
             if isinstance(error, CorruptFile):
                 fetched = fetched._replace(refusal=fetched.refusal or error)
@@ -171,9 +173,9 @@ class StructuralReader:
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how a kernel reads a leaf; None where it is not plain."""
         plan = self.plan(leaf, is_nested=False)
-        if plan is None or plan.form is not PointForm.VALUES or not self.may_have(plan.rows):
+        if plan is None or not self.may_have(plan.rows):
             return None
-        return plan
+        return plan if plan.form is PointForm.VALUES or are_read_as_texts(plan) else None
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""

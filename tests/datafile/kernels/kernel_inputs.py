@@ -16,6 +16,7 @@ from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
 from point_inputs import few_rows_of_pages, rows_of_plain_pages, spans_of_bytes
+from text_inputs import rows_of_text_pages
 
 from lancefs.datafile import kernels
 from lancefs.datafile.buffers import dtype_of
@@ -44,6 +45,7 @@ from lancefs.datafile.kernels import (
     utf8,
 )
 from lancefs.datafile.kernels.levels import take_levels
+from lancefs.datafile.kernels.texts import read_texts
 from lancefs.errors import CorruptFile
 
 COMPILED = library.LIBRARY is not None
@@ -541,6 +543,7 @@ PAIRS = {
     "keep_strings": (selection.keep_strings, masked_strings()),
     "take_points": (points.take_points, few_rows_of_pages()),
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
+    "read_texts": (read_texts, rows_of_text_pages()),
     "take_levels": (take_levels, levels_of_rows()),
     "join_spans": (points.join_spans, spans_of_bytes()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),

@@ -12,7 +12,7 @@ from lancefs.datafile.kernels.points import PageColumn, Stored
 
 _VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
 _TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED)
-_LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
+LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
 _WITHOUT = (Stored.NONE, Stored.SKIPPED)  # levels that are read
 _POSITIONS = [*range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1), PageColumn.ITEMS]
 
@@ -36,11 +36,11 @@ def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
     for _ in range(draw(st.integers(1, 3))):
         values = draw(st.sampled_from([Stored.FLAT, Stored.PACKED]))
         levels, bits = (
-            Stored(draw(st.sampled_from(_LEVELS[:-1]))),
+            Stored(draw(st.sampled_from(LEVELS[:-1]))),
             draw(st.sampled_from(_bits_of(values))),
         )
         first = len(pages)
-        pages += _pages(draw, source, file, rows, (values, bits), levels)
+        pages += pages_of_leaf(draw, source, file, rows, (values, bits), levels)
         if sizes[-1] and draw(st.booleans()):
             sizes.append(0)
         at = sizes[-1]
@@ -49,12 +49,12 @@ def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
         shown = validity if levels is not Stored.NONE else -1
         leaves.append((first, len(pages) - first, len(sizes) - 1, at, shown, end))
     data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
-    _damage(draw, data, table)
+    damage(draw, data, table)
     wanted = start, stop
     return data, data, (-1, 0), table, np.array(leaves, np.int64), wanted, sizes
 
 
-def _pages(
+def pages_of_leaf(
     draw: st.DrawFn,
     source: np.random.Generator,
     file: WrittenBytes,
@@ -114,10 +114,10 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     pages: list[tuple[int, ...]] = []
     leaves, size = [], 0
     for _ in range(draw(st.integers(1, 3))):
-        values, levels = draw(st.sampled_from(_VALUES)), Stored(draw(st.sampled_from(_LEVELS)))
+        values, levels = draw(st.sampled_from(_VALUES)), Stored(draw(st.sampled_from(LEVELS)))
         bits = draw(st.sampled_from(_bits_of(values)))
         first = len(pages)
-        pages += _pages(draw, source, file, rows, (values, bits), levels)
+        pages += pages_of_leaf(draw, source, file, rows, (values, bits), levels)
         width = 128 if values in _TEXTS else bits
         end = size + (len(wanted) * width + 63) // 64 * 8
         from_row = draw(st.sampled_from([0, 0, len(wanted) // 2]))
@@ -126,7 +126,7 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
         leaves.append((first, len(pages) - first, size, end if has_levels else -1, *own))
         size = end + (len(wanted) + 63) // 64 * 8
     data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
-    _damage(draw, data, table)
+    damage(draw, data, table)
     if len(wanted) and not draw(st.integers(0, 9)):
         wanted[-1] += draw(st.integers(-3, 3))
     return cut_somewhere(draw, file, data), table, np.array(leaves, np.int64), wanted, size
@@ -161,7 +161,7 @@ def _bits_of(values: Stored) -> list[int]:
     return [32, 64] if values is Stored.STRINGS else [8, 16, 32, 64]
 
 
-def _damage(draw: st.DrawFn, data: np.ndarray[Any, Any], pages: np.ndarray[Any, Any]) -> None:
+def damage(draw: st.DrawFn, data: np.ndarray[Any, Any], pages: np.ndarray[Any, Any]) -> None:
     """In some cases change a few bytes, or where a buffer is."""
     kind = draw(st.integers(0, 5))
     if kind == 0:

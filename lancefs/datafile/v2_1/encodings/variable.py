@@ -86,7 +86,7 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
             return joined
     bounds = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
     blocks = [
-        _block(buffer.data[start:end], count)
+        read_block(buffer.data[start:end], count)
         for (start, end), count in zip(bounds, counts.tolist(), strict=True)
     ]
     if len(blocks) == 1:
@@ -122,8 +122,16 @@ def _join_blocks(buffer: Chunked, counts: Ints) -> VariableWidth | None:
     return VariableWidth(narrowed(offsets_of(lengths)), joined)
 
 
-def _block(data: Bytes, count: int) -> VariableWidth:
-    """Read the strings of a block that stands alone."""
+def read_block(data: Bytes, count: int) -> VariableWidth:
+    """Read the strings of a block that stands alone.
+
+    Args:
+        data: The block.
+        count: Number of strings.
+
+    Raises:
+        CorruptFile: The block is damaged.
+    """
     width, start, end = block_header(data)
     if (count + 1) * width > end - start or end > len(data):
         room = (end - start) // width

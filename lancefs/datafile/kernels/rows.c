@@ -1,0 +1,124 @@
+/* Rows in a row of the pages of a leaf, chunk by chunk. */
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+#include "rows.h"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <errno.h>
+#include <unistd.h>
+#define HAS_PREAD
+#endif
+
+/* Read bytes into the scratch memory; return whether all of them are there. What cannot be read is
+ * looked at where it is mapped. */
+static int read_file(const File *file, int64_t at, int64_t size) {
+#ifdef HAS_PREAD
+    for (int64_t done = 0; done < size;) {
+        const ssize_t count = pread((int)file->descriptor, file->scratch + done,
+                                    (size_t)(size - done), (off_t)(file->shift + at + done));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return 0;
+        done += count;
+    }
+    return 1;
+#else
+    (void)file, (void)at, (void)size;
+    return 0;
+#endif
+}
+
+/* The chunk table of a page. */
+typedef struct {
+    const uint8_t *words;
+    int64_t width, entries;
+} Table;
+
+static int64_t word_at(Table table, int64_t entry) {
+    return (int64_t)load(table.words + entry * table.width, table.width);
+}
+
+static int64_t length_of(int64_t word) {
+    return ((word >> 4) + 1) * ALIGN;
+}
+
+/* Return the bytes of the chunks from an entry on, whose first row is `first`, up to the one with the
+ * last wanted row: as many as there is room for. */
+static int64_t run_bytes(Table table, int64_t entry, int64_t first, int64_t stop, int64_t room) {
+    int64_t bytes = 0;
+    for (; entry < table.entries && first < stop; entry++) {
+        const int64_t word = word_at(table, entry), length = length_of(word);
+        if (length > room - bytes)
+            break;
+        bytes += length;
+        first += (int64_t)1 << (word & 15);
+    }
+    return bytes;
+}
+
+/* Read the wanted rows that a page has; return how many are null. */
+static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadChunk *read,
+                         void *to, int64_t *seen) {
+    const int64_t size = file->data.size, limit = page[CHUNKS_END], width = page[ENTRY];
+    if (page[TABLE] < 0 || page[TABLE] > page[TABLE_END] || page[TABLE_END] > file->tables.size ||
+        page[CHUNKS] < 0 || page[CHUNKS] > limit || limit > size)
+        return DAMAGED;
+    const int64_t bytes = page[TABLE_END] - page[TABLE];
+    const Table table = {file->tables.data + page[TABLE], width, bytes / width};
+    if (bytes % width || table.entries < 1)
+        return DAMAGED;
+    int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0;
+    int64_t run = 0, run_end = 0, done = rows.start > first ? rows.start : first;
+    int is_read = 0;
+    seen[0] += bytes;
+    seen[1] += 2; /* the table, and the chunks */
+    for (int64_t entry = 0; entry < table.entries; entry++) {
+        const int64_t word = word_at(table, entry), length = length_of(word);
+        const int64_t count = entry == table.entries - 1 ? left : (int64_t)1 << (word & 15);
+        if (count > left || length > limit - at)
+            return DAMAGED;
+        const int64_t end = first + count, until = end < rows.stop ? end : rows.stop;
+        if (until > done) {
+            if (file->descriptor >= 0 && at >= run_end) {
+                const int64_t most = limit - at < SCRATCH ? limit - at : SCRATCH;
+                run = at;
+                run_end = at + run_bytes(table, entry, first, rows.stop, most);
+                is_read = run_end > run && read_file(file, run, run_end - run);
+            }
+            const uint8_t *const chunk =
+                is_read && at < run_end ? file->scratch + (at - run) : file->data.data + at;
+            const int64_t found =
+                read(to, page, chunk, length, count, done - first, until - done,
+                            done - rows.start);
+            if (found < 0)
+                return DAMAGED;
+            nulls += found;
+            seen[0] += length;
+            done = until;
+        }
+        at += length;
+        first = end;
+        left -= count;
+    }
+    const int64_t page_end = page[FIRST_ROW] + page[ROWS];
+    return done == (page_end < rows.stop ? page_end : rows.stop) ? nulls : DAMAGED;
+}
+
+int64_t read_rows(const File *file, const int64_t *pages, int64_t count, Rows rows, ReadChunk *read,
+                  void *to, int64_t *seen) {
+    if (count < 1)
+        return DAMAGED;
+    const int64_t *page = find_page(pages, count, rows.start), *const last = pages + count * PAGE_COLUMNS;
+    int64_t row = rows.start, nulls = 0;
+    for (; page < last && row < rows.stop; page += PAGE_COLUMNS) {
+        if (page[FIRST_ROW] > row || page[FIRST_ROW] + page[ROWS] <= row)
+            return DAMAGED;
+        const int64_t found = read_page(file, page, rows, read, to, seen);
+        if (found < 0)
+            return DAMAGED;
+        nulls += found;
+        row = page[FIRST_ROW] + page[ROWS];
+    }
+    return row < rows.stop ? DAMAGED : nulls;
+}

@@ -1,0 +1,286 @@
+/* Rows in a row of many columns of strings; see texts.py for what is read. */
+#include "fsst.h"
+#include "rows.h"
+#include "utf8.h"
+
+#define MEMORY_ALIGN 64 /* bytes, of the text of a leaf */
+
+/* The columns of the table of leaves, as in texts.py. */
+enum { FIRST_PAGE, PAGES, MEMORY, OUT, VALIDITY, WIDTH_OUT, IS_TEXT, LEAF_COLUMNS };
+/* The columns of the table of memories. */
+enum { ADDRESS, TEXT_START, MEMORY_SIZE, MEMORY_COLUMNS };
+/* The columns of the table of what is known of pages beside their plans. */
+enum { KIND, FIRST, SECOND, COUNT, LONGEST, IS_UTF8, PART_COLUMNS };
+enum { PLAIN, SYMBOLS, DICTIONARY };
+/* The columns of what is found of leaves. */
+enum { NULLS, TEXT, SIZE, FOUND_UTF8, FOUND_COLUMNS };
+
+/* Where the strings of a leaf are written. While there is room for them, `size` bytes are written of
+ * their text; after that bytes are counted only. */
+typedef struct {
+    const int64_t *pages, *parts; /* of all leaves */
+    uint8_t *offsets, *validity, *text;
+    int64_t width, room, size; /* bytes of an offset; and of the text, without SLACK */
+    int has_room, is_utf8;
+} Leaf;
+
+static void put_offset(const Leaf *leaf, int64_t index, int64_t offset) {
+    if (leaf->width == 4)
+        ((int32_t *)(void *)leaf->offsets)[index] = (int32_t)(uint32_t)(uint64_t)offset;
+    else
+        ((int64_t *)(void *)leaf->offsets)[index] = offset;
+}
+
+/* Tell whether there is room for more bytes of text, which from then on are counted only if not. */
+static int fit(Leaf *leaf, int64_t size) {
+    if (size > leaf->room - leaf->size)
+        leaf->has_room = 0;
+    return leaf->has_room;
+}
+
+/* Where strings of a chunk are: their offsets, and where their bytes begin and end. */
+typedef struct {
+    const uint8_t *from;
+    uint64_t low, high;
+} Strings;
+
+static int find_strings(Buffer buffer, int64_t width, int64_t count, int64_t within, int64_t taken,
+                        Strings *found) {
+    if (count >= buffer.size / width)
+        return DAMAGED;
+    const uint8_t *const from = buffer.data + within * width;
+    *found = (Strings){from, load(from, width), load(from + taken * width, width)};
+    return found->low < (uint64_t)((count + 1) * width) || found->high < found->low ||
+                   found->high > (uint64_t)buffer.size
+               ? DAMAGED
+               : 0;
+}
+
+/* Write where strings end, counted from the first one, which begins at `base`; return whether they
+ * ascend. A loop for each pair of widths has no branch. */
+#define REBASE(NAME, STORED, WRITTEN)                                                              \
+    static int NAME(const uint8_t *from, int64_t count, int64_t base, WRITTEN *to) {               \
+        STORED first, previous;                                                                    \
+        uint64_t descends = 0;                                                                     \
+        memcpy(&first, from, sizeof first);                                                        \
+        previous = first;                                                                          \
+        for (int64_t i = 1; i <= count; i++) {                                                     \
+            STORED offset;                                                                         \
+            memcpy(&offset, from + (size_t)i * sizeof offset, sizeof offset);                      \
+            descends |= offset < previous;                                                         \
+            to[i - 1] = (WRITTEN)(offset - first + (STORED)base);                                  \
+            previous = offset;                                                                     \
+        }                                                                                          \
+        return !descends;                                                                          \
+    }
+
+REBASE(rebase_4_4, uint32_t, uint32_t)
+REBASE(rebase_8_4, uint64_t, uint32_t)
+REBASE(rebase_8_8, uint64_t, uint64_t)
+
+static int rebase_4_8(const uint8_t *from, int64_t count, int64_t base, uint64_t *to) {
+    uint32_t previous = (uint32_t)load(from, 4), descends = 0;
+    const uint64_t shift = (uint64_t)base - previous;
+    for (int64_t i = 1; i <= count; i++) {
+        const uint32_t offset = (uint32_t)load(from + i * 4, 4);
+        descends |= offset < previous;
+        to[i - 1] = offset + shift;
+        previous = offset;
+    }
+    return !descends;
+}
+
+static int rebase(const uint8_t *from, int64_t stored, int64_t count, int64_t base, void *to,
+                  int64_t written) {
+    if (written == 4)
+        return stored == 4 ? rebase_4_4(from, count, base, to) : rebase_8_4(from, count, base, to);
+    return stored == 4 ? rebase_4_8(from, count, base, to) : rebase_8_8(from, count, base, to);
+}
+
+/* Write plain strings of a chunk. */
+static int write_plain(Leaf *leaf, Buffer buffer, int64_t width, int64_t count, int64_t within,
+                       int64_t taken, int64_t at) {
+    Strings found;
+    if (find_strings(buffer, width, count, within, taken, &found))
+        return DAMAGED;
+    uint8_t *const to = leaf->offsets + (at + 1) * leaf->width;
+    if (!rebase(found.from, width, taken, leaf->size, to, leaf->width))
+        return DAMAGED;
+    const int64_t size = (int64_t)(found.high - found.low);
+    if (fit(leaf, size))
+        memcpy(leaf->text + leaf->size, buffer.data + found.low, (size_t)size);
+    leaf->size += size;
+    return 0;
+}
+
+/* Write strings of a chunk that are compressed with FSST, BLOCK of them at a time. */
+static int write_codes(Leaf *leaf, const int64_t *part, Buffer buffer, int64_t width, int64_t count,
+                       int64_t within, int64_t taken, int64_t at) {
+    const uint8_t *const symbols = (const uint8_t *)(uintptr_t)part[FIRST];
+    const uint8_t *const lengths = (const uint8_t *)(uintptr_t)part[SECOND];
+    int32_t ends[BLOCK + 1], text_ends[BLOCK + 1];
+    for (const int64_t stop = within + taken; within < stop;) {
+        const int64_t some = stop - within < BLOCK ? stop - within : BLOCK;
+        Strings found;
+        if (find_strings(buffer, width, count, within, some, &found))
+            return DAMAGED;
+        const int64_t size = (int64_t)(found.high - found.low);
+        ends[0] = 0;
+        if (size > INT32_MAX / LONGEST_SYMBOL ||
+            !rebase(found.from, width, some, 0, ends + 1, sizeof *ends))
+            return DAMAGED;
+        const uint8_t *const codes = buffer.data + found.low;
+        int64_t written = size * LONGEST_SYMBOL; /* at most */
+        if (!leaf->has_room || written > leaf->room - leaf->size) {
+            written = spelled_size(codes, size, lengths);
+            if (written < 0)
+                return DAMAGED;
+        }
+        if (fit(leaf, written)) {
+            written = spell(codes, size, ends, some, symbols, lengths, leaf->text + leaf->size,
+                            written, text_ends);
+            if (written < 0)
+                return DAMAGED;
+            for (int64_t i = 1; i <= some; i++)
+                put_offset(leaf, at + i, leaf->size + text_ends[i]);
+        }
+        leaf->size += written;
+        within += some;
+        at += some;
+    }
+    return 0;
+}
+
+/* Unpack `taken` indices of a block from the one at position `within` on, which are below `limit`. */
+static int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, int64_t taken,
+                          int64_t limit, uint32_t *indices) {
+    uint64_t whole[LARGEST_BLOCK / 8], most = 0;
+    const int64_t width = inline_width(buffer, bits, count), bytes = bits / 8;
+    if (width < 0)
+        return DAMAGED;
+    unpack_block(buffer.data + bytes, (int)width, bits, whole);
+    const uint8_t *const from = (const uint8_t *)whole + within * bytes;
+    for (int64_t i = 0; i < taken; i++) {
+        const uint64_t index = load(from + i * bytes, bytes);
+        most = index > most ? index : most;
+        indices[i] = (uint32_t)index;
+    }
+    return most < (uint64_t)limit ? 0 : DAMAGED;
+}
+
+/* Copy items, each of at most SIZE bytes, which are written whole. */
+#define COPY_ITEMS(SIZE, OFFSET)                                                                   \
+    do {                                                                                           \
+        OFFSET *const ends = (OFFSET *)(void *)leaf->offsets + at + 1;                             \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            memcpy(to + size, text + items[indices[i]], SIZE);                                     \
+            size += lengths[i];                                                                    \
+            ends[i] = (OFFSET)size;                                                                \
+        }                                                                                          \
+    } while (0)
+
+static void copy_items(Leaf *leaf, const int64_t *part, const uint32_t *indices,
+                       const int32_t *lengths, int64_t count, int64_t at) {
+    const int32_t *const items = (const int32_t *)(uintptr_t)part[FIRST];
+    const uint8_t *const text = (const uint8_t *)(uintptr_t)part[SECOND];
+    uint8_t *const to = leaf->text;
+    int64_t size = leaf->size;
+    if (part[LONGEST] <= SLACK / 2 && leaf->width == 4)
+        COPY_ITEMS(SLACK / 2, int32_t);
+    else if (part[LONGEST] <= SLACK && leaf->width == 4)
+        COPY_ITEMS(SLACK, int32_t);
+    else if (leaf->width == 4)
+        COPY_ITEMS(lengths[i] > SLACK ? (size_t)lengths[i] : SLACK, int32_t);
+    else
+        COPY_ITEMS(lengths[i] > SLACK ? (size_t)lengths[i] : SLACK, int64_t);
+    leaf->size = size;
+}
+
+/* Write the items that indices of a chunk point at; a null has no bytes. */
+static int write_items(Leaf *leaf, const int64_t *page, const int64_t *part, Buffer buffer,
+                       int64_t count, int64_t within, int64_t taken, int64_t at, int64_t nulls) {
+    uint32_t indices[BLOCK];
+    int32_t lengths[BLOCK];
+    const int32_t *const items = (const int32_t *)(uintptr_t)part[FIRST];
+    if (part[KIND] != DICTIONARY ||
+        unpack_indices(buffer, page[BITS], count, within, taken, part[COUNT], indices))
+        return DAMAGED;
+    int64_t size = 0;
+    for (int64_t i = 0; i < taken; i++) {
+        const int64_t row = at + i, is_valid = !nulls || leaf->validity[row / 8] >> (row % 8) & 1;
+        lengths[i] = is_valid ? items[indices[i] + 1] - items[indices[i]] : 0;
+        size += lengths[i];
+    }
+    if (fit(leaf, size))
+        copy_items(leaf, part, indices, lengths, taken, at);
+    else
+        leaf->size += size;
+    return 0;
+}
+
+static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, int64_t length,
+                          int64_t count, int64_t within, int64_t taken, int64_t at) {
+    Leaf *const leaf = to;
+    const int64_t *const part = leaf->parts + (page - leaf->pages) / PAGE_COLUMNS * PART_COLUMNS;
+    Chunk opened;
+    if (open_chunk(page, chunk, length, count, leaf->validity != NULL, &opened))
+        return DAMAGED;
+    const int64_t nulls = read_validity(page, opened, count, within, taken, at, leaf->validity);
+    const int64_t width = page[BITS] / 8;
+    int refused = DAMAGED;
+    if (nulls < 0)
+        return DAMAGED;
+    leaf->is_utf8 &= part[KIND] == DICTIONARY && part[IS_UTF8];
+    if (page[VALUES] == PACKED || page[VALUES] == LOOKED_UP)
+        refused = write_items(leaf, page, part, opened.values, count, within, taken, at, nulls);
+    else if (page[VALUES] == STRINGS && part[KIND] == SYMBOLS)
+        refused = write_codes(leaf, part, opened.values, width, count, within, taken, at);
+    else if (page[VALUES] == STRINGS)
+        refused = write_plain(leaf, opened.values, width, count, within, taken, at);
+    return refused ? DAMAGED : nulls;
+}
+
+/* Read rows of leaves: from `rows[0]` on, up to `rows[1]`. Leaves of a memory follow each other; their
+ * texts are written one after the other behind the offsets and the validity of all of them, each as far
+ * as there is room for it and for SLACK. `found` gets what is found of each leaf, then the bytes that
+ * were looked at, and their places. */
+KERNEL(read_texts, const uint8_t *tables, int64_t tables_size, const uint8_t *data, int64_t size,
+       int64_t descriptor, int64_t shift, const int64_t *pages, const int64_t *parts,
+       const int64_t *leaves, int64_t leaf_count, const int64_t *rows, const int64_t *memories,
+       uint8_t *scratch, int64_t *found) {
+    const File file = {{tables, tables_size}, {data, size}, descriptor, shift, scratch};
+    const Rows wanted = {rows[0], rows[1]};
+    const int64_t count = rows[1] - rows[0];
+    int64_t *const seen = found + leaf_count * FOUND_COLUMNS;
+    int64_t at = 0;
+    seen[0] = seen[1] = 0;
+    for (int64_t i = 0; i < leaf_count; i++) {
+        const int64_t *const leaf = leaves + i * LEAF_COLUMNS;
+        int64_t *const own = found + i * FOUND_COLUMNS;
+        const int64_t *const memory = memories + leaf[MEMORY] * MEMORY_COLUMNS;
+        uint8_t *const base = (uint8_t *)(uintptr_t)memory[ADDRESS];
+        if (i == 0 || leaf[MEMORY] != leaf[MEMORY - LEAF_COLUMNS])
+            at = memory[TEXT_START];
+        Leaf to = {.pages = pages, .parts = parts, .offsets = base + leaf[OUT], .is_utf8 = 1};
+        to.validity = leaf[VALIDITY] < 0 ? NULL : base + leaf[VALIDITY];
+        to.width = leaf[WIDTH_OUT];
+        to.room = memory[MEMORY_SIZE] - at - SLACK;
+        to.has_room = to.room >= 0;
+        to.text = base + (to.has_room ? at : 0);
+        put_offset(&to, 0, 0);
+        if (to.validity != NULL)
+            memset(to.validity, 0, (size_t)((count + 7) / 8));
+        own[NULLS] = read_rows(&file, pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], wanted,
+                               read_chunk, &to, seen);
+        if (own[NULLS] < 0)
+            return DAMAGED;
+        own[TEXT] = to.has_room ? at : -1;
+        own[SIZE] = to.size;
+        own[FOUND_UTF8] = 1;
+        if (to.has_room && leaf[IS_TEXT] && !to.is_utf8)
+            own[FOUND_UTF8] = are_utf8(to.offsets, to.width, count, to.text, to.size);
+        if (to.has_room)
+            at = (at + to.size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+    }
+    return 0;
+}

@@ -1,0 +1,246 @@
+"""Rows in a row of many columns of strings of a local file (data files 2.1 and later).
+
+The part of `PlainColumns` that reads strings: plain ones, those that are compressed with FSST, and
+indices into dictionaries of pages. Dictionaries are decoded when rows of their pages are read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.arrays import check_utf8, has_offsets, has_wide_offsets, is_text
+from lancefs.datafile.blocks import Ints, VariableWidth
+from lancefs.datafile.buffers import Mask, check_size, empty, reserve
+from lancefs.datafile.kernels import is_utf8, read_texts
+from lancefs.datafile.kernels.calls import SLACK
+from lancefs.datafile.kernels.fsst import SymbolTable
+from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.kernels.strings import LARGEST, narrowed
+from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
+from lancefs.datafile.v2_1.encodings.variable import read_block
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.storage import Bytes
+
+_MOST_BYTES = 1024 * 1024  # of columns that share memory
+# Bytes of a page whose codes of FSST a kernel counts with 32 bits, also where they are decoded.
+_MOST_PAGE_BYTES = LARGEST // 8
+# Bytes of dictionaries that are kept for pages that were read, but are not read now.
+_MOST_ITEMS = 4 * 1024 * 1024
+_SPARE = 1 / 8  # of the bytes that texts are likely to have, for those that have more
+_LIKELY_ITEM = 8  # bytes of an item of a dictionary before any was read
+
+
+def are_read_as_texts(plan: LeafPlan) -> bool:
+    """Whether `TextColumns` can read a leaf."""
+    if plan.form is PointForm.VALUES or not has_offsets(plan.data_type):
+        return False
+    pages = plan.pages
+    sizes = pages[:, PageColumn.CHUNKS_END] - pages[:, PageColumn.CHUNKS]
+    is_zipped = pages[:, PageColumn.VALUES] == Stored.ZIPPED
+    return not (is_zipped | (sizes > _MOST_PAGE_BYTES)).any()
+
+
+class TextColumns:
+    """Columns of strings of a file, read at the same rows again and again.
+
+    Args:
+        plans: The plan of each, which `are_read_as_texts` passes.
+        pages: Their pages, with positions within the bytes that are read.
+        first: The first of these among all pages.
+    """
+
+    def __init__(self, plans: Sequence[LeafPlan], pages: Ints, first: int) -> None:
+        self._plans = tuple(plans)
+        counts = np.array([len(plan.pages) for plan in plans], np.int64)
+        self._counts, self._firsts = counts, np.cumsum(counts) - counts + first
+        self._widths = np.array([8 if has_wide_offsets(plan.data_type) else 4 for plan in plans])
+        self._are_text = np.array([is_text(plan.data_type) for plan in plans])
+        self._have_levels = np.array([plan.has_levels for plan in plans])
+        self._pages = pages
+        self._leaf_of = np.repeat(np.arange(len(plans)), counts)
+        self._known = _KnownPages.none(len(pages))
+        self._first = first
+        self._likely = self._likely_bytes()
+
+    @property
+    def cost(self) -> int:
+        """Bytes of the dictionaries that are kept."""
+        return int(self._known.kept.sum())
+
+    def read(
+        self,
+        data: Bytes,
+        tables: Bytes,
+        file: tuple[int, int],
+        pages: Ints,
+        rows: tuple[int, int],
+        stored: int,
+    ) -> tuple[list[pa.Array], tuple[int, int]]:
+        """Read rows of the columns.
+
+        Args:
+            data: The bytes that have the pages.
+            tables: The bytes that have the chunk tables.
+            file: See `read_texts`.
+            pages: All pages, with the positions of their tables in `tables`.
+            rows: The first row, and the row after the last one.
+            stored: Bytes of all pages.
+
+        Returns:
+            The rows of each column; and how many bytes were looked at, in how many places.
+
+        Raises:
+            CorruptFile: A page is damaged.
+            UnsupportedFeature: A dictionary is of a kind that is not known.
+            TooLarge: The rows have too many bytes, and fewer may be read; see `check_size`.
+            MemoryLimitExceeded: They have too many bytes.
+        """
+        count, own = rows[1] - rows[0], slice(self._first, self._first + len(self._pages))
+        known = self._known_of(data, rows)
+        source, everything = (tables, data, file, pages[own], known.parts), self._likely * count
+        found, looked_at = self._read(source, rows, everything * (1 + _SPARE))
+        sizes = np.array([one.size for one in found], np.int64)
+        check_size(int(sizes.sum()), stored)
+        too_large = np.flatnonzero([one.text is None for one in found])
+        if len(too_large):
+            if (sizes[self._widths == 4] > LARGEST).any():
+                raise UnsupportedFeature("more than 2 GiB of strings in a batch")
+            others, _ = self._read(source, rows, sizes, too_large)
+            for number, one in zip(too_large.tolist(), others, strict=True):
+                found[number] = one
+        self._likely = sizes / max(count, 1)
+        return [
+            _array(one, plan.data_type, count)
+            for one, plan in zip(found, self._plans, strict=True)
+        ], looked_at
+
+    def _read(
+        self,
+        source: tuple[Bytes, Bytes, tuple[int, int], Ints, TextParts],
+        rows: tuple[int, int],
+        likely: Ints,
+        some: Ints | slice = slice(None),
+    ) -> tuple[list[TextRows], tuple[int, int]]:
+        """Call the kernel for some of the columns.
+
+        Args:
+            source: The first arguments of `read_texts`.
+            rows: The rows.
+            likely: Bytes of the texts of each column for which there is room.
+            some: Numbers of the columns.
+        """
+        count, widths = rows[1] - rows[0], self._widths[some]
+        offsets = _aligned((count + 1) * widths)
+        fixed = offsets + _aligned((count + 7) // 8) * self._have_levels[some]
+        rooms = _aligned(likely[some].astype(np.int64)) + ALIGN
+        ends = np.cumsum(fixed + rooms)
+        _, memory = np.unique((ends - fixed - rooms) // _MOST_BYTES, return_inverse=True)
+        fixed_sizes = np.bincount(memory, fixed).astype(np.int64)
+        sizes = fixed_sizes + np.bincount(memory, rooms).astype(np.int64)
+        reserve(int(fixed_sizes.sum()), int(sizes.sum()))
+        starts = np.cumsum(fixed) - fixed
+        starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
+        validity = np.where(self._have_levels[some], starts + offsets, -1)
+        of_pages = self._firsts[some] - self._first, self._counts[some]
+        leaves = np.column_stack((*of_pages, memory, starts, validity, widths, self._are_text[some]))
+        memories = list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True))
+        return read_texts(*source, leaves.astype(np.int64), rows, memories)
+
+    def _likely_bytes(self) -> Ints:
+        """Return the bytes that a row of each column is likely to have, before any was read."""
+        pages, likely = self._pages, []
+        for plan, first, count in zip(self._plans, self._firsts, self._counts, strict=True):
+            own = pages[first - self._first : first - self._first + count]
+            stored = own[:, PageColumn.CHUNKS_END] - own[:, PageColumn.CHUNKS]
+            each = stored.sum() / max(int(own[:, PageColumn.ROWS].sum()), 1)
+            likely.append(2 * each if plan.form is PointForm.CODES else each + _LIKELY_ITEM)
+        return np.array(likely)
+
+    def _known_of(self, data: Bytes, rows: tuple[int, int]) -> _KnownPages:
+        """Return what has to be known of the pages that hold rows."""
+        known, first = self._known, self._pages[:, PageColumn.FIRST_ROW]
+        holds = (first < rows[1]) & (first + self._pages[:, PageColumn.ROWS] > rows[0])
+        wanted = np.flatnonzero(holds & ~known.are_known)
+        if not len(wanted):
+            return known
+        # A copy, since another thread may read with what is known so far.
+        known = _KnownPages(known.parts.copy(), known.are_known.copy(), known.kept.copy())
+        if self.cost > _MOST_ITEMS:
+            for page in np.flatnonzero(~holds & (known.kept > 0)).tolist():
+                known.put(page, None)
+                known.are_known[page] = False
+        for page in wanted.tolist():
+            known.put(page, self._part_of(page, data))
+        self._known = known
+        return known
+
+    def _part_of(self, page: int, data: Bytes) -> PageItems | SymbolTable | None:
+        """Return what has to be known of a page."""
+        leaf = int(self._leaf_of[page])
+        plan, number = self._plans[leaf], page + self._first - int(self._firsts[leaf])
+        if plan.form is PointForm.CODES:
+            symbols = plan.parts[number].symbols
+            return None if symbols.raw else symbols
+        if self._pages[page, PageColumn.VALUES] == Stored.STRINGS:
+            return None
+        start, end, count = self._pages[page, PageColumn.ITEMS :].tolist()
+        packed, is_plain = data[start:end], plan.form is PointForm.STRINGS
+        block = read_block(packed, count) if is_plain else plan.parts[number].block(packed)
+        if not isinstance(block, VariableWidth):
+            raise CorruptFile(f"values of a fixed width where {plan.data_type} was expected")
+        return _page_items(block, is_text(plan.data_type))
+
+
+class _KnownPages(NamedTuple):
+    """What is known of pages beside their plans.
+
+    Attributes:
+        parts: What the kernel has to know.
+        are_known: For each page, whether it is known.
+        kept: Bytes of the dictionary of each page.
+    """
+
+    parts: TextParts
+    are_known: Mask
+    kept: Ints
+
+    @classmethod
+    def none(cls, pages: int) -> _KnownPages:
+        """Return that nothing is known of so many pages."""
+        return cls(TextParts(pages), np.zeros(pages, np.bool_), np.zeros(pages, np.int64))
+
+    def put(self, page: int, part: PageItems | SymbolTable | None) -> None:
+        """Set what is known of a page."""
+        self.parts.put(page, part)
+        self.are_known[page] = True
+        is_dictionary = isinstance(part, PageItems)
+        self.kept[page] = len(part.text) + part.offsets.nbytes if is_dictionary else 0
+
+
+def _page_items(block: VariableWidth, has_text: bool) -> PageItems:
+    """Return the items of a dictionary as the kernel takes them."""
+    first, last = int(block.offsets[0]), int(block.offsets[-1])
+    if last - first > LARGEST:
+        raise UnsupportedFeature("a dictionary of more than 2 GiB")
+    text = empty(last - first, np.uint8, SLACK)
+    text[:] = block.data[first:last]
+    offsets = (block.offsets - first).astype(np.int32)
+    return PageItems(offsets, text, has_text and is_utf8(narrowed(offsets), text))
+
+
+def _array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
+    validity = None if found.validity is None else pa.py_buffer(found.validity)
+    buffers = [validity, pa.py_buffer(found.offsets), pa.py_buffer(found.text)]
+    array = pa.Array.from_buffers(data_type, count, buffers, found.nulls)
+    if not found.is_utf8:
+        check_utf8(array)  # which ignores the bytes of nulls
+    return array
+
+
+def _aligned(sizes: Ints) -> Ints:
+    return (sizes + ALIGN - 1) // ALIGN * ALIGN
