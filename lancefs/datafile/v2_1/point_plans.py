@@ -44,7 +44,7 @@ _LEAST_LEAVES = 16
 _LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
 # Rows in a row of plain columns, however few columns: nothing is looked at row by row. Where others
 # are beside them, more rows than these.
-_MOST_PLAIN, _FEW_PLAIN = 64 * 1024, 1024
+_MOST_PLAIN, _FEW_PLAIN = 64 * 1024, 256
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 _MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
