@@ -120,10 +120,9 @@ KERNEL(decode_fsst, const uint8_t *codes, int64_t size, const int32_t *offsets, 
     return found == text_size ? 0 : DAMAGED;
 }
 
-/* Return the decompressed size of each string; DAMAGED as in `decode_fsst`. */
-KERNEL(fsst_lengths, const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
-       const uint8_t *lengths, int64_t *found) {
-    /* `none` as in `decode_fsst_size`. An escape and the byte after it give one byte. */
+int64_t spelled_lengths(const uint8_t *codes, int64_t size, const int32_t *offsets,
+                        int64_t strings, const uint8_t *lengths, int64_t *found) {
+    /* `none` as in `spelled_size`. An escape and the byte after it give one byte. */
     const int64_t none = (int64_t)1 << 48;
     int64_t sizes[256], previous = 0, damage = 0;
     if (size > INT32_MAX || offsets[0] != 0 || offsets[strings] != size)
@@ -146,4 +145,10 @@ KERNEL(fsst_lengths, const uint8_t *codes, int64_t size, const int32_t *offsets,
         previous = end;
     }
     return damage ? DAMAGED : 0;
+}
+
+/* Return the decompressed size of each string. */
+KERNEL(fsst_lengths, const uint8_t *codes, int64_t size, const int32_t *offsets, int64_t strings,
+       const uint8_t *lengths, int64_t *found) {
+    return spelled_lengths(codes, size, offsets, strings, lengths, found);
 }

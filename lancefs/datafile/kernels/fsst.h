@@ -16,4 +16,8 @@ int64_t spell(const uint8_t *codes, int64_t size, const int32_t *offsets, int64_
               const uint8_t *symbols, const uint8_t *lengths, uint8_t *text, int64_t room,
               int32_t *text_offsets);
 
+/* Write the decompressed size of each string; return DAMAGED as `spell` does, else 0. */
+int64_t spelled_lengths(const uint8_t *codes, int64_t size, const int32_t *offsets,
+                        int64_t strings, const uint8_t *lengths, int64_t *found);
+
 #endif

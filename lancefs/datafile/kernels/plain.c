@@ -36,7 +36,7 @@ KERNEL(read_plain, const uint8_t *tables, int64_t tables_size, const uint8_t *da
         const int64_t *const page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
         const int64_t bytes = page[BITS] == 1 ? 0 : (rows[1] - rows[0]) * page[BITS] / 8;
         memset(written.out + bytes, 0, (size_t)(leaf[END] - leaf[OUT] - bytes));
-        nulls[i] = read_rows(&file, page, leaf[PAGES], wanted, read_chunk, &written, seen);
+        nulls[i] = read_rows(&file, page, leaf[PAGES], wanted, read_chunk, NULL, &written, seen);
         if (nulls[i] < 0)
             return DAMAGED;
     }

@@ -243,7 +243,7 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     page = page.copy()
     page[POSITIONS] -= shift
     if page[column.VALUES] == Stored.ZIPPED:
-        spans, is_null, looked_at = _take_zipped(data, page, rows)
+        spans, is_null, looked_at = take_zipped(data, page, rows)
         return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
     begin, end, *_ = buffers_within(data, page)
     taken = take_chunks(data[begin:end], data, page, rows)
@@ -294,8 +294,21 @@ def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
     return TakenRows(values, invalid, (len(table) + int(sizes.sum()), places))
 
 
-def _take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
-    """Return the start and end in the data of strings of a full-zip page; see `_take_page`."""
+def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
+    """Return rows of a full-zip page of strings.
+
+    Args:
+        data: Bytes that have the page.
+        page: The page; see `PageColumn`.
+        rows: The rows, ascending and each once.
+
+    Returns:
+        The start and end of each string in the data; which are null; and how many bytes were looked
+        at, in how many places.
+
+    Raises:
+        CorruptFile: The page is damaged.
+    """
     column = PageColumn
     begin, end, start, stop = buffers_within(data, page)
     width, entries = int(page[column.ENTRY]), int(page[column.ROWS]) + 1

@@ -9,9 +9,7 @@
 #define HAS_PREAD
 #endif
 
-/* Read bytes into the scratch memory; return whether all of them are there. What cannot be read is
- * looked at where it is mapped. */
-static int read_file(const File *file, int64_t at, int64_t size) {
+int read_file(const File *file, int64_t at, int64_t size) {
 #ifdef HAS_PREAD
     for (int64_t done = 0; done < size;) {
         const ssize_t count = pread((int)file->descriptor, file->scratch + done,
@@ -58,8 +56,8 @@ static int64_t run_bytes(Table table, int64_t entry, int64_t first, int64_t stop
 }
 
 /* Read the wanted rows that a page has; return how many are null. */
-static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadChunk *read,
-                         void *to, int64_t *seen) {
+static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadChunk *read, void *to,
+                         int64_t *seen) {
     const int64_t size = file->data.size, limit = page[CHUNKS_END], width = page[ENTRY];
     if (page[TABLE] < 0 || page[TABLE] > page[TABLE_END] || page[TABLE_END] > file->tables.size ||
         page[CHUNKS] < 0 || page[CHUNKS] > limit || limit > size)
@@ -88,9 +86,8 @@ static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadC
             }
             const uint8_t *const chunk =
                 is_read && at < run_end ? file->scratch + (at - run) : file->data.data + at;
-            const int64_t found =
-                read(to, page, chunk, length, count, done - first, until - done,
-                            done - rows.start);
+            const int64_t found = read(to, page, chunk, length, count, done - first, until - done,
+                                       done - rows.start);
             if (found < 0)
                 return DAMAGED;
             nulls += found;
@@ -106,15 +103,20 @@ static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadC
 }
 
 int64_t read_rows(const File *file, const int64_t *pages, int64_t count, Rows rows, ReadChunk *read,
-                  void *to, int64_t *seen) {
+                  ReadZipped *zipped, void *to, int64_t *seen) {
     if (count < 1)
         return DAMAGED;
-    const int64_t *page = find_page(pages, count, rows.start), *const last = pages + count * PAGE_COLUMNS;
+    const int64_t *const last = pages + count * PAGE_COLUMNS;
+    const int64_t *page = find_page(pages, count, rows.start);
     int64_t row = rows.start, nulls = 0;
     for (; page < last && row < rows.stop; page += PAGE_COLUMNS) {
         if (page[FIRST_ROW] > row || page[FIRST_ROW] + page[ROWS] <= row)
             return DAMAGED;
-        const int64_t found = read_page(file, page, rows, read, to, seen);
+        int64_t found = DAMAGED;
+        if (page[VALUES] != ZIPPED)
+            found = read_page(file, page, rows, read, to, seen);
+        else if (zipped != NULL)
+            found = zipped(to, file, page, rows, seen);
         if (found < 0)
             return DAMAGED;
         nulls += found;

@@ -25,9 +25,17 @@ typedef struct {
 typedef int64_t ReadChunk(void *to, const int64_t *page, const uint8_t *chunk, int64_t length,
                           int64_t count, int64_t within, int64_t taken, int64_t at);
 
-/* Read rows of a leaf with `count` pages; return how many are null. `seen` counts the bytes that were
- * looked at, and their places. */
+/* Read the rows of a full-zip page that are wanted; return how many are null. `seen` as below. */
+typedef int64_t ReadZipped(void *to, const File *file, const int64_t *page, Rows rows,
+                           int64_t *seen);
+
+/* Read bytes of the file, from position `at` of its data on, into its scratch memory, which has room for
+ * them; return whether all of them are there. What cannot be read is looked at where it is mapped. */
+int read_file(const File *file, int64_t at, int64_t size);
+
+/* Read rows of a leaf with `count` pages; return how many are null. `zipped` is NULL where no page may be
+ * a full-zip one. `seen` counts the bytes that were looked at, and their places. */
 int64_t read_rows(const File *file, const int64_t *pages, int64_t count, Rows rows, ReadChunk *read,
-                  void *to, int64_t *seen);
+                  ReadZipped *zipped, void *to, int64_t *seen);
 
 #endif

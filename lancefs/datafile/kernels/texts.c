@@ -113,12 +113,38 @@ static int write_plain(Leaf *leaf, Buffer buffer, int64_t width, int64_t count, 
     return 0;
 }
 
+/* Write up to BLOCK strings that are compressed with FSST, of `size` bytes in all. */
+static int append_codes(Leaf *leaf, const int64_t *part, const uint8_t *codes, int64_t size,
+                        const int32_t *ends, int64_t count, int64_t at) {
+    const uint8_t *const symbols = (const uint8_t *)(uintptr_t)part[FIRST];
+    const uint8_t *const lengths = (const uint8_t *)(uintptr_t)part[SECOND];
+    int32_t text_ends[BLOCK + 1];
+    int64_t written = size * LONGEST_SYMBOL; /* at most */
+    if (!leaf->has_room || written > leaf->room - leaf->size) {
+        written = spelled_size(codes, size, lengths);
+        if (written < 0)
+            return DAMAGED;
+    }
+    if (fit(leaf, written)) {
+        written = spell(codes, size, ends, count, symbols, lengths, leaf->text + leaf->size, written,
+                        text_ends);
+        if (written < 0)
+            return DAMAGED;
+        for (int64_t i = 1; i <= count; i++)
+            put_offset(leaf, at + i, leaf->size + text_ends[i]);
+    } else {
+        int64_t sizes[BLOCK]; /* which finds strings that end in an escape */
+        if (spelled_lengths(codes, size, ends, count, lengths, sizes))
+            return DAMAGED;
+    }
+    leaf->size += written;
+    return 0;
+}
+
 /* Write strings of a chunk that are compressed with FSST, BLOCK of them at a time. */
 static int write_codes(Leaf *leaf, const int64_t *part, Buffer buffer, int64_t width, int64_t count,
                        int64_t within, int64_t taken, int64_t at) {
-    const uint8_t *const symbols = (const uint8_t *)(uintptr_t)part[FIRST];
-    const uint8_t *const lengths = (const uint8_t *)(uintptr_t)part[SECOND];
-    int32_t ends[BLOCK + 1], text_ends[BLOCK + 1];
+    int32_t ends[BLOCK + 1];
     for (const int64_t stop = within + taken; within < stop;) {
         const int64_t some = stop - within < BLOCK ? stop - within : BLOCK;
         Strings found;
@@ -127,24 +153,9 @@ static int write_codes(Leaf *leaf, const int64_t *part, Buffer buffer, int64_t w
         const int64_t size = (int64_t)(found.high - found.low);
         ends[0] = 0;
         if (size > INT32_MAX / LONGEST_SYMBOL ||
-            !rebase(found.from, width, some, 0, ends + 1, sizeof *ends))
+            !rebase(found.from, width, some, 0, ends + 1, sizeof *ends) ||
+            append_codes(leaf, part, buffer.data + found.low, size, ends, some, at))
             return DAMAGED;
-        const uint8_t *const codes = buffer.data + found.low;
-        int64_t written = size * LONGEST_SYMBOL; /* at most */
-        if (!leaf->has_room || written > leaf->room - leaf->size) {
-            written = spelled_size(codes, size, lengths);
-            if (written < 0)
-                return DAMAGED;
-        }
-        if (fit(leaf, written)) {
-            written = spell(codes, size, ends, some, symbols, lengths, leaf->text + leaf->size,
-                            written, text_ends);
-            if (written < 0)
-                return DAMAGED;
-            for (int64_t i = 1; i <= some; i++)
-                put_offset(leaf, at + i, leaf->size + text_ends[i]);
-        }
-        leaf->size += written;
         within += some;
         at += some;
     }
@@ -230,14 +241,115 @@ static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, i
     int refused = DAMAGED;
     if (nulls < 0)
         return DAMAGED;
-    leaf->is_utf8 &= part[KIND] == DICTIONARY && part[IS_UTF8];
-    if (page[VALUES] == PACKED || page[VALUES] == LOOKED_UP)
+    const int is_coded = page[VALUES] == PACKED || page[VALUES] == LOOKED_UP;
+    leaf->is_utf8 &= is_coded && part[IS_UTF8];
+    if (is_coded)
         refused = write_items(leaf, page, part, opened.values, count, within, taken, at, nulls);
     else if (page[VALUES] == STRINGS && part[KIND] == SYMBOLS)
         refused = write_codes(leaf, part, opened.values, width, count, within, taken, at);
     else if (page[VALUES] == STRINGS)
         refused = write_plain(leaf, opened.values, width, count, within, taken, at);
     return refused ? DAMAGED : nulls;
+}
+
+/* The rows of a full-zip page, and where each of them begins and ends. */
+typedef struct {
+    const uint8_t *items, *entries;
+    int64_t width, prefix, word; /* bytes of an entry, of a length and of a level */
+    uint64_t mask;               /* the bits of a level */
+} Zipped;
+
+/* Write up to BLOCK rows of a full-zip page; return how many are null. The bytes of the strings are moved
+ * to `room`, one after the other; those of a single row may stay where they are, if it is NULL. */
+static int64_t write_zipped(Leaf *leaf, const int64_t *part, Zipped zipped, uint8_t *room,
+                            int64_t count, int64_t at) {
+    const uint64_t low = load(zipped.entries, zipped.width);
+    const uint8_t *strings = room;
+    int32_t ends[BLOCK + 1];
+    int64_t nulls = 0, size = 0;
+    ends[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const uint8_t *const entry = zipped.entries + i * zipped.width;
+        uint64_t begin = load(entry, zipped.width) - low, length = 0;
+        const uint64_t end = load(entry + zipped.width, zipped.width) - low;
+        if (end - begin < (uint64_t)zipped.word)
+            return DAMAGED;
+        const uint64_t level = zipped.word ? load(zipped.items + begin, zipped.word) & zipped.mask : 0;
+        begin += (uint64_t)zipped.word;
+        if (level > 1 || (level == 1 && leaf->validity == NULL))
+            return DAMAGED;
+        if (level == 0) {
+            if (end - begin < (uint64_t)zipped.prefix)
+                return DAMAGED;
+            length = load(zipped.items + begin, zipped.prefix);
+            begin += (uint64_t)zipped.prefix;
+            if (length > end - begin || length > INT32_MAX / LONGEST_SYMBOL)
+                return DAMAGED;
+            if (leaf->validity != NULL)
+                leaf->validity[(at + i) / 8] |= (uint8_t)(1u << ((at + i) % 8));
+        }
+        if (room != NULL)
+            memmove(room + size, zipped.items + begin, (size_t)length);
+        else
+            strings = zipped.items + begin;
+        nulls += (int64_t)level;
+        size += (int64_t)length;
+        ends[i + 1] = (int32_t)size;
+    }
+    if (part[KIND] == SYMBOLS)
+        return append_codes(leaf, part, strings, size, ends, count, at) ? DAMAGED : nulls;
+    for (int64_t i = 1; i <= count; i++)
+        put_offset(leaf, at + i, leaf->size + ends[i]);
+    if (fit(leaf, size) && size > 0)
+        memcpy(leaf->text + leaf->size, strings, (size_t)size);
+    leaf->size += size;
+    return nulls;
+}
+
+/* Read the rows of a full-zip page, as many at a time as the scratch memory has room for. */
+static int64_t read_zipped(void *to, const File *file, const int64_t *page, Rows rows,
+                           int64_t *seen) {
+    Leaf *const leaf = to;
+    const int64_t *const part = leaf->parts + (page - leaf->pages) / PAGE_COLUMNS * PART_COLUMNS;
+    const int64_t width = page[ENTRY], bytes = page[TABLE_END] - page[TABLE], all = file->data.size;
+    const int64_t size = page[CHUNKS_END] - page[CHUNKS], last = page[FIRST_ROW] + page[ROWS];
+    if (page[TABLE] < 0 || bytes < 0 || page[TABLE_END] > all || page[CHUNKS] < 0 || size < 0 ||
+        page[CHUNKS_END] > all || bytes % width || bytes / width != page[ROWS] + 1)
+        return DAMAGED;
+    Zipped zipped = {.width = width, .prefix = page[BITS] / 8};
+    zipped.word = page[LEVELS] == NONE ? 0 : page[WIDTH] <= 8 ? 1 : 2;
+    zipped.mask = ((uint64_t)1 << page[WIDTH]) - 1;
+    leaf->is_utf8 = 0;
+    seen[1] += 2; /* the index, and the rows */
+    int64_t row = rows.start > page[FIRST_ROW] ? rows.start : page[FIRST_ROW], nulls = 0;
+    if (zipped.word == 0 && leaf->validity != NULL) { /* another page of the leaf has levels */
+        const int64_t stop = last < rows.stop ? last : rows.stop;
+        for (int64_t at = row - rows.start; at < stop - rows.start; at++)
+            leaf->validity[at / 8] |= (uint8_t)(1u << (at % 8));
+    }
+    for (int64_t count = 0; row < last && row < rows.stop; row += count) {
+        zipped.entries = file->data.data + page[TABLE] + (row - page[FIRST_ROW]) * width;
+        const uint64_t low = load(zipped.entries, width);
+        uint64_t end = low;
+        for (count = 0; count < BLOCK && row + count < last && row + count < rows.stop; count++) {
+            const uint64_t high = load(zipped.entries + (count + 1) * width, width);
+            if (high < end || high > (uint64_t)size)
+                return DAMAGED;
+            if (high - low > SCRATCH && count > 0)
+                break;
+            end = high;
+        }
+        const int64_t span = (int64_t)(end - low), at = page[CHUNKS] + (int64_t)low;
+        const int is_read = file->descriptor >= 0 && span <= SCRATCH && read_file(file, at, span);
+        zipped.items = is_read ? file->scratch : file->data.data + at;
+        const int64_t found = write_zipped(leaf, part, zipped, span <= SCRATCH ? file->scratch : NULL,
+                                           count, row - rows.start);
+        if (found < 0)
+            return DAMAGED;
+        nulls += found;
+        seen[0] += 2 * width * count + span;
+    }
+    return nulls;
 }
 
 /* Read rows of leaves: from `rows[0]` on, up to `rows[1]`. Leaves of a memory follow each other; their
@@ -271,7 +383,7 @@ KERNEL(read_texts, const uint8_t *tables, int64_t tables_size, const uint8_t *da
         if (to.validity != NULL)
             memset(to.validity, 0, (size_t)((count + 7) / 8));
         own[NULLS] = read_rows(&file, pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], wanted,
-                               read_chunk, &to, seen);
+                               read_chunk, read_zipped, &to, seen);
         if (own[NULLS] < 0)
             return DAMAGED;
         own[TEXT] = to.has_room ? at : -1;

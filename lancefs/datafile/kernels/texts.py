@@ -20,7 +20,7 @@ from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.lookup import take_strings
 from lancefs.datafile.kernels.plain import SCRATCH
-from lancefs.datafile.kernels.points import PageColumn, Stored, rows_by_page, take_chunks
+from lancefs.datafile.kernels.points import PageColumn, Stored, rows_by_page, take_chunks, take_zipped
 from lancefs.datafile.kernels.segments import gather
 from lancefs.datafile.kernels.utf8 import is_utf8
 from lancefs.errors import CorruptFile
@@ -134,7 +134,7 @@ def read_texts(
         file: A descriptor of the open file that has the same bytes, or -1; and where they begin in
             the file.
         pages: The pages of the leaves; see `PageColumn`. The positions of tables are those in
-            `tables`, all others are those in `data`.
+            `tables`, but for the indices of full-zip pages; all others are those in `data`.
         parts: What else is known of the pages.
         leaves: The leaves; see `TextColumn`.
         rows: The first row, and the row after the last one.
@@ -185,6 +185,9 @@ def _take_texts(
     tables: Bytes, data: Bytes, page: Ints, part: PageItems | SymbolTable | None, rows: Ints
 ) -> _TakenTexts:
     """Return rows of a page."""
+    if page[PageColumn.VALUES] == Stored.ZIPPED:
+        spans, invalid, (size, _) = take_zipped(data, page, rows)
+        return _spelled(data, spans, part, invalid, size)
     begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
@@ -197,15 +200,23 @@ def _take_texts(
     taken = take_chunks(tables[begin:end], data, page, rows)
     if is_coded:
         indices = taken.values.view(dtype_of(int(page[PageColumn.BITS]) // 8))
-        lengths, text = _look_up(part, indices, taken.invalid)
-    else:
-        starts, ends = taken.values.view(np.int64).reshape(-1, 2).T
-        lengths, text = ends - starts, gather(data, starts, ends)
-        if isinstance(part, SymbolTable):
-            codes = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-            offsets, text = decode_fsst(part, codes, text)
-            lengths = np.diff(offsets).astype(np.int64)
-    return _TakenTexts(lengths, text, taken.invalid, (taken.looked_at[0], 2))
+        texts = _look_up(part, indices, taken.invalid)
+        return _TakenTexts(*texts, taken.invalid, (taken.looked_at[0], 2))
+    spans = taken.values.view(np.int64).reshape(-1, 2)
+    return _spelled(data, spans, part, taken.invalid, taken.looked_at[0])
+
+
+def _spelled(
+    data: Bytes, spans: Ints, part: PageItems | SymbolTable | None, invalid: Mask, size: int
+) -> _TakenTexts:
+    """Return strings whose bytes, or codes, begin and end at places in the data."""
+    starts, ends = spans.T
+    lengths, text = ends - starts, gather(data, starts, ends)
+    if isinstance(part, SymbolTable):
+        codes = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        offsets, text = decode_fsst(part, codes, text)
+        lengths = np.diff(offsets).astype(np.int64)
+    return _TakenTexts(lengths, text, invalid, (size, 2))
 
 
 def _look_up(
@@ -240,7 +251,7 @@ def _compiled_read_texts(
         (_address(memory), *bounds) for memory, bounds in zip(owned, memories, strict=True)
     ]
     numbers = np.empty(4 * len(leaves) + 2, np.int64)
-    scratch = empty(SCRATCH if file[0] >= 0 else 0, np.uint8)
+    scratch = empty(SCRATCH, np.uint8)
     _c_read_texts(
         *(tables, len(tables), data, len(data), *file),
         *(pages, parts.table, leaves, len(leaves), np.array(rows, np.int64)),

@@ -19,7 +19,7 @@ from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import join_bytes, reserve
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import read_plain
-from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
+from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn, Stored
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable, PointForm
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.datafile.v2_1.text_columns import TextColumns
@@ -148,14 +148,16 @@ class PlainColumns:
         """
         if self._kept is not None:
             return self._kept
-        bounds = self._pages[:, PageColumn.TABLE : PageColumn.TABLE_END + 1]
+        # The index of a full-zip page is looked at where it is: only where some rows are.
+        has_table = np.flatnonzero(self._pages[:, PageColumn.VALUES] != Stored.ZIPPED)
+        bounds = self._pages[has_table, PageColumn.TABLE : PageColumn.TABLE_END + 1]
         if int((bounds[:, 1] - bounds[:, 0]).sum()) > _MOST_TABLES:
             return self._pages, None
         tables = [data[start:end] for start, end in bounds.tolist()]
         ends, pages = np.cumsum([len(table) for table in tables]), self._pages.copy()
-        pages[:, PageColumn.TABLE_END] = ends
-        pages[:, PageColumn.TABLE] = ends - [len(table) for table in tables]
-        self._kept = pages, join_bytes(tables).copy()
+        pages[has_table, PageColumn.TABLE_END] = ends
+        pages[has_table, PageColumn.TABLE] = ends - [len(table) for table in tables]
+        self._kept = pages, join_bytes([np.empty(0, np.uint8), *tables]).copy()
         return self._kept
 
     def _laid_out(self, count: int) -> _PlainLayout:

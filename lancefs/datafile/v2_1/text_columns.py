@@ -41,8 +41,7 @@ def are_read_as_texts(plan: LeafPlan) -> bool:
         return False
     pages = plan.pages
     sizes = pages[:, PageColumn.CHUNKS_END] - pages[:, PageColumn.CHUNKS]
-    is_zipped = pages[:, PageColumn.VALUES] == Stored.ZIPPED
-    return not (is_zipped | (sizes > _MOST_PAGE_BYTES)).any()
+    return not (sizes > _MOST_PAGE_BYTES).any()
 
 
 class TextColumns:
@@ -186,7 +185,7 @@ class TextColumns:
         if plan.form is PointForm.CODES:
             symbols = plan.parts[number].symbols
             return None if symbols.raw else symbols
-        if self._pages[page, PageColumn.VALUES] == Stored.STRINGS:
+        if self._pages[page, PageColumn.VALUES] in (Stored.STRINGS, Stored.ZIPPED):
             return None
         start, end, count = self._pages[page, PageColumn.ITEMS :].tolist()
         packed, is_plain = data[start:end], plan.form is PointForm.STRINGS

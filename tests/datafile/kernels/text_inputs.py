@@ -13,7 +13,8 @@ from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.points import Stored
 from lancefs.datafile.kernels.texts import PageItems, TextParts
 
-_VALUES = [Stored.STRINGS, Stored.PACKED, Stored.LOOKED_UP]
+_VALUES = [Stored.STRINGS, Stored.PACKED, Stored.LOOKED_UP, Stored.ZIPPED]
+_STRINGS = (Stored.STRINGS, Stored.ZIPPED)
 _ROOMS = [0, 100, 5000, 500_000]
 
 
@@ -32,7 +33,7 @@ def rows_of_text_pages(draw: st.DrawFn) -> tuple[Any, ...]:
     for _ in range(draw(st.integers(1, 4))):
         values, levels = draw(st.sampled_from(_VALUES)), Stored(draw(st.sampled_from(LEVELS[:-1])))
         first, width = len(pages), draw(st.sampled_from([4, 8]))
-        bits = draw(st.sampled_from([32, 64] if values is Stored.STRINGS else [8, 16, 32]))
+        bits = draw(st.sampled_from([32, 64] if values in _STRINGS else [8, 16, 32]))
         pages += pages_of_leaf(draw, source, file, rows, (values, bits), levels)
         parts += [_part(draw, source, values) for _ in pages[first:]]
         if fixed[-1] and draw(st.booleans()):
@@ -62,7 +63,7 @@ def _part(
 ) -> PageItems | SymbolTable | None:
     if not draw(st.integers(0, 15)):  # of another kind than the values need, or too small
         return draw(st.sampled_from([None, _symbols(source, 3), _items(source, 1, 5)]))
-    if values is Stored.STRINGS:
+    if values in _STRINGS:
         return draw(st.sampled_from([None, _symbols(source, 255), _symbols(source, 250)]))
     longest = draw(st.sampled_from([0, 1, 16, 32, 90]))
     return _items(source, draw(st.sampled_from([1, 300, 1 << 16])), longest)
