@@ -28,11 +28,11 @@ ROWS = (1000, 997)
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Two fragments, whose pages of numbers are alike and whose pages of words are not."""
+    """Two fragments, whose pages of numbers are alike and whose pages of lists of words are not."""
     path = tmp_path / "t.lance"
     rng = np.random.default_rng(0)
     for number, rows in enumerate(ROWS):
-        words = [rng.bytes(30).hex() if number else f"word {row % 3}" for row in range(rows)]
+        words = [[rng.bytes(30).hex() if number else f"word {row % 3}"] for row in range(rows)]
         columns = pa.table({"number": np.arange(rows), "word": words})
         lance.write_dataset(columns, path, mode="append" if number else "create")
     return path
@@ -95,7 +95,7 @@ def test_an_unsupported_page_is_named_with_its_own_file(
     dataset = lancefs.open(table)
     path = dataset.manifest.fragments[1].files[0].path
     with pytest.raises(
-        UnsupportedFeature, match=rf"{path}: word, column 1 \(word\), page 0: an enc"
+        UnsupportedFeature, match=rf"{path}: word, column 1 \(item\), page 0: an enc"
     ):
         dataset.to_table(columns=["word"])
 
@@ -108,5 +108,5 @@ def test_what_is_wrong_with_the_description_of_a_page_is_named_before_bytes_are_
         raise error
 
     monkeypatch.setattr(reader_2_1, "layout_of", refuse)
-    with pytest.raises(type(error), match=r"\.lance: word, column 1 \(word\), page 0: (dam|unk)"):
+    with pytest.raises(type(error), match=r"\.lance: word, column 1 \(item\), page 0: (dam|unk)"):
         lancefs.open(table).to_table(columns=["word"])

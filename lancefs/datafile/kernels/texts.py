@@ -20,7 +20,13 @@ from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.lookup import take_strings
 from lancefs.datafile.kernels.plain import SCRATCH
-from lancefs.datafile.kernels.points import PageColumn, Stored, rows_by_page, take_chunks, take_zipped
+from lancefs.datafile.kernels.points import (
+    PageColumn,
+    Stored,
+    rows_by_page,
+    take_chunks,
+    take_zipped,
+)
 from lancefs.datafile.kernels.segments import gather
 from lancefs.datafile.kernels.utf8 import is_utf8
 from lancefs.errors import CorruptFile
@@ -247,9 +253,7 @@ def _compiled_read_texts(
     memories: Sequence[tuple[int, int]],
 ) -> tuple[list[TextRows], tuple[int, int]]:
     owned = [empty(size, np.uint8) for _, size in memories]
-    where = [
-        (_address(memory), *bounds) for memory, bounds in zip(owned, memories, strict=True)
-    ]
+    where = [(_address(memory), *bounds) for memory, bounds in zip(owned, memories, strict=True)]
     numbers = np.empty(4 * len(leaves) + 2, np.int64)
     scratch = empty(SCRATCH, np.uint8)
     _c_read_texts(

@@ -178,7 +178,10 @@ class PlainColumns:
             parts.append(np.column_stack((own[:, :2], np.full(len(own), number), own[:, 2:], ends)))
             sizes.append(memory.size)
             for plan, (_, _, at, validity), length in zip(
-                plans[leaves.start : leaves.stop], own.tolist(), memory.lengths.tolist(), strict=True
+                plans[leaves.start : leaves.stop],
+                own.tolist(),
+                memory.lengths.tolist(),
+                strict=True,
             ):
                 columns.append((plan.data_type, number, at, length, validity))
         return _PlainLayout(np.concatenate(parts), sizes, columns)

@@ -114,8 +114,7 @@ class TextColumns:
                 found[number] = one
         self._likely = sizes / max(count, 1)
         return [
-            _array(one, plan.data_type, count)
-            for one, plan in zip(found, self._plans, strict=True)
+            _array(one, plan.data_type, count) for one, plan in zip(found, self._plans, strict=True)
         ], looked_at
 
     def _read(
@@ -146,7 +145,9 @@ class TextColumns:
         starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
         validity = np.where(self._have_levels[some], starts + offsets, -1)
         of_pages = self._firsts[some] - self._first, self._counts[some]
-        leaves = np.column_stack((*of_pages, memory, starts, validity, widths, self._are_text[some]))
+        leaves = np.column_stack(
+            (*of_pages, memory, starts, validity, widths, self._are_text[some])
+        )
         memories = list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True))
         return read_texts(*source, leaves.astype(np.int64), rows, memories)
 
