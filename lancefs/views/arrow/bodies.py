@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import mask_of
-from lancefs.datafile.buffers import empty
+from lancefs.datafile.buffers import Ints, empty
+from lancefs.datafile.kernels import gather
 from lancefs.storage import Bytes
 from lancefs.views.arrow.ipc_format import aligned
 from lancefs.views.arrow.shapes import ArrayNode, Shape, measure, offsets_of, walk
@@ -50,34 +51,48 @@ def encode(
 
 
 def _encode_flat(array: pa.Array, node: ArrayNode, into: Bytes) -> bool:
-    """Write an array of whole bytes or strings without nulls; return whether it is one.
+    """Write an array of whole bytes or strings; return whether it is one.
 
     These are most columns, and of small batches the general way takes longer than the copy.
     """
     is_plain = node.kind == "bytes" or (node.kind == "fixed" and node.width % 8 == 0)
-    if not is_plain or array.null_count or isinstance(array, pa.ExtensionArray) or not len(array):
+    if not is_plain or isinstance(array, pa.ExtensionArray) or not len(array):
         return False
     count, begin = len(array), aligned((len(array) + 7) // 8)
-    into[:begin] = 0
-    into[: (count + 7) // 8] = 255
-    _clear_bits_after(into[: (count + 7) // 8], count)
-    data: pa.Buffer | None
+    size = count * node.width // 8
     if node.kind == "bytes":
-        offsets, data = offsets_of(array), array.buffers()[2]
-        first, size, end = int(offsets[0]), int(offsets[-1] - offsets[0]), (count + 1) * node.width
-        np.subtract(offsets, offsets[0], out=into[begin : begin + end].view(f"<i{node.width}"))
-        into[begin + end : begin + aligned(end)] = 0
-        begin += aligned(end)
-    else:
-        width = node.width // 8
-        data, first, size = array.buffers()[1], array.offset * width, count * width
-    if data is None and size:
+        end = begin + (count + 1) * node.width
+        offsets, text = _shown_text(array)
+        np.subtract(offsets, offsets[0], out=into[begin:end].view(f"<i{node.width}"))
+        begin, size = aligned(end), len(text)
+        into[end:begin] = 0
+        into[begin : begin + size] = text
+    elif array.buffers()[1] is None:
         return False
+    else:
+        _write_values(array, node.width, into[begin : begin + size])
     assert begin + aligned(size) == len(into)
-    if data is not None and size:
-        into[begin : begin + size] = np.frombuffer(data, np.uint8, size, first)
+    bits = (count + 7) // 8
+    _write_validity(array, into[:bits])
+    into[bits : aligned(bits)] = 0
     into[begin + size :] = 0
     return True
+
+
+def _shown_text(array: pa.Array) -> tuple[Ints, Bytes]:
+    """Return the offsets of strings, and their bytes from the first offset on, but those of nulls."""
+    offsets, data = offsets_of(array), np.frombuffer(array.buffers()[2] or b"", np.uint8)
+    if array.null_count:
+        lengths = np.diff(offsets)
+        hidden = np.flatnonzero((lengths != 0) & mask_of(array.is_null()))
+        if len(hidden):
+            starts = np.append(offsets[0], offsets[hidden + 1]).astype(np.int64)
+            ends = np.append(offsets[hidden], offsets[-1]).astype(np.int64)
+            lengths[hidden] = 0
+            return np.append(np.zeros(1, offsets.dtype), np.cumsum(lengths)), gather(
+                data, starts, ends
+            )
+    return offsets, data[int(offsets[0]) : int(offsets[-1])]
 
 
 def _slice_buffers(body: Bytes, starts: Sequence[int], sizes: Sequence[int]) -> Iterator[Bytes]:

@@ -54,8 +54,10 @@ class UnifiedDictionaries:
             CorruptFile: A value is not in the dictionary.
             OtherLayout: It is not in the dictionary that a layout cache had.
         """
+        if column not in self.values:
+            return []
         indices = []
-        dictionaries = iter(self.values.get(column, ()))
+        dictionaries = iter(self.values[column])
         for node, child in zip(shape.nodes, walk(array), strict=True):
             if node.kind == "dictionary":
                 positions = pc.index_in(child.dictionary, value_set=next(dictionaries))
