@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -120,6 +121,29 @@ def test_strings_that_become_longer_have_room(tmp_path: Path) -> None:
     lance.write_dataset(data, tmp_path / "t.lance", data_storage_version="2.1")
     batches = list(lancefs.open(tmp_path / "t.lance").to_batches(batch_size=1000))
     assert pa.Table.from_batches(batches).equals(data)
+
+
+def test_long_strings_make_no_room_for_more_rows_that_may_be_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = np.random.default_rng(3)
+    texts = [source.bytes(10_000).hex() for _ in range(300)] + [str(row) for row in range(60_000)]
+    data, path = pa.table({"text": texts, "other": texts}), tmp_path / "t.lance"
+    lance.write_dataset(data, path, data_storage_version="2.1")
+    rooms: list[int] = []
+    read = text_columns.read_texts
+
+    def noted(*args: Any) -> Any:
+        rooms.append(sum(size for _, size in args[-1]))
+        return read(*args)
+
+    monkeypatch.setattr(text_columns, "read_texts", noted)
+    dataset = lancefs.open(path)
+    for first, count in ((0, 300), (0, 60_000)):
+        found = dataset.scanner(offset=first, limit=count).to_table()
+        assert found.equals(data.slice(first, count))
+    assert rooms
+    assert max(rooms) < 100_000_000  # the second read would have room for 1.2 GB
 
 
 def test_dictionaries_of_pages_that_were_read_are_forgotten(

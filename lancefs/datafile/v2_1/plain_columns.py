@@ -3,8 +3,8 @@
 A batch of a wide table has few rows of each column, so that what Python does for a column takes
 longer than to decode its rows. What is needed for that is therefore put together once for a file;
 a batch costs a call of one kernel for numbers and of another one for strings, and a slice and an
-array for each column. A column is plain if its pages are mini-block pages of numbers or other values
-of a fixed width, without a dictionary, or of strings; see `text_columns`.
+array for each column. A column is plain if its pages are mini-block pages of numbers or other
+values of a fixed width, without a dictionary, or pages of strings; see `text_columns`.
 """
 
 from __future__ import annotations

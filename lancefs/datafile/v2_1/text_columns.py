@@ -1,7 +1,7 @@
 """Rows in a row of many columns of strings of a local file (data files 2.1 and later).
 
 The part of `PlainColumns` that reads strings: plain ones, those that are compressed with FSST, and
-indices into dictionaries of pages. Dictionaries are decoded when rows of their pages are read first.
+indices into dictionaries of pages. Dictionaries are decoded once rows of their pages are read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import check_utf8, has_offsets, has_wide_offsets, is_text
-from lancefs.datafile.blocks import Ints, VariableWidth
-from lancefs.datafile.buffers import Mask, check_size, empty, reserve
+from lancefs.datafile.blocks import Array, Ints, VariableWidth
+from lancefs.datafile.buffers import Mask, check_size, empty, reserve, room
 from lancefs.datafile.kernels import is_utf8, read_texts
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
@@ -32,6 +32,9 @@ _MOST_PAGE_BYTES = LARGEST // 8
 # Bytes of dictionaries that are kept for pages that were read, but are not read now.
 _MOST_ITEMS = 4 * 1024 * 1024
 _SPARE = 1 / 8  # of the bytes that texts are likely to have, for those that have more
+# Bytes of texts for which there is room before they are counted: a batch may be longer than the one
+# before it, whose rows were long.
+_MOST_LIKELY = 64 * 1024 * 1024
 _LIKELY_ITEM = 8  # bytes of an item of a dictionary before any was read
 
 
@@ -101,15 +104,18 @@ class TextColumns:
         """
         count, own = rows[1] - rows[0], slice(self._first, self._first + len(self._pages))
         known = self._known_of(data, rows)
-        source, everything = (tables, data, file, pages[own], known.parts), self._likely * count
-        found, looked_at = self._read(source, rows, everything * (1 + _SPARE))
-        sizes = np.array([one.size for one in found], np.int64)
+        source = tables, data, file, pages[own], known.parts
+        likely = (self._likely * (count * (1 + _SPARE))).astype(np.int64)
+        if likely.sum() > min(_MOST_LIKELY, room(stored, is_whole=False)):
+            likely[:] = 0  # the bytes are counted first
+        found, looked_at = self._read(source, rows, stored, likely)
+        sizes: Ints = np.array([one.size for one in found], np.int64)
         check_size(int(sizes.sum()), stored)
         too_large = np.flatnonzero([one.text is None for one in found])
         if len(too_large):
             if (sizes[self._widths == 4] > LARGEST).any():
                 raise UnsupportedFeature("more than 2 GiB of strings in a batch")
-            others, _ = self._read(source, rows, sizes, too_large)
+            others, _ = self._read(source, rows, stored, sizes, too_large)
             for number, one in zip(too_large.tolist(), others, strict=True):
                 found[number] = one
         self._likely = sizes / max(count, 1)
@@ -121,6 +127,7 @@ class TextColumns:
         self,
         source: tuple[Bytes, Bytes, tuple[int, int], Ints, TextParts],
         rows: tuple[int, int],
+        stored: int,
         likely: Ints,
         some: Ints | slice = slice(None),
     ) -> tuple[list[TextRows], tuple[int, int]]:
@@ -129,18 +136,19 @@ class TextColumns:
         Args:
             source: The first arguments of `read_texts`.
             rows: The rows.
+            stored: Bytes of all pages.
             likely: Bytes of the texts of each column for which there is room.
             some: Numbers of the columns.
         """
         count, widths = rows[1] - rows[0], self._widths[some]
         offsets = _aligned((count + 1) * widths)
-        fixed = offsets + _aligned((count + 7) // 8) * self._have_levels[some]
-        rooms = _aligned(likely[some].astype(np.int64)) + ALIGN
+        fixed = offsets + _aligned(self._have_levels[some] * ((count + 7) // 8))
+        rooms = _aligned(likely[some]) + ALIGN
         ends = np.cumsum(fixed + rooms)
         _, memory = np.unique((ends - fixed - rooms) // _MOST_BYTES, return_inverse=True)
         fixed_sizes = np.bincount(memory, fixed).astype(np.int64)
         sizes = fixed_sizes + np.bincount(memory, rooms).astype(np.int64)
-        reserve(int(fixed_sizes.sum()), int(sizes.sum()))
+        reserve(int(fixed_sizes.sum()), stored)
         starts = np.cumsum(fixed) - fixed
         starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
         validity = np.where(self._have_levels[some], starts + offsets, -1)
@@ -151,7 +159,7 @@ class TextColumns:
         memories = list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True))
         return read_texts(*source, leaves.astype(np.int64), rows, memories)
 
-    def _likely_bytes(self) -> Ints:
+    def _likely_bytes(self) -> Array:
         """Return the bytes that a row of each column is likely to have, before any was read."""
         pages, likely = self._pages, []
         for plan, first, count in zip(self._plans, self._firsts, self._counts, strict=True):
@@ -218,8 +226,9 @@ class _KnownPages(NamedTuple):
         """Set what is known of a page."""
         self.parts.put(page, part)
         self.are_known[page] = True
-        is_dictionary = isinstance(part, PageItems)
-        self.kept[page] = len(part.text) + part.offsets.nbytes if is_dictionary else 0
+        self.kept[page] = 0
+        if isinstance(part, PageItems):
+            self.kept[page] = len(part.text) + part.offsets.nbytes
 
 
 def _page_items(block: VariableWidth, has_text: bool) -> PageItems:

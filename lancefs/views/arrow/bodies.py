@@ -80,7 +80,10 @@ def _encode_flat(array: pa.Array, node: ArrayNode, into: Bytes) -> bool:
 
 
 def _shown_text(array: pa.Array) -> tuple[Ints, Bytes]:
-    """Return the offsets of strings, and their bytes from the first offset on, but those of nulls."""
+    """Return the offsets of strings, and their bytes from the first offset on.
+
+    The bytes of nulls are left out.
+    """
     offsets, data = offsets_of(array), np.frombuffer(array.buffers()[2] or b"", np.uint8)
     if array.null_count:
         lengths = np.diff(offsets)
