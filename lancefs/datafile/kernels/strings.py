@@ -165,3 +165,27 @@ def block_header(data: Bytes) -> tuple[int, int, int]:
     position = 1 + width if old else width
     end = int.from_bytes(head[position : position + width], "little")
     return width, position + width, end
+
+
+def read_block(data: Bytes, count: int) -> tuple[Array, Bytes]:
+    """Read the strings of a block that stands alone.
+
+    Args:
+        data: The block.
+        count: Number of strings.
+
+    Returns:
+        The offsets of the strings, one more than there are strings (int32 if they fit), and the
+        bytes that they point into.
+
+    Raises:
+        CorruptFile: The block is damaged.
+    """
+    width, start, end = block_header(data)
+    if (count + 1) * width > end - start or end > len(data):
+        has_room = (end - start) // width
+        raise CorruptFile(f"a block of {count} strings has room for {has_room} offsets")
+    offsets = data[start : start + (count + 1) * width].view(f"<u{width}").astype(np.int64)
+    if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data) - end:
+        raise CorruptFile("the offsets of a block of strings descend or leave the block")
+    return narrowed(offsets), data[end:]

@@ -35,7 +35,7 @@ from lancefs.storage import Bytes
 ALIGN = 64  # bytes, of the text of a leaf
 
 
-class TextColumn(IntEnum):
+class StringColumn(IntEnum):
     """The columns of the table of leaves.
 
     The first page of the leaf and its number of pages, which cover its rows; the number of the
@@ -142,7 +142,7 @@ def read_texts(
         pages: The pages of the leaves; see `PageColumn`. The positions of tables are those in
             `tables`, but for the indices of full-zip pages; all others are those in `data`.
         parts: What else is known of the pages.
-        leaves: The leaves; see `TextColumn`.
+        leaves: The leaves; see `StringColumn`.
         rows: The first row, and the row after the last one.
         memories: Of each memory that leaves share, where the first text begins behind all offsets
             and validities, and its bytes. Texts begin at multiples of `ALIGN`, and need room for

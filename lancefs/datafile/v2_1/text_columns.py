@@ -13,17 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import check_utf8, has_offsets, has_wide_offsets, is_text
-from lancefs.datafile.blocks import Array, Ints, VariableWidth
+from lancefs.datafile.blocks import Array, Block, Ints, VariableWidth
 from lancefs.datafile.buffers import Mask, check_size, empty, reserve, room
 from lancefs.datafile.kernels import is_utf8, read_texts
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.points import PageColumn, Stored
-from lancefs.datafile.kernels.strings import LARGEST, narrowed
+from lancefs.datafile.kernels.strings import LARGEST, narrowed, read_block
 from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
-from lancefs.datafile.v2_1.encodings.variable import read_block
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
-from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
 
 _MOST_BYTES = 1024 * 1024  # of columns that share memory
@@ -114,7 +113,7 @@ class TextColumns:
         too_large = np.flatnonzero([one.text is None for one in found])
         if len(too_large):
             if (sizes[self._widths == 4] > LARGEST).any():
-                raise UnsupportedFeature("more than 2 GiB of strings in a batch")
+                raise MemoryLimitExceeded("more than 2 GiB of strings in a batch")
             others, _ = self._read(source, rows, stored, sizes, too_large)
             for number, one in zip(too_large.tolist(), others, strict=True):
                 found[number] = one
@@ -198,7 +197,10 @@ class TextColumns:
             return None
         start, end, count = self._pages[page, PageColumn.ITEMS :].tolist()
         packed, is_plain = data[start:end], plan.form is PointForm.STRINGS
-        block = read_block(packed, count) if is_plain else plan.parts[number].block(packed)
+        if is_plain:
+            block: Block = VariableWidth(*read_block(packed, count))
+        else:
+            block = plan.parts[number].block(packed)
         if not isinstance(block, VariableWidth):
             raise CorruptFile(f"values of a fixed width where {plan.data_type} was expected")
         return _page_items(block, is_text(plan.data_type))
@@ -235,7 +237,7 @@ def _page_items(block: VariableWidth, has_text: bool) -> PageItems:
     """Return the items of a dictionary as the kernel takes them."""
     first, last = int(block.offsets[0]), int(block.offsets[-1])
     if last - first > LARGEST:
-        raise UnsupportedFeature("a dictionary of more than 2 GiB")
+        raise MemoryLimitExceeded("a dictionary of more than 2 GiB")
     text = empty(last - first, np.uint8, SLACK)
     text[:] = block.data[first:last]
     offsets = (block.offsets - first).astype(np.int32)

@@ -13,7 +13,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_of, offsets_of
 from lancefs.datafile.kernels import find_strings, join_chunks
-from lancefs.datafile.kernels.strings import block_header, chunk_lengths, narrowed
+from lancefs.datafile.kernels.strings import chunk_lengths, narrowed, read_block
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers, flat_bits
@@ -86,7 +86,7 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
             return joined
     bounds = zip(buffer.starts.tolist(), buffer.ends.tolist(), strict=True)
     blocks = [
-        read_block(buffer.data[start:end], count)
+        VariableWidth(*read_block(buffer.data[start:end], count))
         for (start, end), count in zip(bounds, counts.tolist(), strict=True)
     ]
     if len(blocks) == 1:
@@ -120,26 +120,6 @@ def _join_blocks(buffer: Chunked, counts: Ints) -> VariableWidth | None:
         return None
     joined = gather(data, starts + texts + low, starts + texts + high)
     return VariableWidth(narrowed(offsets_of(lengths)), joined)
-
-
-def read_block(data: Bytes, count: int) -> VariableWidth:
-    """Read the strings of a block that stands alone.
-
-    Args:
-        data: The block.
-        count: Number of strings.
-
-    Raises:
-        CorruptFile: The block is damaged.
-    """
-    width, start, end = block_header(data)
-    if (count + 1) * width > end - start or end > len(data):
-        room = (end - start) // width
-        raise CorruptFile(f"a block of {count} strings has room for {room} offsets")
-    offsets = data[start : start + (count + 1) * width].view(f"<u{width}").astype(np.int64)
-    if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data) - end:
-        raise CorruptFile("the offsets of a block of strings descend or leave the block")
-    return VariableWidth(narrowed(offsets), data[end:])
 
 
 def decode_variable(encoding: Variable, values: Chunked) -> Block:
