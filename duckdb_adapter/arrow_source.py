@@ -445,6 +445,9 @@ def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
     position = schema.get_field_index(COUNTER)
     limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
     for batch in batches:
+        if not limited and batch.schema == schema:
+            yield batch
+            continue
         arrays = list(batch.columns)
         if position >= 0 and batch.schema.get_field_index(COUNTER) < 0:
             arrays.insert(position, pa.nulls(batch.num_rows))

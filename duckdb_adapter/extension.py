@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
@@ -27,6 +27,7 @@ from duckdb_adapter.interrupts import raise_again
 from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.looks import Looks, NameAnswer
 from duckdb_adapter.open_names import GivenStorage
+from duckdb_adapter.pins import ASKED, ASKED_BODY, ASKED_PARAMETER, is_asked
 from lancefs.table.base_paths import BaseRules
 
 _log = logging.getLogger("duckdb_adapter")
@@ -42,6 +43,43 @@ FindAnswer: TypeAlias = Callable[[Sequence[str], int], NameAnswer | None]
 
 _lakes: dict[str, Lake] = {}
 _looks = Looks()
+
+
+class _Macro(NamedTuple):
+    """A macro of every database.
+
+    Attributes:
+        kind: Whether it stands for a value or for a table: `MACRO_SCALAR` or `MACRO_TABLE`.
+        name: As it is called.
+        body: What it stands for.
+        parameters: Their names; all but the first have a default.
+        description: What it returns, for `duckdb_functions()`.
+        example: A call.
+    """
+
+    kind: int
+    name: str
+    body: str
+    parameters: Sequence[str]
+    description: str
+    example: str
+
+    @classmethod
+    def of(cls, function: Function) -> _Macro:
+        """Return the macro that calls a function."""
+        name, parameters = function.name, function.parameters
+        described = function.description, function.example
+        return cls(capi.MACRO_TABLE, name, function.body, parameters, *described)
+
+
+_ASKED = _Macro(
+    capi.MACRO_SCALAR,
+    ASKED,
+    ASKED_BODY,
+    (ASKED_PARAMETER,),
+    "The name by which lancefs is asked for a table that was looked up, in this transaction",
+    f"FROM query_table({ASKED}(1))",
+)
 
 
 class Registration:
@@ -96,8 +134,9 @@ class Registration:
             given = pointer.contents
             factory = self._api.get("context_get_factory", given.context)
             self._add_scan(given.extension, factory)
+            self._add_macro(given.extension, factory, _ASKED)
             for function in self.functions:
-                self._add_function(given.extension, factory, function)
+                self._add_macro(given.extension, factory, _Macro.of(function))
         except BaseException as error:
             _log.exception("this database will not know Lance tables")
             if isinstance(error, KeyboardInterrupt):
@@ -113,7 +152,9 @@ class Registration:
                 raise_again(error)
 
     def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
-        if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):
+        # What DuckDB asks again was looked up with these settings, to bind the same name.
+        needed = () if is_asked(name[0]) else NEEDED_SETTINGS
+        if not all(self._api.is_set(context, option) for option in needed):
             return
         answer = self.answer(name, self._api.number_of(info))
         if answer is None:
@@ -134,22 +175,22 @@ class Registration:
         finally:
             api.destroy("replacement_scan", scan)
 
-    def _add_function(self, extension: int, factory: Pointer, function: Function) -> None:
+    def _add_macro(self, extension: int, factory: Pointer, given: _Macro) -> None:
         api = self._api
-        macro = api.get("macro_function_create", factory, capi.MACRO_TABLE)
+        macro = api.get("macro_function_create", factory, given.kind)
         try:
-            api.call("macro_function_set_name", macro, byref(Str.of(function.name)))
-            api.call("macro_function_set_body", macro, byref(Str.of(function.body)))
-            self._add_parameters(macro, factory, function)
+            api.call("macro_function_set_name", macro, byref(Str.of(given.name)))
+            api.call("macro_function_set_body", macro, byref(Str.of(given.body)))
+            self._add_parameters(macro, factory, given.parameters)
             docs = api.get("macro_function_get_docs", macro)
-            api.call("function_docs_set_description", docs, byref(Str.of(function.description)))
-            api.call("function_docs_add_example", docs, None, byref(Str.of(function.example)))
+            api.call("function_docs_set_description", docs, byref(Str.of(given.description)))
+            api.call("function_docs_add_example", docs, None, byref(Str.of(given.example)))
             api.call("function_docs_add_category", docs, byref(Str.of(_NAME)))
             api.call("extension_register_macro_function", extension, macro)
         finally:
             api.destroy("macro_function", macro)
 
-    def _add_parameters(self, macro: Pointer, factory: Pointer, function: Function) -> None:
+    def _add_parameters(self, macro: Pointer, factory: Pointer, parameters: Sequence[str]) -> None:
         api = self._api
         signature = api.get("macro_function_get_signature", macro)
         types = [
@@ -158,7 +199,7 @@ class Registration:
         ]
         null = api.get("value_create_null", factory, types[1])
         try:
-            for position, name in enumerate(function.parameters):
+            for position, name in enumerate(parameters):
                 api.call(
                     "function_signature_add_parameter",
                     signature,

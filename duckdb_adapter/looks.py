@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from duckdb_adapter.claims import Claim, find_claim
 from duckdb_adapter.open_names import GivenStorage
-from duckdb_adapter.pins import Pins, Transactions, parse_asked, question
+from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,11 @@ class Looks:
             LanceError: It is ours, but what it stands for cannot be read.
             ValueError: It is ours, but it contradicts itself.
         """
-        asked = parse_asked(name)
         look, self._last.look = self._last.look, None
-        if asked is not None and look is not None and asked.look == look.number:
+        if is_asked(name):
+            asked = parse_asked(name)
+            if asked is None or look is None or asked.look != look.number:
+                return None  # somebody wrote it himself
             pins = self._transactions.pins(database, asked)
             claim: Claim | None = look.claim
             if not pins.adopt(look.pins):

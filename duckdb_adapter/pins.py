@@ -27,6 +27,18 @@ _NAME = "lancefs, look"
 _ASKED = re.compile(_NAME + r" (\d+) (\d+) of (\d+) since (\d+) by (?:([0-9A-F]*) )?")
 # A relation of Python is bound without a statement: there is no text then, and this is its number.
 _NO_STATEMENT = 2**64 - 1
+# A macro of every database: the name that DuckDB asks for, given the number of a look. DuckDB binds
+# and evaluates it in every query; one function takes half as long as many `||`. Of a text that is
+# longer than those that are read, so much is told that it is seen to be.
+ASKED = "_lancefs_asked"
+ASKED_PARAMETER = "look"
+ASKED_BODY = (
+    f"""concat_ws(' ', '"{_NAME}', {ASKED_PARAMETER}, current_transaction_id(), 'of', """
+    "current_connection_id(), 'since', epoch_us(now()), 'by', "
+    f"CASE WHEN current_query_id() <> {_NO_STATEMENT} "
+    f"THEN hex(left(current_query(), {MOST_TEXT + 1})) END, "
+    """'"')"""
+)
 
 
 class _Pin(NamedTuple):
@@ -75,7 +87,7 @@ class Asked(NamedTuple):
     """A name by which DuckDB asks for what was looked up before, in the transaction that it tells.
 
     Attributes:
-        look: The number that `Transactions.question` was given.
+        look: The number that `question` was given.
         transaction: What tells it apart from others of the connection.
         connection: Its number in the database.
         statement: The text of the statement that is run; empty where none is, or it is long.
@@ -113,17 +125,16 @@ class Transactions:
 
 
 def question(look: int) -> str:
-    """Return the query that has DuckDB ask in which transaction it is, and for which statement."""
-    # DuckDB binds and evaluates this in every query; one function takes half as long as many `||`.
-    # Of a text that is longer than those that are read, so much is told that it is seen to be.
-    statement = f"hex(left(current_query(), {MOST_TEXT + 1}))"
-    told = (
-        f"""'"{_NAME} {look}'""",
-        "current_transaction_id(), 'of', current_connection_id(), 'since', epoch_us(now()), 'by'",
-        f"CASE WHEN current_query_id() <> {_NO_STATEMENT} THEN {statement} END",
-        """'"'""",
-    )
-    return f"FROM query_table(concat_ws(' ', {', '.join(told)}))"
+    """Return the query that has DuckDB ask in which transaction it is, and for which statement.
+
+    It calls the macro `ASKED`, so that DuckDB parses what it evaluates once for each database.
+    """
+    return f"FROM query_table({ASKED}({look}))"
+
+
+def is_asked(name: str) -> bool:
+    """Whether DuckDB asks for a name that `question` made."""
+    return name.startswith(_NAME)
 
 
 def parse_asked(name: str) -> Asked | None:

@@ -58,7 +58,9 @@ def bounds_of(ranges: Sequence[RowRange]) -> Ints:
 
 def between(starts: Ints, ends: Ints) -> RowRanges:
     """Return ranges with the given first rows, and rows after the last."""
-    return RowRanges(np.stack((starts, ends), axis=1))
+    bounds = np.empty((len(starts), 2), np.int64)  # in a third of the time of `np.stack`
+    bounds[:, 0], bounds[:, 1] = starts, ends
+    return RowRanges(bounds)
 
 
 def as_ranges(rows: Ints) -> RowRanges:
