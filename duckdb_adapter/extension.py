@@ -14,6 +14,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,8 +39,9 @@ _RELEASES = ((2, 0),)
 # Where the registration is kept: on DuckDB's module, which is loaded once in a process.
 _HOME = "_lancefs_registration"
 
-# What a name stands for in a database, which is given by its number; None where it is not ours.
-FindAnswer: TypeAlias = Callable[[Sequence[str], int], NameAnswer | None]
+# What a name stands for in a database, which is given by its number; None where it is not ours. The
+# last argument returns how DuckDB compares texts.
+FindAnswer: TypeAlias = Callable[[Sequence[str], int, Callable[[], str]], NameAnswer | None]
 
 _lakes: dict[str, Lake] = {}
 _looks = Looks()
@@ -90,7 +92,7 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.answer: FindAnswer = lambda parts, database: None
+        self.answer: FindAnswer = lambda parts, database, collation: None
         self.functions: tuple[Function, ...] = ()
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
@@ -156,13 +158,17 @@ class Registration:
         needed = () if is_asked(name[0]) else NEEDED_SETTINGS
         if not all(self._api.is_set(context, option) for option in needed):
             return
-        answer = self.answer(name, self._api.number_of(info))
+        number, collation = self._api.number_of(info), partial(self._collation, context)
+        answer = self.answer(name, number, collation)
         if answer is None:
             return
         if answer.source is not None:
             publish(answer.key, answer.source(retract), caller)
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
+
+    def _collation(self, context: int) -> str:
+        return self._api.text_of(context, "default_collation")
 
     def _add_scan(self, extension: int, factory: Pointer) -> None:
         api = self._api
@@ -247,7 +253,7 @@ def install(
         setattr(_duckdb, _HOME, registration)
     storage = GivenStorage(dict(storage_options or {}), base_rules, use_index)
     registration.functions = FUNCTIONS
-    registration.answer = lambda name, database: _answer(name, database, storage)
+    registration.answer = partial(_answer, storage)
 
 
 def remember_lake(lake: Lake) -> None:
@@ -255,10 +261,12 @@ def remember_lake(lake: Lake) -> None:
     _lakes[lake.name.lower()] = lake
 
 
-def _answer(name: Sequence[str], database: int, storage: GivenStorage) -> NameAnswer | None:
+def _answer(
+    storage: GivenStorage, name: Sequence[str], database: int, collation: Callable[[], str]
+) -> NameAnswer | None:
     """Look what a name stands for in a database, which is given by its number."""
     if len(name) == 1:
-        return _looks.answer(name[0], database, storage)
+        return _looks.answer(name[0], database, storage, collation)
     schema, table = place_of(name)
     lake = _lakes.get(schema.lower())
     query = None if lake is None else lake.find(table)

@@ -99,29 +99,71 @@ class Asked(NamedTuple):
     statement: str
 
 
+class Use:
+    """The use of a table by a statement, from the first look at its name until its rows are read.
+
+    DuckDB looks once for each place where the name stands, also in views and macros, and has looked
+    for all of them when it reads the first rows.
+    """
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.is_read = False
+
+    def read_once(self) -> bool:
+        """Note that rows are read; return whether they are used in one place only."""
+        self.is_read = True
+        return self.looks == 1
+
+
+class _Transaction:
+    """The newest transaction of a connection.
+
+    Args:
+        key: What tells it apart from others.
+    """
+
+    def __init__(self, key: tuple[int, int]) -> None:
+        self.key = key
+        self.pins = Pins()
+        self._statement = ""
+        self._uses: dict[str, Use] = {}
+
+    def use(self, statement: str, name: str) -> Use:
+        """Return the use of a name by a statement, with one look more."""
+        if statement != self._statement:
+            self._statement, self._uses = statement, {}
+        use = self._uses.get(name)
+        if use is None or use.is_read:  # the statement is run again
+            use = self._uses[name] = Use()
+        use.looks += 1
+        return use
+
+
 class Transactions:
     """The transactions of all databases of the process, the newest of each connection."""
 
     def __init__(self) -> None:
-        self._pins: OrderedDict[tuple[int, int], tuple[tuple[int, int], Pins]] = OrderedDict()
+        self._newest: OrderedDict[tuple[int, int], _Transaction] = OrderedDict()
         self._lock = Lock()
 
-    def pins(self, database: int, asked: Asked) -> Pins:
-        """Return the versions of a transaction.
+    def look(self, database: int, asked: Asked, name: str) -> tuple[Pins, Use]:
+        """Return the versions of a transaction, and how its statement uses a table.
 
         Args:
             database: A number of the database.
             asked: What DuckDB asked in the transaction.
+            name: The table.
         """
         key = database, asked.connection
         with self._lock:
-            transaction, pins = self._pins.pop(key, (None, Pins()))
-            if transaction != asked.transaction:
-                pins = Pins()
-            self._pins[key] = asked.transaction, pins
-            while len(self._pins) > _MOST_CONNECTIONS:
-                self._pins.popitem(last=False)
-        return pins
+            newest = self._newest.pop(key, None)
+            if newest is None or newest.key != asked.transaction:
+                newest = _Transaction(asked.transaction)
+            self._newest[key] = newest
+            while len(self._newest) > _MOST_CONNECTIONS:
+                self._newest.popitem(last=False)
+            return newest.pins, newest.use(asked.statement, name)
 
 
 def question(look: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import parse
+from duckdb_adapter.query_trees import column_names, column_of, is_table, parse
 from lancefs.lance_dataset import LanceDataset
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
@@ -52,16 +52,9 @@ def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | No
     lower = text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    columns = {field.name.lower(): field.name for field in dataset.schema}
-    node = parse(text) if len(columns) == len(dataset.schema) else None
-    return None if node is None else _first_rows(node, name, columns)
-
-
-def _is_table(node: Any, name: str) -> bool:
-    """Whether a node is the table, with its own names, and without a version or sample."""
-    is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
-    others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
-    return is_plain and not any(node.get(key) for key in others)
+    columns = column_names(dataset.schema)
+    node = None if columns is None else parse(text)
+    return None if node is None or columns is None else _first_rows(node, name, columns)
 
 
 def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> FirstRows | None:
@@ -71,12 +64,12 @@ def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> 
     if node["cte_map"]["map"] or node["aggregate_handling"] != "STANDARD_HANDLING":
         return None
     kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not _is_table(node["from_table"], name):
+    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not is_table(node["from_table"], name):
         return None
     order, limit = node["modifiers"]
     rows, offset = _number(limit["limit"]), _number(limit["offset"] or 0)
     key, *others = order["orders"]
-    column = _column(key["expression"], columns)
+    column = column_of(key["expression"], columns)
     if column is None or rows is None or offset is None or rows + offset > _MOST_FIRST_ROWS:
         return None
     is_clear = all(_is_shown(each, column, columns) for each in node["select_list"])
@@ -84,16 +77,6 @@ def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> 
     if not (is_clear and is_plain) or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
         return None
     return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset)
-
-
-def _column(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
-    """Return the column that an expression is, in lower case; None where it is another one."""
-    if expression["class"] != "COLUMN_REF":
-        return None
-    *table, last = [part.lower() for part in expression["column_names"]]
-    # In front of the column there can be the name of the table only, which is no struct.
-    is_column = len(table) <= 1 and not any(part in columns for part in table)
-    return last if is_column and last in columns else None
 
 
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:
@@ -105,7 +88,7 @@ def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, 
         return False
     # A member of a struct may have the name of the column.
     is_named_so = column in map(str.lower, expression.get("column_names", [])[-1:])
-    return not is_named_so or _column(expression, columns) == column
+    return not is_named_so or column_of(expression, columns) == column
 
 
 def _number(node: Any) -> int | None:
