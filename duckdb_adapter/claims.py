@@ -104,8 +104,9 @@ class Claim:
             return self
         dataset = self.rows.dataset
         first = first_rows_of(text, self.name, dataset)
-        if first is not None:
-            return replace(self, rows=TopNRows(dataset, first))
+        if first is not None and not (first.calls and look is None):
+            use = look.use if look is not None and first.calls else None
+            return replace(self, rows=TopNRows(dataset, first, use))
         conditions = [] if look is None else text_conditions(text, self.name, dataset)
         if look is None or not conditions or look.collation():
             return self

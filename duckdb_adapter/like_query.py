@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from duckdb_adapter.query_trees import column_names, column_of, is_table, parse
+from duckdb_adapter.query_trees import column_names, column_of, is_table, parse, terms_of
 from lancefs.lance_dataset import LanceDataset
 
 _LIKE = "~~"
@@ -43,16 +43,7 @@ def text_conditions(text: str, name: str, dataset: LanceDataset) -> list[pc.Expr
     where = node.get("where_clause")
     if where is None or not is_table(node["from_table"], name):
         return []
-    return [each for term in _terms(where) for each in _conditions(term, columns)]
-
-
-def _terms(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the conditions that must all be true."""
-    if node["type"] != "CONJUNCTION_AND":
-        yield node
-        return
-    for child in node["children"]:
-        yield from _terms(child)
+    return [each for term in terms_of(where) for each in _conditions(term, columns)]
 
 
 def _conditions(term: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[pc.Expression]:

@@ -6,7 +6,7 @@ A database of our own in memory does it, since that of the user is in the middle
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -69,3 +69,12 @@ def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str 
     # In front of the column there can be the name of the table only, which is no struct.
     is_column = len(table) <= 1 and not any(part in columns for part in table)
     return last if is_column and last in columns else None
+
+
+def terms_of(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions that must all be true."""
+    if node["type"] != "CONJUNCTION_AND":
+        yield node
+        return
+    for child in node["children"]:
+        yield from terms_of(child)

@@ -3,25 +3,37 @@
 DuckDB asks the Arrow scan for all rows of all columns before it knows which rows come first. Where
 the text of the query proves that less is enough, less is read. A proof needs that the text is all
 that there is: one table by its path, columns and constants. A view, a subquery or a function,
-which may be a macro with a query of its own, can use other rows. What is not understood counts as a
-use of everything.
+which may be a macro with a query of its own, can use other rows; functions are allowed in WHERE,
+where it is known when rows are read whether the table is used once. What is not understood counts
+as a use of everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import column_names, column_of, is_table, parse
+from duckdb_adapter.query_trees import column_names, column_of, is_table, parse, terms_of
 from lancefs.lance_dataset import LanceDataset
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}
 # Parts of a SELECT that must be empty where the first rows of a table are the first of the answer.
-_EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify")
+_EMPTY = ("group_expressions", "group_sets", "having", "sample", "qualify")
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
+# Comparisons that DuckDB asks the scan for, or does not as a whole.
+_COMPARISONS = (
+    "COMPARE_EQUAL",
+    "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_GREATERTHANOREQUALTO",
+)
+# Expressions that are the same for all rows, if those that they are made of are. A function may be
+# a macro.
+_SAME = ("CONSTANT", "PARAMETER", "CAST", "TYPE")
 # More rows than these are not looked for before the others are left out.
 _MOST_FIRST_ROWS = 4096
 
@@ -34,11 +46,16 @@ class FirstRows:
         column: The column by which rows are ordered first.
         descending: Whether the greatest value comes first; both where that is unknown.
         rows: How many.
+        tested: The columns that WHERE compares, each as often as it does. The first rows are those
+            of the rows that pass, if the scan is asked for all of these comparisons.
+        calls: Whether there are functions in WHERE, which may be macros that use other rows.
     """
 
     column: str
     descending: tuple[bool, ...]
     rows: int
+    tested: tuple[str, ...] = ()
+    calls: bool = False
 
 
 def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | None:
@@ -76,7 +93,45 @@ def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> 
     is_plain = all(each["expression"]["class"] in _PLAIN for each in others)
     if not (is_clear and is_plain) or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
         return None
-    return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset)
+    where = node.get("where_clause")
+    tested = () if where is None else _tested(where, columns)
+    if tested is None:
+        return None
+    calls = where is not None and "FUNCTION" in set(_classes(where))
+    return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset, tested, calls)
+
+
+def _tested(where: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the columns that are compared with what is the same for all rows.
+
+    Each as often as it is; None where the conditions are not all of this kind.
+    """
+    tested: list[str] = []
+    for term in terms_of(where):
+        if term["type"] == "COMPARE_BETWEEN":
+            pairs = [(term["input"], term["lower"]), (term["input"], term["upper"])]
+        elif term["type"] in _COMPARISONS:
+            sides = term["left"], term["right"]
+            pairs = [sides if column_of(sides[0], columns) is not None else sides[::-1]]
+        else:
+            return None
+        for compared, other in pairs:
+            column = column_of(compared, columns)
+            if column is None or not set(_classes(other)) <= {*_SAME, "FUNCTION"}:
+                return None
+            tested.append(columns[column])
+    return tuple(tested)
+
+
+def _classes(node: Any) -> Iterator[str]:
+    """Yield the classes of an expression and of those that it is made of."""
+    if isinstance(node, Mapping):
+        if "class" in node:
+            yield node["class"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            yield from _classes(each)
 
 
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:
