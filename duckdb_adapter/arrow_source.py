@@ -101,7 +101,7 @@ class RowSource(ABC):
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
-class _Columns(NamedTuple):
+class DuckDBColumns(NamedTuple):
     """The columns of a table as DuckDB sees them.
 
     Attributes:
@@ -113,7 +113,7 @@ class _Columns(NamedTuple):
     encoded: frozenset[str]
 
 
-_COLUMNS: WeakKeyDictionary[OpenVersion, _Columns] = WeakKeyDictionary()
+_COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
@@ -139,8 +139,11 @@ class Rows(RowSource):
         return self._columns.encoded
 
     @cached_property
-    def _columns(self) -> _Columns:
-        """The columns; those of a whole version are described once for all queries."""
+    def _columns(self) -> DuckDBColumns:
+        return self._described()
+
+    def _described(self) -> DuckDBColumns:
+        """Describe the columns; those of a whole version once for all queries."""
         version, shown = self.dataset.opened, self.dataset.schema
         is_whole = self._encodes and shown is version.shown_schema
         with _LOCK:
@@ -152,7 +155,7 @@ class Rows(RowSource):
             field.with_type(ENCODED) if field.name in encoded else readable_field(field)
             for field in shown
         ]
-        found = _Columns(pa.schema([_COUNTER_FIELD, *columns]), encoded)
+        found = DuckDBColumns(pa.schema([_COUNTER_FIELD, *columns]), encoded)
         if is_whole:
             with _LOCK:
                 _COLUMNS[version] = found

@@ -24,6 +24,8 @@ from duckdb_adapter.arrow_source import (
 from duckdb_adapter.kept_versions import forgotten_on_errors
 from duckdb_adapter.like_query import text_conditions
 from duckdb_adapter.like_rows import LikeRows
+from duckdb_adapter.member_query import used_members
+from duckdb_adapter.member_rows import MemberRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
@@ -107,10 +109,14 @@ class Claim:
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
             return replace(self, rows=TopNRows(dataset, first, use))
-        conditions = [] if look is None else text_conditions(text, self.name, dataset)
-        if look is None or not conditions or look.collation():
+        if look is None:
             return self
-        return replace(self, rows=LikeRows(dataset, conditions, look.use))
+        conditions = text_conditions(text, self.name, dataset)
+        if conditions and not look.collation():
+            return replace(self, rows=LikeRows(dataset, conditions, look.use))
+        # What a query selects from is looked for first, then what macros in it use.
+        members = used_members(text, self.name, dataset) if look.use.looks == 1 else {}
+        return replace(self, rows=MemberRows(dataset, members)) if members else self
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""
