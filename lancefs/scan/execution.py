@@ -310,7 +310,8 @@ class Scan:
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
         """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
 
-        Small fragments are joined to runs, but for the first one: it may be all that is wanted.
+        Small fragments are joined to runs. The first one may be all that is wanted: a run begins
+        with it where there are many, which become longer; otherwise it is read alone.
         """
         candidates = self._candidates()
         if candidates is None:
@@ -319,8 +320,8 @@ class Scan:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 0 if self._is_remote_bulk else 1
             if self._are_many_whole(fragments):
-                yield from ((fragment, None) for fragment in fragments[:alone])
-                runs = many_in_runs(fragments[alone:], most_rows)
+                first = most_rows if self.is_kept else self.settings.first_run_rows
+                runs = many_in_runs(fragments, most_rows, first)
                 yield from ((source, None) for source in runs)
                 return
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):

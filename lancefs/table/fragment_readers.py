@@ -13,6 +13,7 @@ from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import READERS, FragmentReader, KeptReaders
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
+from lancefs.table.kept_columns import KeptColumns
 from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
@@ -30,13 +31,15 @@ class _OpenReaders:
     Args:
         files: Finds the files of the version.
         fields: The columns of the table.
-        is_long: Whether there are so many fragments that a pass over all keeps no readers.
+        fragments: Number of fragments of the version.
     """
 
-    def __init__(self, files: TableFiles, fields: Sequence[Field], is_long: bool) -> None:
-        self.is_long = is_long
+    def __init__(self, files: TableFiles, fields: Sequence[Field], fragments: int) -> None:
+        # So many that a pass over all keeps no readers.
+        self.is_long = fragments > _FEW_FRAGMENTS
         self.files = files
         self.unknown: set[int] = set()  # see `PlainFiles`
+        self.kept_columns = KeptColumns(fragments)
         self._fields = tuple(fields)
         self._kept = KeptReaders()
 
@@ -68,6 +71,7 @@ class _OpenReaders:
     def close(self) -> None:
         for reader in list(self._kept.values()):
             reader.let_go()
+        self.kept_columns.clear()
 
 
 class FragmentReaders(Sequence[FragmentReader]):
@@ -81,7 +85,7 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def __init__(self, files: TableFiles, fragments: Fragments, fields: Sequence[Field]) -> None:
         self._fragments = fragments
-        self._open = _OpenReaders(files, fields, len(fragments) > _FEW_FRAGMENTS)
+        self._open = _OpenReaders(files, fields, len(fragments))
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -143,7 +147,13 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def plain_files(self, most_bytes: int) -> PlainFiles | None:
         """Return the data files of the fragments; see `plain_files.plain_files`."""
-        return plain_files(self._open.files, self._fragments, most_bytes, self._open.unknown)
+        return plain_files(
+            self._open.files,
+            self._fragments,
+            most_bytes,
+            self._open.unknown,
+            self._open.kept_columns,
+        )
 
     @property
     def data_files(self) -> FileColumns:
