@@ -90,8 +90,8 @@ class Fragments(Sequence[Fragment]):
         kinds = files.kinds[rows]
         if len(kinds) and kinds[0] >= 0:
             kinds = np.where(kinds < 0, kinds, np.maximum(kinds - start, 0))
-            columns = (column[rows] for column in files[:3])
-            self.__dict__["data_files"] = FileColumns(*columns, kinds)
+            starts, ends, sizes = (column[rows] for column in files[:3])
+            self.__dict__["data_files"] = FileColumns(starts, ends, sizes, kinds)
 
     def __repr__(self) -> str:
         return f"<{len(self)} fragments>"

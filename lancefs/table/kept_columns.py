@@ -24,7 +24,7 @@ BUDGET = 32 * 1024 * 1024
 KEPT = SharedBudget(lambda: 1 << 30, BUDGET)
 
 
-class ColumnKey(NamedTuple):
+class ColumnForm(NamedTuple):
     """What a column of a run was decoded to.
 
     Attributes:
@@ -38,7 +38,7 @@ class ColumnKey(NamedTuple):
     is_encoded: bool
 
 
-Arrays: TypeAlias = Mapping[ColumnKey, pa.Array]
+Arrays: TypeAlias = Mapping[ColumnForm, pa.Array]
 
 
 class KeptRun:

@@ -24,7 +24,7 @@ from lancefs.errors import CorruptFile
 from lancefs.storage import SMALL_FILE, Bytes
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
-from lancefs.table.kept_columns import ColumnKey, KeptColumns
+from lancefs.table.kept_columns import ColumnForm, KeptColumns
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -135,7 +135,7 @@ class PlainFiles(NamedTuple):
             return kept
         found = self._read_files(left, encoded, slice(None))
         identities = found.identities
-        if kept.identities is not None and not np.array_equal(identities, kept.identities):
+        if kept.identities is not None and not _are_same(identities, kept.identities):
             return self._read_files(known, encoded, slice(None))  # they were replaced meanwhile
         if identities is not None:
             own = {
@@ -164,7 +164,7 @@ class PlainFiles(NamedTuple):
         with self.table.opened_data() as folder:
             names = self.data, self.files.starts, self.files.ends
             identities = kernels.identify_files(folder, *names) if folder >= 0 else None
-        if not np.array_equal(identities, run.identities):
+        if not _are_same(identities, run.identities):
             run.let_go()
             return nothing
         return _FoundColumns(arrays, None, identities, 0)
@@ -193,7 +193,7 @@ class PlainFiles(NamedTuple):
                 if found is not None:
                     return found
         names = [
-            str(self.data[start:end], "ascii")
+            self.data[start:end].tobytes().decode("ascii")
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
         memory = empty(int(sizes.sum()), np.uint8)
@@ -201,9 +201,14 @@ class PlainFiles(NamedTuple):
         return memory, None
 
 
-def _key(known: KnownField, encoded: Collection[int]) -> ColumnKey:
+def _are_same(found: Ints | None, known: Ints) -> bool:
+    """Return whether files are those that were read."""
+    return found is not None and np.array_equal(found, known)
+
+
+def _key(known: KnownField, encoded: Collection[int]) -> ColumnForm:
     field = known.field
-    return ColumnKey(field.id, field.storage_type, field.id in encoded)
+    return ColumnForm(field.id, field.storage_type, field.id in encoded)
 
 
 def plain_files(
