@@ -223,8 +223,14 @@ class Scan:
 
     @cached_property
     def _reader(self) -> MorselReader:
-        ranged = [field for field in self.filter_fields if field.name in self._intervals]
-        return replace(self._plain_reader, ranged_fields=tuple(ranged))
+        if self._passing_whole is not None:  # and all ranges are known
+            return self._plain_reader
+        return replace(self._plain_reader, ranged_fields=self._ranged_fields)
+
+    @cached_property
+    def _ranged_fields(self) -> tuple[Field, ...]:
+        """The columns of the filter whose ranges of values are kept in mind."""
+        return tuple(field for field in self.filter_fields if field.name in self._intervals)
 
     @cached_property
     def _plain_reader(self) -> MorselReader:
@@ -319,9 +325,10 @@ class Scan:
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 0 if self._is_remote_bulk else 1
-            if self._are_many_whole(fragments):
+            whole = self._many_whole(fragments)
+            if whole is not None:
                 first = most_rows if self.is_kept else self.settings.first_run_rows
-                runs = many_in_runs(fragments, most_rows, first)
+                runs = many_in_runs(whole, most_rows, first)
                 yield from ((source, None) for source in runs)
                 return
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
@@ -341,11 +348,22 @@ class Scan:
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
 
-    def _are_many_whole(self, fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
-        """Return whether there are many local fragments, and none is looked at before a read."""
-        if self._reader.ranged_fields or not isinstance(fragments, FragmentReaders):
-            return False
-        return fragments.are_many and fragments.are_local
+    def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
+        """Return many local fragments to read as they are; None where each is looked at before."""
+        if self._ranged_fields:
+            return self._passing_whole
+        return fragments if _are_many(fragments) else None
+
+    @cached_property
+    def _passing_whole(self) -> FragmentReaders | None:
+        """Those of many local fragments that may hold rows that pass, if all ranges are known."""
+        if not self._ranged_fields or not _are_many(self.fragments):
+            return None
+        if self._candidates() is not None:
+            return None
+        from lancefs.scan.fragment_ranges import passing_readers
+
+        return passing_readers(self.fragments, self._ranged_fields, self._intervals, self.stats)
 
     @cached_property
     def _intervals(self) -> Mapping[str, Interval]:
@@ -367,7 +385,7 @@ class Scan:
 
         With the ranges of these rows; None for all.
         """
-        fields = self._reader.ranged_fields
+        fields = self._ranged_fields
         if not fields:
             return ((fragment, None) for fragment in fragments)
         from lancefs.scan.fragment_ranges import passing_fragments
@@ -642,6 +660,11 @@ class Scan:
             largest = max(0 if is_uneven else largest, each.size)
         if gave_back:
             pool.release_unused()
+
+
+def _are_many(fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
+    """Return whether there are many local fragments."""
+    return isinstance(fragments, FragmentReaders) and fragments.are_many and fragments.are_local
 
 
 def _passing_over(

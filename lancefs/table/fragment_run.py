@@ -288,6 +288,8 @@ def many_in_runs(
 def _ends_of_runs(readers: FragmentReaders, most_rows: int, first_rows: int) -> Iterator[int]:
     """Yield where runs of fragments end that have similar files, or of any other fragments."""
     counts, count = readers.row_counts, len(readers)
+    if not count:
+        return
     if counts is None:
         yield count
         return
