@@ -8,6 +8,7 @@ only as many morsels are decoded ahead as fit into the memory budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
@@ -194,7 +195,22 @@ class Scan:
             wanted = None if left is None else skip + left
             decoded = self._proved(fragments, decoded, wanted)
         batches = self._cut(decoded if self.is_kept else self._giving_back(decoded))
-        yield from _passing_over(batches, skip, left)
+        with self._keeping_ranges():
+            yield from _passing_over(batches, skip, left)
+
+    @contextmanager
+    def _keeping_ranges(self) -> Iterator[None]:
+        """Keep on disk what a scan sees of the values of its filter, where that is wanted."""
+        root = _local_root(self.fragments) if self._ranged_fields else None
+        if root is None:
+            yield
+            return
+        from lancefs.scan import kept_ranges, value_ranges
+
+        before = value_ranges.count_changes()
+        yield
+        if value_ranges.count_changes() != before:
+            kept_ranges.save(root)
 
     def _found(self) -> Sequence[pa.RecordBatch] | None:
         """Return the rows that pass, where few local rows may; None where morsels are decoded."""
@@ -230,7 +246,13 @@ class Scan:
     @cached_property
     def _ranged_fields(self) -> tuple[Field, ...]:
         """The columns of the filter whose ranges of values are kept in mind."""
-        return tuple(field for field in self.filter_fields if field.name in self._intervals)
+        fields = tuple(field for field in self.filter_fields if field.name in self._intervals)
+        root = _local_root(self.fragments) if fields else None
+        if root is not None:
+            from lancefs.scan.kept_ranges import load
+
+            load(root)
+        return fields
 
     @cached_property
     def _plain_reader(self) -> MorselReader:
@@ -660,6 +682,13 @@ class Scan:
             largest = max(0 if is_uneven else largest, each.size)
         if gave_back:
             pool.release_unused()
+
+
+def _local_root(fragments: Sequence[FragmentReader]) -> str | None:
+    """Return the directory of the table of some fragments; None if it is remote."""
+    if isinstance(fragments, FragmentReaders) and fragments.are_local:
+        return fragments.root
+    return None
 
 
 def _are_many(fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:

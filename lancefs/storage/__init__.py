@@ -5,7 +5,13 @@ Kernels (`datafile.kernels`) read files, and files of directories, that were ope
 
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_bytes, count_pages, counting
-from lancefs.storage.open_files import READ_PLAIN, SMALL_FILE, identity_numbers, read_plain
+from lancefs.storage.open_files import (
+    READ_PLAIN,
+    SMALL_FILE,
+    file_identity,
+    identity_numbers,
+    read_plain,
+)
 from lancefs.storage.reads import Reads, run, together
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.storage.store import (
@@ -36,6 +42,7 @@ __all__ = [
     "count_bytes",
     "count_pages",
     "counting",
+    "file_identity",
     "forget",
     "holding_tails",
     "identity_numbers",

@@ -82,6 +82,11 @@ class _Identity(NamedTuple):
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+def file_identity(device: int, number: int, size: int, modified: int) -> Hashable:
+    """Return what `identity_at` returned for a file, of the numbers that it consists of."""
+    return _Identity(device, number, size, modified)
+
+
 def identity_numbers(status: os.stat_result) -> tuple[int, ...] | None:
     """Return what tells a file from others as signed numbers of 64 bits; None if it is no file."""
     if not stat.S_ISREG(status.st_mode):
