@@ -241,8 +241,9 @@ class Rows(RowSource):
     def _has_small_fragments(self) -> bool:
         """Whether there are many local fragments of few rows each."""
         readers = self.dataset.opened.readers
-        is_many = isinstance(readers, FragmentReaders) and readers.are_many and readers.are_local
-        return is_many and (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
+        if not (isinstance(readers, FragmentReaders) and readers.are_local):
+            return False
+        return readers.are_several and (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         encoded = [name for name in columns if name in self._encoded]

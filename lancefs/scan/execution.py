@@ -374,12 +374,12 @@ class Scan:
         """Return many local fragments to read as they are; None where each is looked at before."""
         if self._ranged_fields:
             return self._passing_whole
-        return fragments if _are_many(fragments) else None
+        return fragments if _are_several(fragments) else None
 
     @cached_property
     def _passing_whole(self) -> FragmentReaders | None:
         """Those of many local fragments that may hold rows that pass, if all ranges are known."""
-        if not self._ranged_fields or not _are_many(self.fragments):
+        if not self._ranged_fields or not _are_several(self.fragments):
             return None
         if self._candidates() is not None:
             return None
@@ -691,9 +691,11 @@ def _local_root(fragments: Sequence[FragmentReader]) -> str | None:
     return None
 
 
-def _are_many(fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
-    """Return whether there are many local fragments."""
-    return isinstance(fragments, FragmentReaders) and fragments.are_many and fragments.are_local
+def _are_several(fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
+    """Return whether there are so many local fragments that no reader is made for small ones."""
+    if not isinstance(fragments, FragmentReaders):
+        return False
+    return fragments.are_several and fragments.are_local
 
 
 def _passing_over(

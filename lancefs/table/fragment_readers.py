@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
 # fragments, they would take longer to be kept than the next pass takes to make them.
 _FEW_FRAGMENTS = 512
+# Fragments of which scans read small ones without a reader for each.
+_LEAST_JOINED = 16
 
 
 class _OpenReaders:
@@ -37,6 +39,7 @@ class _OpenReaders:
     def __init__(self, files: TableFiles, fields: Sequence[Field], fragments: int) -> None:
         # So many that a pass over all keeps no readers.
         self.is_long = fragments > _FEW_FRAGMENTS
+        self.are_several = self.is_long or fragments > _LEAST_JOINED
         self.files = files
         self.unknown: set[int] = set()  # see `PlainFiles`
         self.kept_columns = KeptColumns(fragments)
@@ -130,6 +133,11 @@ class FragmentReaders(Sequence[FragmentReader]):
     def are_many(self) -> bool:
         """Whether the version has so many fragments that a pass over all keeps no readers."""
         return self._open.is_long
+
+    @property
+    def are_several(self) -> bool:
+        """Whether the version has so many fragments that scans make no reader for small ones."""
+        return self._open.are_several
 
     @property
     def are_local(self) -> bool:
