@@ -298,7 +298,7 @@ class Scan:
             number of rows that are still to be passed over.
         """
         skip = self.offset
-        if self.filter is not None:
+        if self.filter is not None or not skip:
             return self.fragments, 0, skip
         holders = by_fragment(self.fragments, np.array([skip]))
         for position, rows in holders:
