@@ -16,6 +16,8 @@ from lancefs.datafile.kernels.calls import TWINS
 from lancefs.datafile.kernels.chunks import find_buffers as find_buffers
 from lancefs.datafile.kernels.chunks import open_chunks as open_chunks
 from lancefs.datafile.kernels.codes import sum_codes as sum_codes
+from lancefs.datafile.kernels.files import identify_files as identify_files
+from lancefs.datafile.kernels.files import read_files as read_files
 from lancefs.datafile.kernels.footers import find_pages as find_pages
 from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
 from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import wire_messages
+from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
@@ -23,6 +24,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    files,
     footers,
     fsst,
     intervals,
@@ -536,6 +538,8 @@ PAIRS = {
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
     "find_data_files": (manifests.find_data_files, fragment_messages()),
+    "read_files": (files.read_files, files_to_read()),
+    "identify_files": (files.identify_files, files_of_a_folder()),
     "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
