@@ -10,9 +10,10 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragment_reader import READERS, FragmentReader, KeptReaders
+from lancefs.table.fragment_reader import FragmentReader, KeptReaders
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
+from lancefs.table.known_files import READERS, forget_known
 from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class _OpenReaders:
     def close(self) -> None:
         for reader in list(self._kept.values()):
             reader.let_go()
+        if self.files.store.is_local:
+            forget_known(self.root)
 
 
 class FragmentReaders(Sequence[FragmentReader]):

@@ -98,9 +98,15 @@ class PagePart:
         if self._values is None:
             begin, end = self.items
             assert isinstance(self.description, MiniBlock)  # others have no dictionary
-            packed = data[begin - start : end - start]
+            # A copy, as what is decoded may be a part of it, and outlives the memory of the file.
+            packed = data[begin - start : end - start].copy()
             self._values, self.longest = _decoded(self.description, packed, data_type)
         return self._values
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the dictionary, if it was decoded."""
+        return 0 if self._values is None else int(self._values.nbytes)
 
     @property
     def items_encoding(self) -> CompressiveEncoding:

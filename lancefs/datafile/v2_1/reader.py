@@ -50,7 +50,7 @@ from lancefs.datafile.v2_1.point_plans import (
     plan_leaf,
 )
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
+from lancefs.storage import Bytes, File, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -61,6 +61,35 @@ _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 _MOST_PLANS = 16
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MOST_TABLES = 8 * 1024 * 1024
+
+
+class _Understood:
+    """What was understood of a data file, and nothing that its memory is needed for.
+
+    Attributes:
+        plans: How kernels read columns, by column and whether it may be nested.
+        asked: The fields that were asked for last, which mostly are asked for again; their leaves;
+            and whether all of them may be plain.
+        planned: Leaves, whether they may be nested, and how those that kernels read are read.
+        file_plans: Plans of leaves that were read at once.
+        plain: Which of some fields are plain.
+        packed: Packed structs as the file stores them, by field id.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
+        self.asked: tuple[Sequence[Field], Sequence[LeafField], bool] = (), (), False
+        self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
+        self.file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
+        self.plain = KeptByFields[PlainColumns | None]()
+        self.packed: dict[int, Field] = {}
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of dictionaries and chunk tables."""
+        plans = [plan for _, plan in list(self.plans.values()) if plan is not None]
+        tables = sum([each.cost for each in self.plain.values() if each is not None])
+        return tables + sum([part.kept_bytes for plan in plans for part in plan.parts])
 
 
 class StructuralReader:
@@ -81,14 +110,22 @@ class StructuralReader:
         self.columns = columns
         self._expected_rows = rows
         self._pages: dict[tuple[int, int], PageReader] = {}
-        # By column, and whether it may be nested.
-        self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
-        # What was asked for last is mostly asked for again.
-        self._asked: tuple[Sequence[Field], Sequence[LeafField], bool] = (), (), False
-        self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
-        self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
-        self._plain = KeptByFields[PlainColumns | None]()
-        self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
+        self._understood = _Understood()
+
+    def of(self, file: File) -> StructuralReader:
+        """Return a reader of a file with the same bytes, which shares what was understood of them.
+
+        Args:
+            file: The file; the memory of the other one is not used.
+        """
+        reader = StructuralReader(self.container.of(file), self.columns, self._expected_rows)
+        reader._understood = self._understood
+        return reader
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of what is kept of pages, beside the metadata of columns."""
+        return self._understood.kept_bytes
 
     @property
     def num_rows(self) -> int:
@@ -109,10 +146,10 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        known, leaves, are_numbers = self._asked
+        known, leaves, are_numbers = self._understood.asked
         if not are_same(fields, known):
             leaves, are_numbers = leaves_of(fields), all(map(may_be_plain, fields))
-            self._asked = tuple(fields), leaves, are_numbers
+            self._understood.asked = tuple(fields), leaves, are_numbers
         is_in_memory = self.container.file.is_in_memory
         if fields and is_in_memory and are_plainly_read(are_numbers, ranges):
             plain = yield from self._plain_columns(fields)
@@ -155,7 +192,7 @@ class StructuralReader:
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
-        known = self._plain.find(fields)
+        known = self._understood.plain.find(fields)
         if known is not None:
             return known[1]
         leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
@@ -163,9 +200,9 @@ class StructuralReader:
         plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
         of_fields = [plans.get(field.id) for field in fields]
         columns = PlainColumns(fields, of_fields) if any(of_fields) else None
-        if sum(each.cost for each in self._plain.values() if each is not None) > _MOST_TABLES:
-            self._plain.clear()
-        self._plain.put(fields, columns)
+        if sum(each.cost for each in self._understood.plain.values() if each is not None) > _MOST_TABLES:
+            self._understood.plain.clear()
+        self._understood.plain.put(fields, columns)
         return columns
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
@@ -268,7 +305,7 @@ class StructuralReader:
             leaves: The leaves.
             are_nested: Whether they may have lists or null structs around them.
         """
-        known, were_nested, planned = self._planned
+        known, were_nested, planned = self._understood.planned
         if known is not leaves or were_nested != are_nested:
             planned = []
             for leaf in leaves:
@@ -277,7 +314,7 @@ class StructuralReader:
                     plan = self.plan(leaf, is_nested=True)
                 if plan is not None:
                     planned.append((leaf, plan))
-            self._planned = leaves, are_nested, planned
+            self._understood.planned = leaves, are_nested, planned
         return planned
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
@@ -291,12 +328,12 @@ class StructuralReader:
             None where the leaf is not read in this way.
         """
         field, key = leaf.field, (self.columns[leaf.field.id], is_nested)
-        known, plan = self._plans.get(key, (None, None))
+        known, plan = self._understood.plans.get(key, (None, None))
         if known is not field:
             plan, make = None, plan_nested if is_nested else plan_leaf
             with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
                 plan = make(leaf, self.container.column(key[0]))
-            self._plans[key] = field, plan
+            self._understood.plans[key] = field, plan
         return plan
 
     def may_have(self, rows: int) -> bool:
@@ -309,11 +346,11 @@ class StructuralReader:
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
         """Return plans of leaves as one, which is kept for the next read."""
-        for known in tuple(self._file_plans):
+        for known in tuple(self._understood.file_plans):
             if known.is_of(plans):
                 return known
         made = FilePlan(leaves, plans)
-        self._file_plans.append(made)
+        self._understood.file_plans.append(made)
         return made
 
     def _cut(
@@ -408,10 +445,10 @@ class StructuralReader:
         field = leaf.field
         if not field.is_packed:
             return field
-        if field.id not in self._packed:
+        if field.id not in self._understood.packed:
             with locating(self.container.file.url, leaf.place(self.columns[field.id])):
-                self._packed[field.id] = stored_field(self.container, field)
-        return self._packed[field.id]
+                self._understood.packed[field.id] = stored_field(self.container, field)
+        return self._understood.packed[field.id]
 
     def _page_reader(self, field: Field, column: int, page: int) -> PageReader:
         """Return the reader of a page; it is kept, with the chunk table that it has read."""
