@@ -29,7 +29,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
 
     def noting(plans: list[FilePlan], *others: Any) -> FoundLeaves:
-        names.update(leaf.top.name for kind in plans[0].leaves for leaf in kind)
+        names.update(leaf.top.name for leaf in plans[0].leaves)
         return read_leaves(plans, *others)
 
     for module in (reader, joint_points):

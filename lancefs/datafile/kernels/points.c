@@ -469,8 +469,10 @@ static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, 
     if (bytes % width || entries < 1)
         return DAMAGED;
     int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0, last = -1;
-    seen[0] += bytes;
-    seen[1]++;
+    /* The kernel that read the levels has counted what is looked at here. */
+    const int64_t counts = page[LEVELS] != SKIPPED;
+    seen[0] += counts * bytes;
+    seen[1] += counts;
     for (int64_t entry = 0; entry < entries; entry++) {
         const int64_t word = (int64_t)load(data + table + entry * width, width);
         const int64_t length = ((word >> 4) + 1) * ALIGN;
@@ -484,8 +486,8 @@ static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, 
             if (found < 0)
                 return DAMAGED;
             nulls += found;
-            seen[0] += length;
-            seen[1] += last != at; /* chunks that follow each other are one place */
+            seen[0] += counts * length;
+            seen[1] += counts * (last != at); /* chunks that follow each other are one place */
             last = at + length;
             start = end;
         }

@@ -113,7 +113,7 @@ def take_points(
         start and end in the pieces (int64); and a bit for each value that tells whether it is
         valid.
         Then the number of nulls of each leaf, and after them how many bytes were looked at, in how
-        many places.
+        many places; without those of pages whose levels are `SKIPPED`.
 
     Raises:
         CorruptFile: A page is damaged, or does not have a wanted row.
@@ -290,6 +290,8 @@ def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
         if np.any(found > 1):
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
+    if is_skipped:  # whoever read the levels has counted what is looked at here
+        return TakenRows(values, invalid, (0, 0))
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
     return TakenRows(values, invalid, (len(table) + int(sizes.sum()), places))
 

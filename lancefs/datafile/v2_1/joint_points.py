@@ -66,7 +66,7 @@ class JointPlan(NamedTuple):
         """
         found = read_leaves(self.files, self.rows, data)
         for file, rows in zip(self.files, self.rows, strict=True):
-            count_pages(sum([_pages_with_rows(table, rows) for table in file.tables]))
+            count_pages(file.table.pages_with(rows))
         return JointRows(found.leaves, None, found.size, found.places)
 
 
@@ -132,12 +132,3 @@ def _alike(
             return None
         plans.append(plan)
     return plans
-
-
-def _pages_with_rows(table: PlanTable, rows: Ints) -> int:
-    """Return the number of pages of leaves that hold rows."""
-    count = 0
-    for plan in table.plans:
-        first_rows = plan.pages[1:, PageColumn.FIRST_ROW]
-        count += len(np.unique(first_rows.searchsorted(rows, "right"))) if len(first_rows) else 1
-    return count

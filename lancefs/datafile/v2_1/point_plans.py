@@ -223,6 +223,31 @@ class PlanTable:
         self.rows = max([plan.rows for plan in plans])
         self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
         self.pages = np.concatenate([plan.pages for plan in plans])
+        self._shifted: tuple[int, Ints] | None = None
+
+    def pages_from(self, start: int) -> Ints:
+        """Return the pages with positions that count from a byte of the file on.
+
+        Those of the last start are kept, and nobody changes them.
+        """
+        known = self._shifted
+        if known is None or known[0] != start:
+            shifted = self.pages.copy()
+            shifted[:, POSITIONS] -= start
+            shifted.flags.writeable = False
+            known = self._shifted = start, shifted
+        return known[1]
+
+    def pages_with(self, rows: Ints) -> int:
+        """Return the number of pages of the leaves that hold rows, at least one."""
+        if len(self.pages) == len(self.plans):
+            return len(self.plans)
+        count = 0
+        for plan in self.plans:
+            first_rows = plan.pages[1:, PageColumn.FIRST_ROW]
+            found = np.unique(first_rows.searchsorted(rows, "right"))
+            count += len(found) if len(first_rows) else 1
+        return count
 
 
 # The form of the values of a page and the bits of each; and the columns of its plan from

@@ -18,7 +18,7 @@ from lancefs.datafile.arrays import as_text, bitmap, strings_of, to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
 from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
-from lancefs.datafile.kernels.points import POSITIONS, PageColumn
+from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
@@ -110,8 +110,8 @@ class Reading(NamedTuple):
         has_levels: For each leaf, whether a page of it has definition levels to be read.
         rows: Rows to read.
         wanted: The first and the number of the rows of each leaf among these, of shape (leaves, 2).
-        valid: For each leaf, which of its values are valid, or None where all are; None where the
-            levels of the pages tell it.
+        valid: For each of the last leaves, which of its values are valid, or None where all are;
+            the levels of the pages tell it of the leaves before them.
     """
 
     sources: Sequence[PointSource]
@@ -120,11 +120,16 @@ class Reading(NamedTuple):
     has_levels: Mask
     rows: Ints
     wanted: Ints
-    valid: Sequence[Mask | None] | None = None
+    valid: Sequence[Mask | None] = ()
 
     @classmethod
     def of(cls, sources: Sequence[PointSource]) -> Reading:
         """Return the same rows of all leaves of some files."""
+        if len(sources) == 1:
+            table, rows = sources[0].table, sources[0].rows
+            pages = table.pages_from(sources[0].start)
+            wanted = same_rows(len(table.plans), len(rows))
+            return cls(sources, pages, table.counts, table.has_levels, rows, wanted)
         tables = [source.table for source in sources]
         shifts = []
         row = position = 0
@@ -140,14 +145,14 @@ class Reading(NamedTuple):
             source.rows + shift[PageColumn.FIRST_ROW]
             for source, shift in zip(sources, shifts, strict=True)
         ]
-        joined = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        joined = np.concatenate(rows)
         return cls(
             sources,
-            in_leaves(tables, pages),
+            in_leaves([table.counts for table in tables], pages),
             np.sum([table.counts for table in tables], axis=0),
             np.any([table.has_levels for table in tables], axis=0),
             joined,
-            np.broadcast_to(np.array([0, len(joined)]), (len(tables[0].plans), 2)),
+            same_rows(len(tables[0].plans), len(joined)),
         )
 
     @property
@@ -167,17 +172,24 @@ class Reading(NamedTuple):
                 yield part, source
 
 
-def in_leaves(tables: Sequence[PlanTable], parts: Sequence[Ints]) -> Ints:
+def same_rows(leaves: int, rows: int) -> Ints:
+    """Return the first and the number of the rows of leaves that are read at the same rows."""
+    wanted = np.empty((leaves, 2), np.int64)
+    wanted[:, 0], wanted[:, 1] = 0, rows
+    return wanted
+
+
+def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     """Join what there is of each page of files; return it leaf by leaf, and file by file in a leaf.
 
     Args:
-        tables: The table of each file.
+        counts: Number of pages of each leaf, in each file.
         parts: A row for each page of each file.
     """
     if len(parts) == 1:
         return parts[0]
-    leaves = np.arange(len(tables[0].counts))
-    numbers = [np.repeat(leaves, table.counts) for table in tables]
+    leaves = np.arange(len(counts[0]))
+    numbers = [np.repeat(leaves, own) for own in counts]
     order = np.argsort(np.concatenate(numbers), kind="stable")
     joined: Ints = np.concatenate(parts)[order]
     return joined
@@ -256,12 +268,15 @@ def leaf_memory(
     lengths = (counts * bits[some] + 7) // 8
     room = -(-counts // (8 * _ALIGN)) * _ALIGN * is_nullable  # of validity
     sizes = -(-lengths // _ALIGN) * _ALIGN
-    ends = np.cumsum(sizes + room)
+    ends = (sizes + room).cumsum()
     starts = ends - sizes - room
-    firsts = (np.cumsum(pages) - pages)[some]
-    validity = np.where(is_nullable, starts + sizes, -1)
-    columns = firsts, pages[some], starts, validity, *wanted[some].T
-    return LeafMemory(np.stack(columns, axis=1), lengths, int(ends[-1]))
+    columns = np.empty((len(leaves), len(LeafColumn)), np.int64)
+    columns[:, LeafColumn.FIRST_PAGE] = (pages.cumsum() - pages)[some]
+    columns[:, LeafColumn.PAGES] = pages[some]
+    columns[:, LeafColumn.OUT] = starts
+    columns[:, LeafColumn.VALIDITY] = np.where(is_nullable, starts + sizes, -1)
+    columns[:, LeafColumn.FIRST_WANTED :] = wanted[some]
+    return LeafMemory(columns, lengths, int(ends[-1]))
 
 
 def _read_some(reading: Reading, leaves: range) -> Points:
@@ -290,6 +305,7 @@ def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()
     buffer, first_rows = pa.py_buffer(out), pages[:, PageColumn.FIRST_ROW]
+    told = len(reading.counts) - len(reading.valid)  # leaves of which levels tell what is valid
     found = []
     for leaf, length, null, own in zip(
         leaves, memory.lengths.tolist(), nulls, memory.leaves.tolist(), strict=True
@@ -298,7 +314,7 @@ def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]
         rows = reading.rows[first_wanted : first_wanted + number]
         values = buffer.slice(start, length)
         valid = buffer.slice(valid_at, -(-number // 8)) if null else None
-        if reading.valid is not None and (mask := reading.valid[leaf]) is not None:
+        if leaf >= told and (mask := reading.valid[leaf - told]) is not None:
             null, valid = number - int(np.count_nonzero(mask)), bitmap(mask)
         of_leaf = reading.plans[leaf], first_rows[first : first + count], rows, number
         found.append(_LeafValues(*of_leaf, null, values, valid))

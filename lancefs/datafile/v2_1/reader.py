@@ -19,7 +19,7 @@ from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
-from lancefs.datafile.v2_1.assembly import assemble
+from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
     Request,
@@ -40,6 +40,7 @@ from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
+    MOST_ROWS,
     LeafPlan,
     PointForm,
     are_in_a_row,
@@ -63,13 +64,35 @@ _MOST_PLANS = 16
 _MOST_TABLES = 8 * 1024 * 1024
 
 
+class _Asked:
+    """Fields that are read together.
+
+    Args:
+        fields: The fields.
+        leaves: Their leaves.
+        are_numbers: Whether all of them may be plain.
+
+    Attributes:
+        plan: How a few rows of all leaves are read at once; None where not all leaves can be.
+        is_planned: Whether that is known.
+    """
+
+    def __init__(
+        self, fields: Sequence[Field], leaves: Sequence[LeafField], are_numbers: bool
+    ) -> None:
+        self.fields = tuple(fields)
+        self.leaves = leaves
+        self.are_numbers = are_numbers
+        self.plan: FilePlan | None = None
+        self.is_planned = False
+
+
 class _Understood:
     """What was understood of a data file, and nothing that its memory is needed for.
 
     Attributes:
         plans: How kernels read columns, by column and whether it may be nested.
-        asked: The fields that were asked for last, which mostly are asked for again; their leaves;
-            and whether all of them may be plain.
+        asked: What was asked for last, which mostly is asked for again.
         planned: Leaves, whether they may be nested, and how those that kernels read are read.
         file_plans: Plans of leaves that were read at once.
         plain: Which of some fields are plain.
@@ -78,7 +101,7 @@ class _Understood:
 
     def __init__(self) -> None:
         self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
-        self.asked: tuple[Sequence[Field], Sequence[LeafField], bool] = (), (), False
+        self.asked = _Asked((), (), False)
         self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
         self.file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
         self.plain = KeptByFields[PlainColumns | None]()
@@ -87,7 +110,7 @@ class _Understood:
     @property
     def kept_bytes(self) -> int:
         """Bytes of dictionaries and chunk tables."""
-        plans = [plan for _, plan in list(self.plans.values()) if plan is not None]
+        plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
         tables = sum([each.cost for each in self.plain.values() if each is not None])
         return tables + sum([part.kept_bytes for plan in plans for part in plan.parts])
 
@@ -146,16 +169,54 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        known, leaves, are_numbers = self._understood.asked
-        if not are_same(fields, known):
-            leaves, are_numbers = leaves_of(fields), all(map(may_be_plain, fields))
-            self._understood.asked = tuple(fields), leaves, are_numbers
-        is_in_memory = self.container.file.is_in_memory
-        if fields and is_in_memory and are_plainly_read(are_numbers, ranges):
-            plain = yield from self._plain_columns(fields)
-            if plain is not None:
-                return (yield from self._read_plain(plain, ranges))
-        return assemble(fields, [(yield from self.fetch(leaves, ranges))])
+        asked = self._understood.asked
+        if not are_same(fields, asked.fields):
+            asked = _Asked(fields, leaves_of(fields), all(map(may_be_plain, fields)))
+            self._understood.asked = asked
+        if fields and self.container.file.is_in_memory:
+            if are_plainly_read(asked.are_numbers, ranges):
+                plain = yield from self._plain_columns(fields)
+                if plain is not None:
+                    return (yield from self._read_plain(plain, ranges))
+            arrays = yield from self._read_few(asked, ranges)
+            if arrays is not None:
+                return arrays
+        return assemble(fields, [(yield from self.fetch(asked.leaves, ranges))])
+
+    def _read_few(
+        self, asked: _Asked, ranges: Sequence[RowRange]
+    ) -> Reads[list[pa.Array] | None]:
+        """Read a few rows of fields whose leaves all are known to kernels.
+
+        Returns:
+            None where `fetch` has to read them, or say what is wrong.
+        """
+        count = count_rows(ranges)
+        if not 0 < count <= MOST_ROWS:
+            return None
+        if not asked.is_planned:
+            yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
+            planned = self._plans_of(asked.leaves, True)
+            are_all = len(planned) == len(asked.leaves)
+            if are_all and all(self.may_have(plan.rows) for _, plan in planned):
+                asked.plan = self.file_plan(*zip(*planned, strict=True))
+            asked.is_planned = True
+        plan = asked.plan
+        if plan is None or not plan.is_worthwhile(count):
+            return None
+        (data,) = yield SparseRanges([plan.span])
+        rows, file = rows_of(ranges), self.container.file
+        try:
+            found = read_leaves([plan], [rows], [data])
+        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
+            return None
+        file.looked_at(found.size, found.places)
+        count_pages(plan.table.pages_with(rows))
+        arrays = []
+        for field in asked.fields:
+            with locating(file.url, field.name):
+                arrays.append(assemble_rows(field, found.leaves, count))
+        return arrays
 
     def mapped_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
@@ -275,7 +336,7 @@ class StructuralReader:
         # A single range of leaves with lists takes a run of chunks, which is as quick.
         planned = [
             each
-            for each in self._plans_of(leaves, len(ranges) > 1)
+            for each in self._plans_of(leaves, True)
             if in_a_row or is_worthwhile(count, each[1].rows, each[1].values, most)
         ]
         if not planned:
