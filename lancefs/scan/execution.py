@@ -224,6 +224,8 @@ class Scan:
     @cached_property
     def _reader(self) -> MorselReader:
         ranged = [field for field in self.filter_fields if field.name in self._intervals]
+        if not ranged:
+            return self._plain_reader
         return replace(self._plain_reader, ranged_fields=tuple(ranged))
 
     @cached_property

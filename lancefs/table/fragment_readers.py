@@ -183,6 +183,11 @@ def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple
                 yield position, rows[start:end] - first
             first, start = first + reader.num_rows, end
         return
+    if len(rows) and len(ends):
+        position = int(ends.searchsorted(rows[0], side="right"))
+        if position < len(ends) and rows[-1] < ends[position]:  # as of few rows
+            yield position, rows - ends[position - 1] if position else rows
+            return
     if len(ends) < len(rows):  # a long range, or many rows of few fragments
         stops = np.searchsorted(rows, ends)
         starts = np.append(0, stops[:-1])
