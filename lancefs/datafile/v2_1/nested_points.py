@@ -125,9 +125,7 @@ def read_leaves(
         return FoundLeaves(found, points.size, points.places)
     taken, levels = _taken_levels(plans, reading)
     count, nested = len(reading.rows), first.leaves[first.flat :]
-    layers = [
-        _unravelled(plan, taken, leaf, count) for leaf, plan in enumerate(_level_plans(plans))
-    ]
+    layers = _unravelled(_level_plans(plans), taken, count)
     values = taken.counts[:, 1]
     check_size(int(values @ first.table.bits[first.flat :]) // 8)
     points = read_values(_by_value(reading, first, taken, levels, layers))
@@ -243,15 +241,23 @@ def _level_plans(plans: Sequence[FilePlan]) -> Sequence[LevelPlan]:
     ]
 
 
-def _unravelled(plan: LevelPlan, taken: TakenLevels, leaf: int, rows: int) -> list[Unravelled]:
-    """Return the layers of a leaf, innermost first."""
-    ends = np.cumsum(taken.counts[: leaf + 1, 0])
-    own = slice(int(ends[-1] - taken.counts[leaf, 0]), int(ends[-1]))
-    rep = taken.rep[own] if plan.has_lists else None
-    definition = taken.definition[own] if plan.is_defined else None
-    values = Constant(None, int(taken.counts[leaf, 1]))
-    page = DecodedPage(values, rep, definition, plan.layers, rows)
-    return [layer._replace(validity=_some_null(layer.validity)) for layer in page.unravel()]
+def _unravelled(
+    plans: Sequence[LevelPlan], taken: TakenLevels, rows: int
+) -> list[list[Unravelled]]:
+    """Return the layers of each leaf, innermost first."""
+    found, first = [], 0
+    for plan, (items, values) in zip(plans, taken.counts.tolist(), strict=True):
+        own = slice(first, first := first + items)
+        rep = taken.rep[own] if plan.has_lists else None
+        definition = taken.definition[own] if plan.is_defined else None
+        page = DecodedPage(Constant(None, values), rep, definition, plan.layers, rows)
+        found.append(
+            [
+                Unravelled(_some_null(validity), offsets, length)
+                for validity, offsets, length in page.unravel()
+            ]
+        )
+    return found
 
 
 def _some_null(valid: Mask | None) -> Mask | None:

@@ -242,12 +242,9 @@ class PlanTable:
         """Return the number of pages of the leaves that hold rows, at least one."""
         if len(self.pages) == len(self.plans):
             return len(self.plans)
-        count = 0
-        for plan in self.plans:
-            first_rows = plan.pages[1:, PageColumn.FIRST_ROW]
-            found = np.unique(first_rows.searchsorted(rows, "right"))
-            count += len(found) if len(first_rows) else 1
-        return count
+        first = self.pages[:, PageColumn.FIRST_ROW]
+        end = first + self.pages[:, PageColumn.ROWS]
+        return int(np.count_nonzero(rows.searchsorted(first) < rows.searchsorted(end)))
 
 
 # The form of the values of a page and the bits of each; and the columns of its plan from
