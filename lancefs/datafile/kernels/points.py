@@ -17,13 +17,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Ints, Mask, empty, join_bytes
+from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
+from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
-from lancefs.datafile.kernels.strings import block_header, find_strings
+from lancefs.datafile.kernels.strings import LARGEST, block_header, find_strings, narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -94,6 +95,8 @@ POSITIONS = [
     PageColumn.ITEMS_END,
 ]
 _LEVEL_BITS = 16
+# Bytes of a text for which there is room at first, if there are so few that much more is no matter.
+_LIKELY_TEXT, _FEW_TEXTS = 64, 1024
 
 
 def take_points(
@@ -431,25 +434,44 @@ def _expanded(buffer: Bytes, count: int) -> Array:
     return expand(levels, lengths, runs, np.array([count], np.int64))
 
 
-def join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
-    """Join the bytes of spans, in any order.
+def join_texts(
+    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, table: SymbolTable | None
+) -> tuple[Array, Bytes]:
+    """Join the texts of spans, in any order.
 
     Args:
         pieces: The bytes.
         spans: Start and end of each span; of shape (spans, 2).
+        valid: A bit for each span, which has no text where it is 0; None where all have.
+        table: The symbols of spans that are compressed with FSST; None where they are not.
+
+    Returns:
+        The offsets of the texts, one more than there are spans, from 0 (int32 if they fit), and
+        their bytes.
 
     Raises:
-        CorruptFile: A span leaves the pieces, or the piece that it begins in.
+        CorruptFile: A span leaves the pieces, or the piece that it begins in; or codes do not
+            decode.
+        TooLarge: The texts have too many bytes; see `check_size`.
+        MemoryLimitExceeded: They have.
     """
+    if valid is not None:
+        spans = spans.copy()
+        is_null = np.unpackbits(valid, count=len(spans), bitorder="little") == 0
+        spans[is_null] = 0
     starts, ends, size = spans[:, 0], spans[:, 1], sum(map(len, pieces))
     if np.any((starts < 0) | (starts > ends) | (ends > size)):
         raise CorruptFile(f"a span of bytes leaves its {size} bytes")
-    return join_bytes(
+    lengths = ends - starts
+    check_size(int(lengths.sum()))
+    text = join_bytes(
         [
             np.empty(0, np.uint8),
             *(_span(pieces, start, end) for start, end in spans.tolist() if start < end),
         ]
     )
+    offsets = narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))))
+    return (offsets, text) if table is None else decode_fsst(table, offsets, text)
 
 
 def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
@@ -459,15 +481,26 @@ def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
     return piece[start - shift : end - shift]
 
 
-_c_join_spans = c_function("join_spans", "ints ints number ints number out number")
+_c_join_texts = c_function(
+    "join_texts", "ints ints number ints number bytes bytes bytes out out number"
+)
 
 
-@twin_of(join_spans)
-def _compiled_join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
-    room, ends = int((spans[:, 1] - spans[:, 0]).sum()), ends_of(pieces)
-    size = int(ends[-1]) if len(ends) else 0
-    if spans.min(initial=0) < 0 or spans.max(initial=0) > size or room < 0:
-        raise Damaged
-    out = empty(room, np.uint8)
-    _c_join_spans(addresses_of(pieces), ends, len(pieces), spans, len(spans), out, room)
-    return out
+@twin_of(join_texts)
+def _compiled_join_texts(
+    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, table: SymbolTable | None
+) -> tuple[Array, Bytes]:
+    count, symbols, lengths = len(spans), None, None
+    if table is not None and not table.raw:
+        symbols, lengths = table.symbols, table.lengths
+    where = addresses_of(pieces), ends_of(pieces), len(pieces), spans, count, valid
+    offsets, room = empty(count + 1, np.int32), _LIKELY_TEXT * count if count <= _FEW_TEXTS else 0
+    text = empty(room, np.uint8, SLACK)
+    size = _c_join_texts(*where, symbols, lengths, offsets, text, room)
+    check_size(size)
+    if size > LARGEST:
+        return join_texts(pieces, spans, valid, table)
+    if size > room:
+        text = empty(size, np.uint8, SLACK)
+        _c_join_texts(*where, symbols, lengths, offsets, text, size)
+    return offsets, text[:size]

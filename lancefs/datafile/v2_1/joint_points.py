@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from lancefs.datafile.blocks import Ints, RowRange
-from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, PlanTable, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, is_worthwhile
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, count_pages

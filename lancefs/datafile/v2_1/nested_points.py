@@ -64,7 +64,7 @@ class FilePlan:
 
     def is_worthwhile(self, count: int) -> bool:
         """Whether so many rows of all leaves are few enough to be read singly."""
-        return all([is_worthwhile(count, rows, values) for rows, values in self._shapes])
+        return all(is_worthwhile(count, *shape) for shape in self._shapes)
 
     @property
     def level_pages(self) -> Ints:
@@ -178,7 +178,9 @@ def _taken_levels(plans: Sequence[FilePlan], reading: Reading) -> tuple[TakenLev
 
 def _bounds(counts: Ints) -> Ints:
     """Return where parts of these sizes begin, one after the other, and the sizes themselves."""
-    return np.stack((np.cumsum(counts) - counts, counts), axis=1)
+    bounds = np.empty((len(counts), 2), np.int64)
+    bounds[:, 0], bounds[:, 1] = counts.cumsum() - counts, counts
+    return bounds
 
 
 def _levels_of(plans: Sequence[FilePlan], reading: Reading) -> Ints:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import as_text, bitmap, strings_of, to_arrow
+from lancefs.datafile.arrays import as_text, bitmap, strings_array, strings_of, to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
-from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
+from lancefs.datafile.kernels import join_texts, take_points
 from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
@@ -27,7 +27,6 @@ from lancefs.datafile.v2_1.point_plans import LeafPlan, PagePart, PlanTable, Poi
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-_TEXTS = (PointForm.STRINGS, PointForm.CODES)  # which the kernel gives as places
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _SMALL = 64 * 1024  # bytes of strings that are not counted
 _MOST_BYTES = 1 * 1024 * 1024  # of values that share memory
@@ -86,13 +85,22 @@ class _LeafValues(NamedTuple):
     validity: pa.Buffer | None
 
     @property
+    def bits(self) -> Bytes | None:
+        """A bit for each value that tells whether it is valid; None where all are."""
+        return None if self.validity is None else np.frombuffer(self.validity, np.uint8)
+
+    @property
     def valid(self) -> Mask | None:
         """Which values are valid; None where all are."""
-        if self.validity is None:
+        if (bits := self.bits) is None:
             return None
-        bits = np.frombuffer(self.validity, np.uint8)
         valid: Mask = np.unpackbits(bits, count=self.length, bitorder="little").view(np.bool_)
         return valid
+
+    @property
+    def spans(self) -> Ints:
+        """The start and the end of each string."""
+        return np.frombuffer(self.values, np.int64).reshape(-1, 2)
 
     def array(self, data_type: pa.DataType) -> pa.Array:
         """Return the values as an array."""
@@ -281,16 +289,15 @@ def leaf_memory(
 
 def _read_some(reading: Reading, leaves: range) -> Points:
     found, size, places = _take(reading, leaves)
-    texts = iter(_texts([one for one in found if one.plan.form in _TEXTS], reading.pieces))
     arrays = []
     for leaf, one in zip(leaves, found, strict=True):
         match one.plan.form:
             case PointForm.VALUES:
                 arrays.append(one.array(one.plan.data_type))
             case PointForm.STRINGS:
-                arrays.append(to_arrow(next(texts), one.plan.data_type, one.valid))
+                arrays.append(_strings(one, reading))
             case PointForm.CODES:
-                arrays.append(_spelled(one, next(texts), reading, leaf))
+                arrays.append(_spelled(one, reading, leaf))
             case PointForm.INDICES:
                 arrays.append(_looked_up(one, reading, leaf))
     return Points(arrays, size, places)
@@ -321,26 +328,11 @@ def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]
     return found, seen, places
 
 
-def _texts(found: Sequence[_LeafValues], pieces: Sequence[Bytes]) -> Iterator[VariableWidth]:
-    """Yield the strings of leaves, of which the kernel found the places."""
-    if not found:
-        return
-    spans = np.concatenate([np.frombuffer(one.values, np.int64) for one in found]).reshape(-1, 2)
-    first = 0
-    for one in found:
-        if (valid := one.valid) is not None:  # a null has no bytes, whatever is under it
-            own = spans[first : first + one.length]
-            own[~valid, 1] = own[~valid, 0]
-        first += one.length
-    ends = np.zeros(len(spans) + 1, np.int64)
-    np.cumsum(spans[:, 1] - spans[:, 0], out=ends[1:])
-    check_size(int(ends[-1]))
-    text = join_spans(pieces, spans)
-    first = 0
-    for one in found:
-        own = ends[first : first + one.length + 1]
-        yield VariableWidth(own - own[0], text[own[0] : own[-1]])
-        first += one.length
+def _strings(found: _LeafValues, reading: Reading) -> pa.Array:
+    """Return strings, of which the kernel found the places."""
+    offsets, text = join_texts(reading.pieces, found.spans, found.bits, None)
+    block = VariableWidth(offsets, text)
+    return strings_array(block, found.plan.data_type, found.validity, found.nulls)
 
 
 def _cut(
@@ -357,17 +349,19 @@ def _cut(
             first = stop
 
 
-def _spelled(found: _LeafValues, codes: VariableWidth, reading: Reading, leaf: int) -> pa.Array:
-    """Return strings that are compressed with FSST."""
-    parts = []
-    for part, _, wanted in _cut(found, reading, leaf):
-        offsets = codes.offsets[wanted.start : wanted.stop + 1]
-        parts.append(decode_fsst(part.symbols, offsets, codes.data))
-    if len(parts) == 1:
-        return to_arrow(VariableWidth(*parts[0]), found.plan.data_type, found.valid)
-    lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
-    text = join_bytes([text[: int(offsets[-1])] for offsets, text in parts])
-    return to_arrow(VariableWidth(offsets_of(lengths), text), found.plan.data_type, found.valid)
+def _spelled(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+    """Return strings that are compressed with FSST, of which the kernel found the places."""
+    spans, bits, pieces, data_type = found.spans, found.bits, reading.pieces, found.plan.data_type
+    cut = list(_cut(found, reading, leaf))
+    if len(cut) == 1:
+        offsets, text = join_texts(pieces, spans, bits, cut[0][0].symbols)
+    else:
+        if (valid := found.valid) is not None:  # a null has no bytes, whatever is under it
+            spans = np.where(valid[:, np.newaxis], spans, 0)
+        parts = [join_texts(pieces, spans[own], None, part.symbols) for part, _, own in cut]
+        lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
+        offsets, text = offsets_of(lengths), join_bytes([text for _, text in parts])
+    return strings_array(VariableWidth(offsets, text), data_type, found.validity, found.nulls)
 
 
 def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:

@@ -108,11 +108,15 @@ class _Understood:
         self.packed: dict[int, Field] = {}
 
     @property
+    def table_bytes(self) -> int:
+        """Bytes of the chunk tables of plain columns."""
+        return sum([each.cost for each in self.plain.values() if each is not None])
+
+    @property
     def kept_bytes(self) -> int:
         """Bytes of dictionaries and chunk tables."""
         plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
-        tables = sum([each.cost for each in self.plain.values() if each is not None])
-        return tables + sum([part.kept_bytes for plan in plans for part in plan.parts])
+        return self.table_bytes + sum([part.kept_bytes for plan in plans for part in plan.parts])
 
 
 class StructuralReader:
@@ -261,7 +265,7 @@ class StructuralReader:
         plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
         of_fields = [plans.get(field.id) for field in fields]
         columns = PlainColumns(fields, of_fields) if any(of_fields) else None
-        if sum(each.cost for each in self._understood.plain.values() if each is not None) > _MOST_TABLES:
+        if self._understood.table_bytes > _MOST_TABLES:
             self._understood.plain.clear()
         self._understood.plain.put(fields, columns)
         return columns
