@@ -134,10 +134,15 @@ class Reading(NamedTuple):
     def of(cls, sources: Sequence[PointSource]) -> Reading:
         """Return the same rows of all leaves of some files."""
         if len(sources) == 1:
-            table, rows = sources[0].table, sources[0].rows
-            pages = table.pages_from(sources[0].start)
-            wanted = same_rows(len(table.plans), len(rows))
-            return cls(sources, pages, table.counts, table.has_levels, rows, wanted)
+            table, wanted = sources[0].table, sources[0].rows
+            return cls(
+                sources,
+                table.pages_from(sources[0].start),
+                table.counts,
+                table.has_levels,
+                wanted,
+                same_rows(len(table.plans), len(wanted)),
+            )
         tables = [source.table for source in sources]
         shifts = []
         row = position = 0

@@ -187,9 +187,7 @@ class StructuralReader:
                 return arrays
         return assemble(fields, [(yield from self.fetch(asked.leaves, ranges))])
 
-    def _read_few(
-        self, asked: _Asked, ranges: Sequence[RowRange]
-    ) -> Reads[list[pa.Array] | None]:
+    def _read_few(self, asked: _Asked, ranges: Sequence[RowRange]) -> Reads[list[pa.Array] | None]:
         """Read a few rows of fields whose leaves all are known to kernels.
 
         Returns:
