@@ -10,7 +10,7 @@ one after the other; a page, and a span of bytes, lies in one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -197,20 +197,29 @@ def _compiled_take_points(
     pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
-    where = addresses_of(pieces), ends_of(pieces), len(pieces)
+    where = places_in_memory(pieces)
     _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
     return out, nulls
 
 
-def ends_of(pieces: Sequence[Bytes]) -> Ints:
-    """Return the position after each piece."""
-    ends: Ints = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-    return ends
+class Pieces(list[Bytes]):
+    """Pieces of bytes, whose places are asked for by one kernel after the other; nobody adds any.
+
+    Attributes:
+        ends: The position after each piece.
+        addresses: The address of each piece.
+    """
+
+    def __init__(self, pieces: Iterable[Bytes]) -> None:
+        super().__init__(pieces)
+        self.ends: Ints = np.cumsum([len(piece) for piece in self], dtype=np.int64)
+        self.addresses = np.array([pa.py_buffer(piece).address for piece in self], np.int64)
 
 
-def addresses_of(pieces: Sequence[Bytes]) -> Ints:
-    """Return the address of each piece."""
-    return np.array([pa.py_buffer(piece).address for piece in pieces], np.int64)
+def places_in_memory(pieces: Sequence[Bytes]) -> tuple[Ints, Ints, int]:
+    """Return the address of each piece, the position after each, and their number."""
+    known = pieces if isinstance(pieces, Pieces) else Pieces(pieces)
+    return known.addresses, known.ends, len(known)
 
 
 def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
@@ -219,7 +228,7 @@ def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
     Raises:
         CorruptFile: The position is behind all pieces.
     """
-    ends = ends_of(pieces)
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     number = int(np.searchsorted(ends, position, side="right"))
     if number == len(pieces):
         raise CorruptFile(f"position {position} leaves the {ends[-1] if len(ends) else 0} bytes")
@@ -493,7 +502,7 @@ def _compiled_join_texts(
     count, symbols, lengths = len(spans), None, None
     if table is not None and not table.raw:
         symbols, lengths = table.symbols, table.lengths
-    where = addresses_of(pieces), ends_of(pieces), len(pieces), spans, count, valid
+    where = *places_in_memory(pieces), spans, count, valid
     offsets, room = empty(count + 1, np.int32), _LIKELY_TEXT * count if count <= _FEW_TEXTS else 0
     text = empty(room, np.uint8, SLACK)
     size = _c_join_texts(*where, symbols, lengths, offsets, text, room)

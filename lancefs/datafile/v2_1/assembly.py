@@ -18,6 +18,7 @@ from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, FixedSizeList, Ints, Mask
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.fields import Field
+from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.packed_structs import without_dropped
 from lancefs.datafile.page_ranges import join_arrays, join_columns
@@ -331,8 +332,8 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
     if offsets[-1] != len(items):
         raise CorruptFile(f"{field.name}: the lists do not cover their {len(items)} items")
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32
-    if len(items) > np.iinfo(width).max:
-        raise CorruptFile(f"{field.name}: more than {np.iinfo(width).max} items in one array")
+    if width is np.int32 and len(items) > LARGEST:
+        raise CorruptFile(f"{field.name}: more than {LARGEST} items in one array")
     arrow_offsets = empty(len(offsets), width)
     arrow_offsets[:] = offsets
     buffers = [bitmap(layer.validity), pa.py_buffer(arrow_offsets)]

@@ -252,6 +252,8 @@ def _unravelled(
         own = slice(first, first := first + items)
         rep = taken.rep[own] if plan.has_lists else None
         definition = taken.definition[own] if plan.is_defined else None
+        if definition is not None and not definition.any():
+            definition = None  # nothing is null or empty, as is likely for few rows
         page = DecodedPage(Constant(None, values), rep, definition, plan.layers, rows)
         found.append(
             [

@@ -200,6 +200,20 @@ class LeafPlan(NamedTuple):
         return self.rows if self.levels is None else self.levels.values
 
 
+class LeafMemory(NamedTuple):
+    """Where the values of leaves that share memory are.
+
+    Attributes:
+        leaves: The leaves as the kernel takes them; see `LeafColumn`.
+        lengths: Bytes of the values of each leaf.
+        size: Bytes of the memory.
+    """
+
+    leaves: Ints
+    lengths: Ints
+    size: int
+
+
 class PlanTable:
     """The plans of several leaves of a file, as one table of pages.
 
@@ -213,6 +227,8 @@ class PlanTable:
         rows: Number of rows of the longest leaf.
         span: Byte range of the file that has all pages.
         pages: The pages of the leaves, leaf by leaf.
+        memories: Where the values of some leaves are, by the positions of the leaves and the number
+            of rows, as far as that is kept.
     """
 
     def __init__(self, plans: Sequence[LeafPlan]) -> None:
@@ -223,6 +239,7 @@ class PlanTable:
         self.rows = max([plan.rows for plan in plans])
         self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
         self.pages = np.concatenate([plan.pages for plan in plans])
+        self.memories: dict[tuple[int, int, int], LeafMemory] = {}
         self._shifted: tuple[int, Ints] | None = None
 
     def pages_from(self, start: int) -> Ints:

@@ -18,18 +18,25 @@ from lancefs.datafile.arrays import as_text, bitmap, strings_array, strings_of, 
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
 from lancefs.datafile.kernels import join_texts, take_points
-from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn
+from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn, Pieces
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PagePart, PlanTable, PointForm
+from lancefs.datafile.v2_1.point_plans import (
+    LeafMemory,
+    LeafPlan,
+    PagePart,
+    PlanTable,
+    PointForm,
+)
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _SMALL = 64 * 1024  # bytes of strings that are not counted
 _MOST_BYTES = 1 * 1024 * 1024  # of values that share memory
+_MOST_MEMORIES = 8  # layouts of the memory of leaves that are kept
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
@@ -113,6 +120,7 @@ class Reading(NamedTuple):
 
     Attributes:
         sources: The files, with the same leaves in the same order.
+        pieces: The bytes of each file.
         pages: The pages of the leaves, leaf by leaf; see `PageColumn`.
         counts: Number of pages of each leaf.
         has_levels: For each leaf, whether a page of it has definition levels to be read.
@@ -123,6 +131,7 @@ class Reading(NamedTuple):
     """
 
     sources: Sequence[PointSource]
+    pieces: Pieces
     pages: Ints
     counts: Ints
     has_levels: Mask
@@ -133,10 +142,12 @@ class Reading(NamedTuple):
     @classmethod
     def of(cls, sources: Sequence[PointSource]) -> Reading:
         """Return the same rows of all leaves of some files."""
+        pieces = Pieces([source.data for source in sources])
         if len(sources) == 1:
             table, wanted = sources[0].table, sources[0].rows
             return cls(
                 sources,
+                pieces,
                 table.pages_from(sources[0].start),
                 table.counts,
                 table.has_levels,
@@ -161,6 +172,7 @@ class Reading(NamedTuple):
         joined = np.concatenate(rows)
         return cls(
             sources,
+            pieces,
             in_leaves([table.counts for table in tables], pages),
             np.sum([table.counts for table in tables], axis=0),
             np.any([table.has_levels for table in tables], axis=0),
@@ -172,11 +184,6 @@ class Reading(NamedTuple):
     def plans(self) -> Sequence[LeafPlan]:
         """The plans of the leaves, in the first file."""
         return self.sources[0].table.plans
-
-    @property
-    def pieces(self) -> list[Bytes]:
-        """The bytes of each file."""
-        return [source.data for source in self.sources]
 
     def parts(self, leaf: int) -> Iterator[tuple[PagePart, PointSource]]:
         """Yield what else is known of the pages of a leaf, with the file of each."""
@@ -250,20 +257,6 @@ def in_groups(plans: Sequence[LeafPlan], counts: Ints) -> Iterator[range]:
     yield range(first, len(plans))
 
 
-class LeafMemory(NamedTuple):
-    """Where the values of leaves that share memory are.
-
-    Attributes:
-        leaves: The leaves as the kernel takes them; see `LeafColumn`.
-        lengths: Bytes of the values of each leaf.
-        size: Bytes of the memory.
-    """
-
-    leaves: Ints
-    lengths: Ints
-    size: int
-
-
 def leaf_memory(
     pages: Ints, bits: Ints, has_levels: Mask, wanted: Ints, leaves: range
 ) -> LeafMemory:
@@ -292,6 +285,21 @@ def leaf_memory(
     return LeafMemory(columns, lengths, int(ends[-1]))
 
 
+def _memory(reading: Reading, leaves: range) -> LeafMemory:
+    """Return the memory of some leaves, which is kept where all are read at the same rows."""
+    table, key = reading.sources[0].table, (leaves.start, leaves.stop, len(reading.rows))
+    is_kept = len(reading.sources) == 1 and not reading.valid
+    memory = table.memories.get(key) if is_kept else None
+    if memory is None:
+        tables = reading.counts, table.bits, reading.has_levels, reading.wanted
+        memory = leaf_memory(*tables, leaves)
+        if is_kept:
+            if len(table.memories) >= _MOST_MEMORIES:
+                table.memories.clear()
+            table.memories[key] = memory
+    return memory
+
+
 def _read_some(reading: Reading, leaves: range) -> Points:
     found, size, places = _take(reading, leaves)
     arrays = []
@@ -310,9 +318,7 @@ def _read_some(reading: Reading, leaves: range) -> Points:
 
 def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]:
     """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
-    memory = leaf_memory(
-        reading.counts, reading.sources[0].table.bits, reading.has_levels, reading.wanted, leaves
-    )
+    memory = _memory(reading, leaves)
     pages = reading.pages
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()

@@ -34,6 +34,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
     FetchedPage,
     FetchedRows,
     LeafField,
+    LeafRows,
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
@@ -214,11 +215,13 @@ class StructuralReader:
             return None
         file.looked_at(found.size, found.places)
         count_pages(plan.table.pages_with(rows))
-        arrays = []
-        for field in asked.fields:
-            with locating(file.url, field.name):
-                arrays.append(assemble_rows(field, found.leaves, count))
-        return arrays
+        return [self._assembled(field, found.leaves, count) for field in asked.fields]
+
+    def _assembled(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
+        if field.is_leaf:
+            return leaves[field.id].values
+        with locating(self.container.file.url, field.name):
+            return assemble_rows(field, leaves, count)
 
     def mapped_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
