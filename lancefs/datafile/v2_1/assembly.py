@@ -30,7 +30,6 @@ from lancefs.datafile.v2_1.leaf_columns import (
     PageGroup,
     decode_together,
     group_pages,
-    leaves_below,
     list_size,
 )
 from lancefs.datafile.v2_1.levels import Unravelled
@@ -342,5 +341,7 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
 
 def _layer(field: Field, leaves: Mapping[int, LeafRows]) -> Unravelled | None:
     """Return the layer of a list or struct, from its first leaf; None where there are no rows."""
-    first = next(leaves_below(field)).field
-    return leaves[first.id].layers.get(field.id)
+    first = field
+    while (leaf := leaves.get(first.id)) is None:
+        first = first.children[0]
+    return leaf.layers.get(field.id)

@@ -218,8 +218,9 @@ class StructuralReader:
         return [self._assembled(field, found.leaves, count) for field in asked.fields]
 
     def _assembled(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
-        if field.is_leaf:
-            return leaves[field.id].values
+        leaf = leaves.get(field.id)
+        if leaf is not None:
+            return leaf.values
         with locating(self.container.file.url, field.name):
             return assemble_rows(field, leaves, count)
 
