@@ -25,7 +25,7 @@ READER_BYTES = 8 * 1024
 COLUMN_BYTES = 2 * 1024
 
 # The place of a file, what tells its bytes from all others, and what the manifest says of it.
-_Key: TypeAlias = tuple[Hashable, ...]
+_FileKey: TypeAlias = tuple[Hashable, ...]
 
 
 class _KnownFile:
@@ -35,7 +35,7 @@ class _KnownFile:
         last_use: See `SharedBudget`.
     """
 
-    def __init__(self, key: _Key, reader: StructuralReader) -> None:
+    def __init__(self, key: _FileKey, reader: StructuralReader) -> None:
         self.key = key
         self.reader = reader
         self.last_use = 0
@@ -50,7 +50,7 @@ class _KnownFile:
         _KNOWN.pop(self.key, None)
 
 
-_KNOWN: dict[_Key, _KnownFile] = {}
+_KNOWN: dict[_FileKey, _KnownFile] = {}
 
 
 def open_known(file: File, data_file: DataFile, rows: int | None) -> FieldReader:
@@ -71,16 +71,21 @@ def open_known(file: File, data_file: DataFile, rows: int | None) -> FieldReader
         known = None if key is None else _KNOWN.get(key)
         if known is not None:
             READERS.use(known)
-            return known.reader.of(file)
+            return _over(file, known.reader)
         reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
     except CorruptFile:
         file.let_go()  # it may have been read while something wrote it
         raise
     if key is not None and isinstance(reader, StructuralReader):
         unread = File(file.store, file.path, file.size)
-        known = _KNOWN[key] = _KnownFile(key, reader.of(unread))
+        known = _KNOWN[key] = _KnownFile(key, _over(unread, reader))
         READERS.hold(known)
     return reader
+
+
+def _over(file: File, reader: StructuralReader) -> StructuralReader:
+    """Return a reader of a file that shares what another one has understood of its bytes."""
+    return reader.of(reader.container.of(file))
 
 
 def forget_known(root: str) -> None:
@@ -95,7 +100,7 @@ def forget_known(root: str) -> None:
             known.let_go()
 
 
-def _key(file: File, data_file: DataFile, rows: int | None) -> _Key | None:
+def _key(file: File, data_file: DataFile, rows: int | None) -> _FileKey | None:
     """Return what tells a file from all others; None where nothing does."""
     if not file.store.is_local:
         return None

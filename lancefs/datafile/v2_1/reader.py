@@ -52,7 +52,7 @@ from lancefs.datafile.v2_1.point_plans import (
     plan_leaf,
 )
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Bytes, File, Reads, SparseRanges, count_pages, together
+from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -140,13 +140,13 @@ class StructuralReader:
         self._pages: dict[tuple[int, int], PageReader] = {}
         self._understood = _Understood()
 
-    def of(self, file: File) -> StructuralReader:
+    def of(self, container: Container) -> StructuralReader:
         """Return a reader of a file with the same bytes, which shares what was understood of them.
 
         Args:
-            file: The file; the memory of the other one is not used.
+            container: The file, from `Container.of`; the memory of the other one is not used.
         """
-        reader = StructuralReader(self.container.of(file), self.columns, self._expected_rows)
+        reader = StructuralReader(container, self.columns, self._expected_rows)
         reader._understood = self._understood
         return reader
 
