@@ -470,7 +470,7 @@ class FragmentReader:
                 file = self.file(data_file)
                 is_overlay = data_file not in self.fragment.files
                 rows = None if is_overlay else self.fragment.physical_rows
-                reader = open_known(file, data_file, rows)
+                reader = open_known(file, data_file, rows, self.fields)
                 opened = self._readers[data_file] = file, reader
                 self.keep()
             return opened

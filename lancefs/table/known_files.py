@@ -7,10 +7,11 @@ and found again by what tells the file from all others. Nothing here holds bytes
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
 from lancefs.datafile.data_file import FieldReader, open_data_file
+from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import File
@@ -32,12 +33,14 @@ class _KnownFile:
     """A reader of a data file without the memory of the file.
 
     Attributes:
+        fields: The columns of the table that the reader was made for.
         last_use: See `SharedBudget`.
     """
 
-    def __init__(self, key: _FileKey, reader: StructuralReader) -> None:
+    def __init__(self, key: _FileKey, reader: StructuralReader, fields: Sequence[Field]) -> None:
         self.key = key
         self.reader = reader
+        self.fields = fields
         self.last_use = 0
 
     @property
@@ -53,13 +56,17 @@ class _KnownFile:
 _KNOWN: dict[_FileKey, _KnownFile] = {}
 
 
-def open_known(file: File, data_file: DataFile, rows: int | None) -> FieldReader:
+def open_known(
+    file: File, data_file: DataFile, rows: int | None, fields: Sequence[Field]
+) -> FieldReader:
     """Open a data file, with what is known of it since it was opened before.
 
     Args:
         file: The file.
         data_file: What the manifest says of it.
         rows: Number of rows that it should have; None if that is not known.
+        fields: The columns of the table. Versions with other columns share nothing: each would
+            plan anew what the other one has planned for its columns.
 
     Raises:
         MissingFile: The file is gone.
@@ -69,7 +76,7 @@ def open_known(file: File, data_file: DataFile, rows: int | None) -> FieldReader
     try:
         key = None if data_file.is_legacy else _key(file, data_file, rows)
         known = None if key is None else _KNOWN.get(key)
-        if known is not None:
+        if known is not None and known.fields is fields:
             READERS.use(known)
             return _over(file, known.reader)
         reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
@@ -78,7 +85,7 @@ def open_known(file: File, data_file: DataFile, rows: int | None) -> FieldReader
         raise
     if key is not None and isinstance(reader, StructuralReader):
         unread = File(file.store, file.path, file.size)
-        known = _KNOWN[key] = _KnownFile(key, _over(unread, reader))
+        known = _KNOWN[key] = _KnownFile(key, _over(unread, reader), fields)
         READERS.hold(known)
     return reader
 
