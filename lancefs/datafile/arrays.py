@@ -295,6 +295,28 @@ def _variable(
         valid: Which slots are not null; None where all are valid.
         is_checked: Whether the text is known to be UTF-8.
     """
+    return strings_array(block, data_type, bitmap(valid), _null_count(valid), is_checked)
+
+
+def strings_array(
+    block: VariableWidth,
+    data_type: pa.DataType,
+    validity: pa.Buffer | None,
+    nulls: int,
+    is_checked: bool = False,
+) -> pa.Array:
+    """Build an array of byte strings or text.
+
+    Args:
+        block: The values.
+        data_type: A string or binary type.
+        validity: A bit for each slot that is 0 for a null; None where there are no nulls.
+        nulls: Number of nulls; -1 where it is not known.
+        is_checked: Whether the text is known to be UTF-8.
+
+    Raises:
+        CorruptFile: The values are not of this type.
+    """
     if _has_narrow_offsets(data_type):
         if block.offsets[-1] > LARGEST:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
@@ -305,8 +327,8 @@ def _variable(
         offsets = block.offsets.astype(np.int64, copy=False)
     else:
         raise CorruptFile(f"variable-width values where {data_type} was expected")
-    buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
-    array = pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
+    buffers = [validity, _buffer(offsets), _buffer(block.data)]
+    array = pa.Array.from_buffers(data_type, block.length, buffers, nulls)
     if _is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
         _check_utf8(array)  # which ignores the bytes of nulls
     return array

@@ -239,7 +239,7 @@ class Scan:
 
     @cached_property
     def _reader(self) -> MorselReader:
-        if self._passing_whole is not None:  # and all ranges are known
+        if not self._ranged_fields or self._passing_whole is not None:  # and all ranges are known
             return self._plain_reader
         return replace(self._plain_reader, ranged_fields=self._ranged_fields)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -43,6 +44,8 @@ HELD_BYTES = 256 * 1024 * 1024
 READ_AROUND = 64 * 1024
 # Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
 _GAP = 16 * 1024
+# Nanoseconds after which a write surely gives a file another time, on any filesystem.
+_SETTLED = 2_500_000_000
 # Alignment of read bytes: an address in memory has the remainder that it has in the file.
 _ALIGNMENT = 64
 # How a file is opened that must be no link.
@@ -273,6 +276,23 @@ class LocalFile:
         if held is not None and (not held.is_mapping or self._is_unchanged(held)):
             return held.identity
         return identity_at(self._path)
+
+    def settled_identity(self) -> Hashable | None:
+        """Return what tells the bytes of the file from all others, also from later ones.
+
+        Returns:
+            None where the file is not held, and where it is so young that bytes which are written
+            to it now might not change its time of modification.
+
+        Raises:
+            LanceError: As `read` does.
+        """
+        now = time.time_ns()
+        self.read([])
+        held = self._held
+        if held is None or held.identity.modified > now - _SETTLED:
+            return None
+        return held.identity
 
     def verify(self) -> None:
         """Check that the file was not rewritten while mapped bytes of it were decoded.

@@ -383,6 +383,14 @@ class File:
             return self.local.identity()
         return None if self.stamp is None or self._size is None else (self._size, self.stamp)
 
+    def settled_identity(self) -> Hashable | None:
+        """Return the identity of a local file that is held from now on, see `LocalFile`.
+
+        Raises:
+            LanceError: As `read` does.
+        """
+        return self.local.settled_identity()
+
     def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
         """Return the bytes of each range, as read-only arrays of shape (end − start,).
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragment_reader import READERS, FragmentReader, KeptReaders
+from lancefs.table.fragment_reader import FragmentReader, KeptReaders
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
 from lancefs.table.kept_columns import KeptColumns
+from lancefs.table.known_files import READERS, forget_known
 from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class _OpenReaders:
         for reader in list(self._kept.values()):
             reader.let_go()
         self.kept_columns.clear()
+        if self.files.store.is_local:
+            forget_known(self.root)
 
 
 class FragmentReaders(Sequence[FragmentReader]):
@@ -198,6 +201,11 @@ def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple
                 yield position, rows[start:end] - first
             first, start = first + reader.num_rows, end
         return
+    if len(rows) and len(ends):
+        position = int(ends.searchsorted(rows[0], side="right"))
+        if position < len(ends) and rows[-1] < ends[position]:  # as of few rows
+            yield position, rows - ends[position - 1] if position else rows
+            return
     if len(ends) < len(rows):  # a long range, or many rows of few fragments
         stops = np.searchsorted(rows, ends)
         starts = np.append(0, stops[:-1])

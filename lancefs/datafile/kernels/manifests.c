@@ -105,7 +105,7 @@ static int read_data_file(reader message, data_file *file) {
     int seen = 0;
     tag field;
     reader bytes;
-    uint64_t value;
+    uint64_t value = 0;
     memset(file, 0, sizeof *file);
     while (message.at < message.end) {
         if (!read_field(&message, &field, &value, &bytes))

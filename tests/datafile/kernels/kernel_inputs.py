@@ -16,7 +16,7 @@ from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
-from point_inputs import few_rows_of_pages, rows_of_plain_pages, spans_of_bytes
+from point_inputs import few_rows_of_pages, rows_of_plain_pages, texts_of_spans
 
 from lancefs.datafile import kernels
 from lancefs.datafile.buffers import dtype_of
@@ -546,7 +546,7 @@ PAIRS = {
     "take_points": (points.take_points, few_rows_of_pages()),
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
     "take_levels": (take_levels, levels_of_rows()),
-    "join_spans": (points.join_spans, spans_of_bytes()),
+    "join_texts": (points.join_texts, texts_of_spans()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),
     "within": (intervals.within, numbers_and_bounds()),
