@@ -1,15 +1,17 @@
 """Measures lancefs in Spark: `python benchmarks/spark.py`, with `lancefs[spark]` and pylance.
 
     scan         a query over 7 of 16 columns (that of TPC-H's Q1), a sum over one, and the greatest
-                 values of all: by lancefs in Spark (`lancefs.spark.read`, the format, and
-                 `lancefs.spark.table`), by Spark from Parquet, and by lancefs and pyarrow in one
-                 process; the sum from rows that are in memory, too
+                 values of all: by Spark from Parquet, and by lancefs in Spark
+                 (`lancefs.spark.read`, the format, and `lancefs.spark.table`), in turns in one
+                 session; by lancefs and pyarrow in one process; the sum from rows that are in
+                 memory, too
     materialize  the table as Parquet, all columns; again with nothing new; again with one fragment
                  more; then `verify`
 
 Each method runs in a process of its own: once to warm up, then some times, of which the median
-counts. The Java and the Python workers of Spark are up before the first run. `materialize` is run
-once each, since its first run is not like the second.
+counts. What runs in turns has its processor time told too, that of Java and Python together, of
+which the least counts. The Java and the Python workers of Spark are up before the first run.
+`materialize` is run once each, since its first run is not like the second.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +44,8 @@ SELECT flag, status, sum(quantity), sum(price), sum(price * (1 - discount)), avg
 FROM lines WHERE shipdate <= date_from_unix_date({LAST_DAY}) GROUP BY flag, status
 """
 SUM = "SELECT sum(suppkey) FROM lines"
+# Of a process, behind its name: its parent, and its ticks in user and in system mode.
+_PICK = itemgetter(1, 11, 12)
 
 
 def main() -> None:
@@ -50,15 +57,11 @@ def main() -> None:
     home = prepare(Path(options.home), options.rows)
     for method, master in (
         ("one process", "-"),
-        *(
-            (name, f"local[{cores}]")
-            for cores in (1, 2)
-            for name in ("lancefs", "parquet", "memory")
-        ),
+        *((name, f"local[{cores}]") for cores in (1, 2) for name in ("turns", "memory")),
         *(("pipeline", f"local[{cores}]") for cores in (1, 2)),
     ):
         for what, value in _in_a_process(method, master, home, options.runs).items():
-            print(f"{method:12} {master:9} {what:34} {value:8.2f}", flush=True)
+            print(f"{method:12} {master:9} {what:50} {value:8.2f}", flush=True)
 
 
 def scan_in_one_process(home: Path, _: str, runs: int) -> dict[str, float]:
@@ -82,37 +85,35 @@ def scan_in_one_process(home: Path, _: str, runs: int) -> dict[str, float]:
     return {"query, s": _timed(query, runs), "sum of one column, s": _timed(total, runs)}
 
 
-def scan_lancefs(home: Path, master: str, runs: int) -> dict[str, float]:
-    """The queries by Spark through lancefs."""
+def scan_in_turns(home: Path, master: str, runs: int) -> dict[str, float]:
+    """The queries by Spark, from Parquet and through lancefs."""
     import lancefs.spark
 
     spark = _session(master)
-    url = str(home / "lines-2.1.lance")
-
+    url, parquet = str(home / "lines-2.1.lance"), str(home / "lines.parquet")
     lancefs.spark.register(spark)
     lazy = lancefs.spark.table(spark, url)
-
-    def ask(frame: Callable[[list[str]], Any], sql: str, columns: list[str]) -> Callable[[], Any]:
-        return lambda: _ask(spark, frame(columns), sql)
-
-    def read(columns: list[str]) -> Any:
-        return lancefs.spark.read(spark, url, columns=columns)
-
-    def load(columns: list[str]) -> Any:
-        return spark.read.format("lancefs").option("columns", ",".join(columns)).load(url)
-
-    def table(_: list[str]) -> Any:
-        return lazy
-
-    return {
-        f"{what}, {how.__name__}, s": _timed(ask(how, sql, columns), runs)
-        for what, sql, columns in (
-            ("query", QUERY, COLUMNS),
-            ("sum of one column", SUM, ["suppkey"]),
-            ("greatest of all columns", _greatest(lazy.columns), lazy.columns),
-        )
-        for how in (read, load, table)
+    ways: dict[str, Callable[[list[str]], Any]] = {
+        "Parquet": lambda _: spark.read.parquet(parquet),
+        "read": lambda columns: lancefs.spark.read(spark, url, columns=columns),
+        "format": lambda columns: (
+            spark.read.format("lancefs").option("columns", ",".join(columns)).load(url)
+        ),
+        "table": lambda _: lazy,
     }
+    found = {}
+    for what, sql, columns in (
+        ("query", QUERY, COLUMNS),
+        ("sum of one column", SUM, ["suppkey"]),
+        ("greatest of all columns", _greatest(lazy.columns), lazy.columns),
+    ):
+        works = {
+            way: partial(_ask, spark, sql, partial(frame, columns)) for way, frame in ways.items()
+        }
+        for way, (wall, processor) in _timed_in_turns(works, runs).items():
+            found[f"{what}, {way}, s"] = wall
+            found[f"{what}, {way}, s of processors"] = processor
+    return found
 
 
 def scan_memory(_: Path, master: str, runs: int) -> dict[str, float]:
@@ -121,7 +122,7 @@ def scan_memory(_: Path, master: str, runs: int) -> dict[str, float]:
     spark.dataSource.register(_memory_source())
     return {
         "sum of one column, s": _timed(
-            lambda: _ask(spark, spark.read.format("memory_rows").load(), SUM), runs
+            lambda: _ask(spark, SUM, spark.read.format("memory_rows").load), runs
         )
     }
 
@@ -159,25 +160,9 @@ def _greatest(columns: list[str]) -> str:
     return f"SELECT {', '.join(f'max({name})' for name in columns)} FROM lines"
 
 
-def _ask(spark: Any, frame: Any, sql: str) -> Any:
-    frame.createOrReplaceTempView("lines")
+def _ask(spark: Any, sql: str, frame: Callable[[], Any]) -> Any:
+    frame().createOrReplaceTempView("lines")
     return spark.sql(sql).collect()
-
-
-def scan_parquet(home: Path, master: str, runs: int) -> dict[str, float]:
-    """The queries by Spark from Parquet."""
-    spark = _session(master)
-
-    path = str(home / "lines.parquet")
-    greatest = _greatest(spark.read.parquet(path).columns)
-    return {
-        f"{what}, s": _timed(lambda sql=sql: _ask(spark, spark.read.parquet(path), sql), runs)
-        for what, sql in (
-            ("query", QUERY),
-            ("sum of one column", SUM),
-            ("greatest of all columns", greatest),
-        )
-    }
 
 
 def pipeline(home: Path, master: str, _: int) -> dict[str, float]:
@@ -215,8 +200,7 @@ def pipeline(home: Path, master: str, _: int) -> dict[str, float]:
 
 METHODS = {
     "one process": scan_in_one_process,
-    "lancefs": scan_lancefs,
-    "parquet": scan_parquet,
+    "turns": scan_in_turns,
     "memory": scan_memory,
     "pipeline": pipeline,
 }
@@ -268,6 +252,43 @@ def _timed(work: Callable[[], object], runs: int) -> float:
         work()
         times.append(time.perf_counter() - began)
     return statistics.median(times)
+
+
+def _timed_in_turns(
+    works: Mapping[str, Callable[[], object]], runs: int
+) -> dict[str, tuple[float, float]]:
+    """Do each once to warm up, then so many times; the median of wall, the least processor time."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for run in range(1 + runs):
+        for name, work in works.items():
+            before, began = _processor_seconds(), time.perf_counter()
+            work()
+            wall, after = time.perf_counter() - began, _processor_seconds()
+            used = sum(seconds - before.get(process, 0) for process, seconds in after.items())
+            if run:
+                times[name].append((wall, used))
+    return {
+        name: (statistics.median(wall for wall, _ in pairs), min(used for _, used in pairs))
+        for name, pairs in times.items()
+    }
+
+
+def _processor_seconds() -> dict[int, float]:
+    """Return what this process and those below it have used, by process (Linux: proc(5))."""
+    used: dict[int, float] = {}
+    below: dict[int, list[int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            values = file.read_text().rpartition(")")[2].split()  # what follows the name
+            process, (parent, user, system) = int(file.parent.name), map(int, _PICK(values))
+            below.setdefault(parent, []).append(process)
+            used[process] = (user + system) / os.sysconf("SC_CLK_TCK")
+    found, left = {}, [os.getpid()]
+    while left:
+        process = left.pop()
+        found[process] = used[process]
+        left += below.get(process, [])
+    return found
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.open_version import OpenVersion
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _FIRST_ROWS = (2 * 1024, 8 * 1024)
 # thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
 _LONG_ROWS = 256 * 1024
 _LEAST_SHARE = 4
+# Rows of a small fragment, on average.
+_MOST_SMALL_ROWS = 4 * 1024
 # Rows of a batch without columns: DuckDB allocates a bit for each.
 _MOST_COUNTED = 64 * 1024 * 1024
 # Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
@@ -101,7 +104,7 @@ class RowSource(ABC):
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
-class _Columns(NamedTuple):
+class DuckDBColumns(NamedTuple):
     """The columns of a table as DuckDB sees them.
 
     Attributes:
@@ -113,7 +116,7 @@ class _Columns(NamedTuple):
     encoded: frozenset[str]
 
 
-_COLUMNS: WeakKeyDictionary[OpenVersion, _Columns] = WeakKeyDictionary()
+_COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
@@ -139,8 +142,11 @@ class Rows(RowSource):
         return self._columns.encoded
 
     @cached_property
-    def _columns(self) -> _Columns:
-        """The columns; those of a whole version are described once for all queries."""
+    def _columns(self) -> DuckDBColumns:
+        return self._described()
+
+    def _described(self) -> DuckDBColumns:
+        """Describe the columns; those of a whole version once for all queries."""
         version, shown = self.dataset.opened, self.dataset.schema
         is_whole = self._encodes and shown is version.shown_schema
         with _LOCK:
@@ -152,7 +158,7 @@ class Rows(RowSource):
             field.with_type(ENCODED) if field.name in encoded else readable_field(field)
             for field in shown
         ]
-        found = _Columns(pa.schema([_COUNTER_FIELD, *columns]), encoded)
+        found = DuckDBColumns(pa.schema([_COUNTER_FIELD, *columns]), encoded)
         if is_whole:
             with _LOCK:
                 _COLUMNS[version] = found
@@ -222,6 +228,9 @@ class Rows(RowSource):
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read all rows, few of them at first."""
+        if self._has_small_fragments:  # of which scans read a few first
+            yield from self._scanned(columns, batch_size=_LONG_ROWS)
+            return
         done = 0
         for rows in _FIRST_ROWS:
             yield from self._scanned(columns, limit=rows, offset=done)
@@ -230,6 +239,14 @@ class Rows(RowSource):
         is_long = (self.known_count() or 0) >= shared
         size = _LONG_ROWS if is_long else None
         yield from self._scanned(columns, offset=done, batch_size=size)
+
+    @property
+    def _has_small_fragments(self) -> bool:
+        """Whether there are many local fragments of few rows each."""
+        readers = self.dataset.opened.readers
+        if not (isinstance(readers, FragmentReaders) and readers.are_local):
+            return False
+        return readers.are_several and (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         encoded = [name for name in columns if name in self._encoded]
@@ -445,6 +462,9 @@ def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
     position = schema.get_field_index(COUNTER)
     limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
     for batch in batches:
+        if not limited and batch.schema == schema:
+            yield batch
+            continue
         arrays = list(batch.columns)
         if position >= 0 and batch.schema.get_field_index(COUNTER) < 0:
             arrays.insert(position, pa.nulls(batch.num_rows))

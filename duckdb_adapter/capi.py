@@ -7,7 +7,8 @@ called through `PyDLL`: they are short, and callbacks that they lead to need the
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ Pointer: TypeAlias = c_void_p
 
 DESCRIPTOR_VERSION = 2
 ERROR_INPUT_INVALID = 2001
+MACRO_SCALAR = 0
 MACRO_TABLE = 1
 PARAMETER_STANDARD = 1
 TYPE_ANY = 3
@@ -92,6 +94,7 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "context_get_config": (_P, POINTER(_P)),
     "config_get_option_value": (_P, _STR, POINTER(_P), POINTER(c_int32)),
     "value_get_bool": (_P, POINTER(ctypes.c_bool)),
+    "value_get_varchar": (_P, POINTER(_Text)),
     "value_create_null": (_P, _P, POINTER(_P)),
     "factory_create_type_from_id": (_P, c_int32, _P, _P, c_uint64, POINTER(_P)),
     "replacement_scan_create": (_P, POINTER(_P)),
@@ -215,16 +218,28 @@ class Api:
 
     def is_set(self, context: int, option: str) -> bool:
         """Return a setting that is true or false."""
-        config = self.get("context_get_config", context)
-        value, scope, answer = Pointer(), c_int32(), ctypes.c_bool()
+        answer = ctypes.c_bool()
+        with self._setting(context, option) as value:
+            self.call("value_get_bool", value, byref(answer))
+        return answer.value
+
+    def text_of(self, context: int, option: str) -> str:
+        """Return a setting that is a text."""
+        answer = _Text()
+        with self._setting(context, option) as value:
+            self.call("value_get_varchar", value, byref(answer))
+            return answer.value()  # as long as the setting is there
+
+    @contextmanager
+    def _setting(self, context: int, option: str) -> Iterator[Pointer]:
+        config, value, scope = self.get("context_get_config", context), Pointer(), c_int32()
         self.call(
             "config_get_option_value", config, byref(Str.of(option)), byref(value), byref(scope)
         )
         try:
-            self.call("value_get_bool", value, byref(answer))
+            yield value
         finally:
             self.destroy("value", value)
-        return answer.value
 
     def _declare(self, name: str, arguments: tuple[Any, ...]) -> None:
         function = self._symbol(f"duckdb_v2_{name}")

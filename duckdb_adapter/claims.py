@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -21,8 +22,13 @@ from duckdb_adapter.arrow_source import (
     make_table_source,
 )
 from duckdb_adapter.kept_versions import forgotten_on_errors
+from duckdb_adapter.like_query import text_conditions
+from duckdb_adapter.like_rows import LikeRows
+from duckdb_adapter.member_query import used_members
+from duckdb_adapter.member_rows import MemberRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.pins import Use
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
@@ -43,6 +49,18 @@ class _ThreadNumber(threading.local):
 
 
 _thread = _ThreadNumber()
+
+
+class Look(NamedTuple):
+    """What DuckDB tells where it looks for a name.
+
+    Attributes:
+        use: How often the statement uses the name.
+        collation: Returns how DuckDB compares texts; empty for by their bytes.
+    """
+
+    use: Use
+    collation: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +95,28 @@ class Claim:
         is_counted = isinstance(self.rows, RowSource) and len(self.rows.schema) > 1
         return f" EXCLUDE ({COUNTER})" if is_counted else ""
 
-    def narrowed_to(self, text: str) -> Claim:
+    def narrowed_to(self, text: str, look: Look | None = None) -> Claim:
         """Return the claim with the rows as far as a query uses them.
 
         Args:
             text: The whole statement.
+            look: What else DuckDB tells of it; None where it tells nothing.
         """
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
             return self
         dataset = self.rows.dataset
         first = first_rows_of(text, self.name, dataset)
-        return self if first is None else replace(self, rows=TopNRows(dataset, first))
+        if first is not None and not (first.calls and look is None):
+            use = look.use if look is not None and first.calls else None
+            return replace(self, rows=TopNRows(dataset, first, use))
+        if look is None:
+            return self
+        conditions = text_conditions(text, self.name, dataset)
+        if conditions and not look.collation():
+            return replace(self, rows=LikeRows(dataset, conditions, look.use))
+        # What a query selects from is looked for first, then what macros in it use.
+        members = used_members(text, self.name, dataset) if look.use.looks == 1 else {}
+        return replace(self, rows=MemberRows(dataset, members)) if members else self
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""

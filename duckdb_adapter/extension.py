@@ -14,8 +14,9 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref
+from functools import partial
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
@@ -27,6 +28,7 @@ from duckdb_adapter.interrupts import raise_again
 from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.looks import Looks, NameAnswer
 from duckdb_adapter.open_names import GivenStorage
+from duckdb_adapter.pins import ASKED, ASKED_BODY, ASKED_PARAMETER, is_asked
 from lancefs.table.base_paths import BaseRules
 
 _log = logging.getLogger("duckdb_adapter")
@@ -37,11 +39,49 @@ _RELEASES = ((2, 0),)
 # Where the registration is kept: on DuckDB's module, which is loaded once in a process.
 _HOME = "_lancefs_registration"
 
-# What a name stands for in a database, which is given by its number; None where it is not ours.
-FindAnswer: TypeAlias = Callable[[Sequence[str], int], NameAnswer | None]
+# What a name stands for in a database, which is given by its number; None where it is not ours. The
+# last argument returns how DuckDB compares texts.
+FindAnswer: TypeAlias = Callable[[Sequence[str], int, Callable[[], str]], NameAnswer | None]
 
 _lakes: dict[str, Lake] = {}
 _looks = Looks()
+
+
+class _Macro(NamedTuple):
+    """A macro of every database.
+
+    Attributes:
+        kind: Whether it stands for a value or for a table: `MACRO_SCALAR` or `MACRO_TABLE`.
+        name: As it is called.
+        body: What it stands for.
+        parameters: Their names; all but the first have a default.
+        description: What it returns, for `duckdb_functions()`.
+        example: A call.
+    """
+
+    kind: int
+    name: str
+    body: str
+    parameters: Sequence[str]
+    description: str
+    example: str
+
+    @classmethod
+    def of(cls, function: Function) -> _Macro:
+        """Return the macro that calls a function."""
+        name, parameters = function.name, function.parameters
+        described = function.description, function.example
+        return cls(capi.MACRO_TABLE, name, function.body, parameters, *described)
+
+
+_ASKED = _Macro(
+    capi.MACRO_SCALAR,
+    ASKED,
+    ASKED_BODY,
+    (ASKED_PARAMETER,),
+    "The name by which lancefs is asked for a table that was looked up, in this transaction",
+    f"FROM query_table({ASKED}(1))",
+)
 
 
 class Registration:
@@ -52,7 +92,7 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.answer: FindAnswer = lambda parts, database: None
+        self.answer: FindAnswer = lambda parts, database, collation: None
         self.functions: tuple[Function, ...] = ()
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
@@ -96,8 +136,9 @@ class Registration:
             given = pointer.contents
             factory = self._api.get("context_get_factory", given.context)
             self._add_scan(given.extension, factory)
+            self._add_macro(given.extension, factory, _ASKED)
             for function in self.functions:
-                self._add_function(given.extension, factory, function)
+                self._add_macro(given.extension, factory, _Macro.of(function))
         except BaseException as error:
             _log.exception("this database will not know Lance tables")
             if isinstance(error, KeyboardInterrupt):
@@ -113,15 +154,21 @@ class Registration:
                 raise_again(error)
 
     def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
-        if not all(self._api.is_set(context, option) for option in NEEDED_SETTINGS):
+        # What DuckDB asks again was looked up with these settings, to bind the same name.
+        needed = () if is_asked(name[0]) else NEEDED_SETTINGS
+        if not all(self._api.is_set(context, option) for option in needed):
             return
-        answer = self.answer(name, self._api.number_of(info))
+        number, collation = self._api.number_of(info), partial(self._collation, context)
+        answer = self.answer(name, number, collation)
         if answer is None:
             return
         if answer.source is not None:
             publish(answer.key, answer.source(retract), caller)
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
+
+    def _collation(self, context: int) -> str:
+        return self._api.text_of(context, "default_collation")
 
     def _add_scan(self, extension: int, factory: Pointer) -> None:
         api = self._api
@@ -134,22 +181,22 @@ class Registration:
         finally:
             api.destroy("replacement_scan", scan)
 
-    def _add_function(self, extension: int, factory: Pointer, function: Function) -> None:
+    def _add_macro(self, extension: int, factory: Pointer, given: _Macro) -> None:
         api = self._api
-        macro = api.get("macro_function_create", factory, capi.MACRO_TABLE)
+        macro = api.get("macro_function_create", factory, given.kind)
         try:
-            api.call("macro_function_set_name", macro, byref(Str.of(function.name)))
-            api.call("macro_function_set_body", macro, byref(Str.of(function.body)))
-            self._add_parameters(macro, factory, function)
+            api.call("macro_function_set_name", macro, byref(Str.of(given.name)))
+            api.call("macro_function_set_body", macro, byref(Str.of(given.body)))
+            self._add_parameters(macro, factory, given.parameters)
             docs = api.get("macro_function_get_docs", macro)
-            api.call("function_docs_set_description", docs, byref(Str.of(function.description)))
-            api.call("function_docs_add_example", docs, None, byref(Str.of(function.example)))
+            api.call("function_docs_set_description", docs, byref(Str.of(given.description)))
+            api.call("function_docs_add_example", docs, None, byref(Str.of(given.example)))
             api.call("function_docs_add_category", docs, byref(Str.of(_NAME)))
             api.call("extension_register_macro_function", extension, macro)
         finally:
             api.destroy("macro_function", macro)
 
-    def _add_parameters(self, macro: Pointer, factory: Pointer, function: Function) -> None:
+    def _add_parameters(self, macro: Pointer, factory: Pointer, parameters: Sequence[str]) -> None:
         api = self._api
         signature = api.get("macro_function_get_signature", macro)
         types = [
@@ -158,7 +205,7 @@ class Registration:
         ]
         null = api.get("value_create_null", factory, types[1])
         try:
-            for position, name in enumerate(function.parameters):
+            for position, name in enumerate(parameters):
                 api.call(
                     "function_signature_add_parameter",
                     signature,
@@ -206,7 +253,7 @@ def install(
         setattr(_duckdb, _HOME, registration)
     storage = GivenStorage(dict(storage_options or {}), base_rules, use_index)
     registration.functions = FUNCTIONS
-    registration.answer = lambda name, database: _answer(name, database, storage)
+    registration.answer = partial(_answer, storage)
 
 
 def remember_lake(lake: Lake) -> None:
@@ -214,10 +261,12 @@ def remember_lake(lake: Lake) -> None:
     _lakes[lake.name.lower()] = lake
 
 
-def _answer(name: Sequence[str], database: int, storage: GivenStorage) -> NameAnswer | None:
+def _answer(
+    storage: GivenStorage, name: Sequence[str], database: int, collation: Callable[[], str]
+) -> NameAnswer | None:
     """Look what a name stands for in a database, which is given by its number."""
     if len(name) == 1:
-        return _looks.answer(name[0], database, storage)
+        return _looks.answer(name[0], database, storage, collation)
     schema, table = place_of(name)
     lake = _lakes.get(schema.lower())
     query = None if lake is None else lake.find(table)

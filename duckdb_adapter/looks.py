@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from duckdb_adapter.claims import Claim, find_claim
+from duckdb_adapter.claims import Claim, Look, find_claim
 from duckdb_adapter.open_names import GivenStorage
-from duckdb_adapter.pins import Pins, Transactions, parse_asked, question
+from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +59,34 @@ class Looks:
         self._numbers = itertools.count(1)
         self._last = _Last()
 
-    def answer(self, name: str, database: int, storage: GivenStorage) -> NameAnswer | None:
+    def answer(
+        self, name: str, database: int, storage: GivenStorage, collation: Callable[[], str]
+    ) -> NameAnswer | None:
         """Look what a name stands for; None where it is not ours.
 
         Args:
             name: As it stands in SQL.
             database: A number of the database.
             storage: Gives the storage options, for names that carry none.
+            collation: Returns how DuckDB compares texts; empty for by their bytes.
 
         Raises:
             LanceError: It is ours, but what it stands for cannot be read.
             ValueError: It is ours, but it contradicts itself.
         """
-        asked = parse_asked(name)
         look, self._last.look = self._last.look, None
-        if asked is not None and look is not None and asked.look == look.number:
-            pins = self._transactions.pins(database, asked)
+        if is_asked(name):
+            asked = parse_asked(name)
+            if asked is None or look is None or asked.look != look.number:
+                return None  # somebody wrote it himself
+            pins, use = self._transactions.look(database, asked, look.claim.name)
             claim: Claim | None = look.claim
             if not pins.adopt(look.pins):
                 claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
-            claim, key = claim.narrowed_to(asked.statement), claim.key()
+            claim = claim.narrowed_to(asked.statement, Look(use, collation))
+            key = claim.key()
             return NameAnswer(claim.select(key), claim.alias, key, claim.source)
         pins = Pins()
         claim = find_claim(name, replace(storage, pins=pins))

@@ -27,6 +27,18 @@ _NAME = "lancefs, look"
 _ASKED = re.compile(_NAME + r" (\d+) (\d+) of (\d+) since (\d+) by (?:([0-9A-F]*) )?")
 # A relation of Python is bound without a statement: there is no text then, and this is its number.
 _NO_STATEMENT = 2**64 - 1
+# A macro of every database: the name that DuckDB asks for, given the number of a look. DuckDB binds
+# and evaluates it in every query; one function takes half as long as many `||`. Of a text that is
+# longer than those that are read, so much is told that it is seen to be.
+ASKED = "_lancefs_asked"
+ASKED_PARAMETER = "look"
+ASKED_BODY = (
+    f"""concat_ws(' ', '"{_NAME}', {ASKED_PARAMETER}, current_transaction_id(), 'of', """
+    "current_connection_id(), 'since', epoch_us(now()), 'by', "
+    f"CASE WHEN current_query_id() <> {_NO_STATEMENT} "
+    f"THEN hex(left(current_query(), {MOST_TEXT + 1})) END, "
+    """'"')"""
+)
 
 
 class _Pin(NamedTuple):
@@ -75,7 +87,7 @@ class Asked(NamedTuple):
     """A name by which DuckDB asks for what was looked up before, in the transaction that it tells.
 
     Attributes:
-        look: The number that `Transactions.question` was given.
+        look: The number that `question` was given.
         transaction: What tells it apart from others of the connection.
         connection: Its number in the database.
         statement: The text of the statement that is run; empty where none is, or it is long.
@@ -87,43 +99,84 @@ class Asked(NamedTuple):
     statement: str
 
 
+class Use:
+    """The use of a table by a statement, from the first look at its name until its rows are read.
+
+    DuckDB looks once for each place where the name stands, also in views and macros, and has looked
+    for all of them when it reads the first rows.
+    """
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.is_read = False
+
+    def read_once(self) -> bool:
+        """Note that rows are read; return whether they are used in one place only."""
+        self.is_read = True
+        return self.looks == 1
+
+
+class _Transaction:
+    """The newest transaction of a connection.
+
+    Args:
+        key: What tells it apart from others.
+    """
+
+    def __init__(self, key: tuple[int, int]) -> None:
+        self.key = key
+        self.pins = Pins()
+        self._statement = ""
+        self._uses: dict[str, Use] = {}
+
+    def use(self, statement: str, name: str) -> Use:
+        """Return the use of a name by a statement, with one look more."""
+        if statement != self._statement:
+            self._statement, self._uses = statement, {}
+        use = self._uses.get(name)
+        if use is None or use.is_read:  # the statement is run again
+            use = self._uses[name] = Use()
+        use.looks += 1
+        return use
+
+
 class Transactions:
     """The transactions of all databases of the process, the newest of each connection."""
 
     def __init__(self) -> None:
-        self._pins: OrderedDict[tuple[int, int], tuple[tuple[int, int], Pins]] = OrderedDict()
+        self._newest: OrderedDict[tuple[int, int], _Transaction] = OrderedDict()
         self._lock = Lock()
 
-    def pins(self, database: int, asked: Asked) -> Pins:
-        """Return the versions of a transaction.
+    def look(self, database: int, asked: Asked, name: str) -> tuple[Pins, Use]:
+        """Return the versions of a transaction, and how its statement uses a table.
 
         Args:
             database: A number of the database.
             asked: What DuckDB asked in the transaction.
+            name: The table.
         """
         key = database, asked.connection
         with self._lock:
-            transaction, pins = self._pins.pop(key, (None, Pins()))
-            if transaction != asked.transaction:
-                pins = Pins()
-            self._pins[key] = asked.transaction, pins
-            while len(self._pins) > _MOST_CONNECTIONS:
-                self._pins.popitem(last=False)
-        return pins
+            newest = self._newest.pop(key, None)
+            if newest is None or newest.key != asked.transaction:
+                newest = _Transaction(asked.transaction)
+            self._newest[key] = newest
+            while len(self._newest) > _MOST_CONNECTIONS:
+                self._newest.popitem(last=False)
+            return newest.pins, newest.use(asked.statement, name)
 
 
 def question(look: int) -> str:
-    """Return the query that has DuckDB ask in which transaction it is, and for which statement."""
-    # DuckDB binds and evaluates this in every query; one function takes half as long as many `||`.
-    # Of a text that is longer than those that are read, so much is told that it is seen to be.
-    statement = f"hex(left(current_query(), {MOST_TEXT + 1}))"
-    told = (
-        f"""'"{_NAME} {look}'""",
-        "current_transaction_id(), 'of', current_connection_id(), 'since', epoch_us(now()), 'by'",
-        f"CASE WHEN current_query_id() <> {_NO_STATEMENT} THEN {statement} END",
-        """'"'""",
-    )
-    return f"FROM query_table(concat_ws(' ', {', '.join(told)}))"
+    """Return the query that has DuckDB ask in which transaction it is, and for which statement.
+
+    It calls the macro `ASKED`, so that DuckDB parses what it evaluates once for each database.
+    """
+    return f"FROM query_table({ASKED}({look}))"
+
+
+def is_asked(name: str) -> bool:
+    """Whether DuckDB asks for a name that `question` made."""
+    return name.startswith(_NAME)
 
 
 def parse_asked(name: str) -> Asked | None:

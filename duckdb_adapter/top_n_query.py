@@ -3,25 +3,37 @@
 DuckDB asks the Arrow scan for all rows of all columns before it knows which rows come first. Where
 the text of the query proves that less is enough, less is read. A proof needs that the text is all
 that there is: one table by its path, columns and constants. A view, a subquery or a function,
-which may be a macro with a query of its own, can use other rows. What is not understood counts as a
-use of everything.
+which may be a macro with a query of its own, can use other rows; functions are allowed in WHERE,
+where it is known when rows are read whether the table is used once. What is not understood counts
+as a use of everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import parse
+from duckdb_adapter.query_trees import column_names, column_of, is_table, parse, terms_of
 from lancefs.lance_dataset import LanceDataset
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}
 # Parts of a SELECT that must be empty where the first rows of a table are the first of the answer.
-_EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify")
+_EMPTY = ("group_expressions", "group_sets", "having", "sample", "qualify")
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
+# Comparisons that DuckDB asks the scan for, or does not as a whole.
+_COMPARISONS = (
+    "COMPARE_EQUAL",
+    "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_GREATERTHANOREQUALTO",
+)
+# Expressions that are the same for all rows, if those that they are made of are. A function may be
+# a macro.
+_SAME = ("CONSTANT", "PARAMETER", "CAST", "TYPE")
 # More rows than these are not looked for before the others are left out.
 _MOST_FIRST_ROWS = 4096
 
@@ -34,11 +46,16 @@ class FirstRows:
         column: The column by which rows are ordered first.
         descending: Whether the greatest value comes first; both where that is unknown.
         rows: How many.
+        tested: The columns that WHERE compares, each as often as it does. The first rows are those
+            of the rows that pass, if the scan is asked for all of these comparisons.
+        calls: Whether there are functions in WHERE, which may be macros that use other rows.
     """
 
     column: str
     descending: tuple[bool, ...]
     rows: int
+    tested: tuple[str, ...] = ()
+    calls: bool = False
 
 
 def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | None:
@@ -52,16 +69,9 @@ def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | No
     lower = text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    columns = {field.name.lower(): field.name for field in dataset.schema}
-    node = parse(text) if len(columns) == len(dataset.schema) else None
-    return None if node is None else _first_rows(node, name, columns)
-
-
-def _is_table(node: Any, name: str) -> bool:
-    """Whether a node is the table, with its own names, and without a version or sample."""
-    is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
-    others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
-    return is_plain and not any(node.get(key) for key in others)
+    columns = column_names(dataset.schema)
+    node = None if columns is None else parse(text)
+    return None if node is None or columns is None else _first_rows(node, name, columns)
 
 
 def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> FirstRows | None:
@@ -71,29 +81,57 @@ def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> 
     if node["cte_map"]["map"] or node["aggregate_handling"] != "STANDARD_HANDLING":
         return None
     kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not _is_table(node["from_table"], name):
+    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not is_table(node["from_table"], name):
         return None
     order, limit = node["modifiers"]
     rows, offset = _number(limit["limit"]), _number(limit["offset"] or 0)
     key, *others = order["orders"]
-    column = _column(key["expression"], columns)
+    column = column_of(key["expression"], columns)
     if column is None or rows is None or offset is None or rows + offset > _MOST_FIRST_ROWS:
         return None
     is_clear = all(_is_shown(each, column, columns) for each in node["select_list"])
     is_plain = all(each["expression"]["class"] in _PLAIN for each in others)
     if not (is_clear and is_plain) or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
         return None
-    return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset)
-
-
-def _column(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
-    """Return the column that an expression is, in lower case; None where it is another one."""
-    if expression["class"] != "COLUMN_REF":
+    where = node.get("where_clause")
+    tested = () if where is None else _tested(where, columns)
+    if tested is None:
         return None
-    *table, last = [part.lower() for part in expression["column_names"]]
-    # In front of the column there can be the name of the table only, which is no struct.
-    is_column = len(table) <= 1 and not any(part in columns for part in table)
-    return last if is_column and last in columns else None
+    calls = where is not None and "FUNCTION" in set(_classes(where))
+    return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset, tested, calls)
+
+
+def _tested(where: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the columns that are compared with what is the same for all rows.
+
+    Each as often as it is; None where the conditions are not all of this kind.
+    """
+    tested: list[str] = []
+    for term in terms_of(where):
+        if term["type"] == "COMPARE_BETWEEN":
+            pairs = [(term["input"], term["lower"]), (term["input"], term["upper"])]
+        elif term["type"] in _COMPARISONS:
+            sides = term["left"], term["right"]
+            pairs = [sides if column_of(sides[0], columns) is not None else sides[::-1]]
+        else:
+            return None
+        for compared, other in pairs:
+            column = column_of(compared, columns)
+            if column is None or not set(_classes(other)) <= {*_SAME, "FUNCTION"}:
+                return None
+            tested.append(columns[column])
+    return tuple(tested)
+
+
+def _classes(node: Any) -> Iterator[str]:
+    """Yield the classes of an expression and of those that it is made of."""
+    if isinstance(node, Mapping):
+        if "class" in node:
+            yield node["class"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            yield from _classes(each)
 
 
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:
@@ -105,7 +143,7 @@ def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, 
         return False
     # A member of a struct may have the name of the column.
     is_named_so = column in map(str.lower, expression.get("column_names", [])[-1:])
-    return not is_named_so or _column(expression, columns) == column
+    return not is_named_so or column_of(expression, columns) == column
 
 
 def _number(node: Any) -> int | None:

@@ -21,15 +21,25 @@ _MOST_ROWS = 16 * 1024
 
 def is_ordered(kind: pa.DataType) -> bool:
     """Whether Arrow and DuckDB order values of a type alike, whatever DuckDB's settings are."""
-    tests = (pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_date32)
-    return pa.types.is_decimal128(kind) or any(test(kind) for test in tests)
+    tests = (
+        pa.types.is_integer,
+        pa.types.is_float32,
+        pa.types.is_float64,
+        pa.types.is_decimal128,
+        pa.types.is_date32,
+        pa.types.is_timestamp,
+    )
+    return any(test(kind) for test in tests)
 
 
-def find_first(batches: Iterable[pa.Array], rows: int, descending: tuple[bool, ...]) -> Ints | None:
+def find_first(
+    batches: Iterable[tuple[pa.Array, pa.Array]], rows: int, descending: tuple[bool, ...]
+) -> Ints | None:
     """Find the rows that may be among the first ones.
 
     Args:
-        batches: All values of a column of a type that `is_ordered`.
+        batches: All values of a column of a type that `is_ordered`, with the position of each,
+            ascending.
         rows: How many rows are wanted.
         descending: Whether the greatest value comes first; both where that is unknown.
 
@@ -38,10 +48,8 @@ def find_first(batches: Iterable[pa.Array], rows: int, descending: tuple[bool, .
     """
     ends = [_End(rows, each) for each in descending] if rows else []
     others: list[Ints] = []
-    count = start = 0
-    for values in batches:
-        positions = pa.array(np.arange(start, start + len(values)))
-        start += len(values)
+    count = 0
+    for values, positions in batches:
         unordered = pc.is_null(values, nan_is_null=True)
         if unordered.true_count:
             others.append(positions.filter(unordered).to_numpy())
@@ -62,7 +70,7 @@ class _End:
     def __init__(self, rows: int, descending: bool) -> None:
         self._rows = rows
         self._compare = pc.greater_equal if descending else pc.less_equal
-        self._order = [("values", "descending" if descending else "ascending")]
+        self._order = [("values", "descending" if descending else "ascending")]  # of an array, too
         self._kept: pa.Table | None = None
         self._last: pa.Scalar | None = None
 
@@ -81,6 +89,10 @@ class _End:
             is_kept = self._compare(values, self._last)
             if not is_kept.true_count:
                 return
+            values, positions = values.filter(is_kept), positions.filter(is_kept)
+        if len(values) > self._rows:  # quicker than among the rows of a table
+            first = pc.select_k_unstable(values, k=self._rows, sort_keys=self._order)
+            is_kept = self._compare(values, values[first[-1].as_py()])
             values, positions = values.filter(is_kept), positions.filter(is_kept)
         added = pa.table({"values": values, "positions": positions})
         kept = added if self._kept is None else pa.concat_tables([self._kept, added])

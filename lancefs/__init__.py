@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lancefs.filesystem import LanceFileSystem
     from lancefs.lance_dataset import LanceDataset
     from lancefs.opening import dataset, open
+    from lancefs.scan.kept_ranges import keep_ranges
     from lancefs.search.text_query import (
         BooleanQuery,
         BoostQuery,
@@ -36,6 +37,7 @@ __all__ = [
     "PhraseQuery",
     "__version__",
     "dataset",
+    "keep_ranges",
     "kernels_in_use",
     "open",
     "sql",
@@ -51,6 +53,7 @@ _HOMES = {
     "MatchQuery": "lancefs.search.text_query",
     "MultiMatchQuery": "lancefs.search.text_query",
     "PhraseQuery": "lancefs.search.text_query",
+    "keep_ranges": "lancefs.scan.kept_ranges",
     "kernels_in_use": "lancefs.datafile.kernels",
     "dataset": "lancefs.opening",
     "open": "lancefs.opening",

@@ -280,7 +280,9 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def dictionary_columns(self) -> list[str]:
-        """The columns of strings whose values the data files store once a page, in a dictionary.
+        """The columns of strings whose values the data files store once a page, and of flags.
+
+        Flags are strings of a byte each, of which there are few different ones.
 
         The metadata of the first fragment's columns tells. A scan reads them dictionary-encoded on
         demand (`scanner(dictionary_columns=…)`), and engines such as DuckDB group by them quicker.

@@ -108,6 +108,36 @@ def test_columns_that_files_store_so_are_named(stored: LanceDataset, tmp_path: P
     assert lancefs.open(empty).dictionary_columns == []
 
 
+def test_flags_are_named_too(tmp_path: Path) -> None:
+    source = np.random.default_rng(1)
+    letters = source.choice(np.array([*"ANRO"]), ROWS)
+    seldom = source.random(ROWS) < 0.01
+    rows = pa.table(
+        {
+            "flag": letters,
+            "mostly": pa.array(letters, mask=seldom),
+            "empty": ["" for _ in letters],
+            "remark": [f"a remark on {one}, {at}" * is_one for at, (one, is_one) in
+                       enumerate(zip(letters, seldom.tolist(), strict=True))],
+            "two": [one * 2 for one in letters],
+        }
+    )  # fmt: skip
+    path = tmp_path / "flags.lance"
+    lance.write_dataset(rows, path, data_storage_version="2.1")
+    dataset = lancefs.open(path)
+    named = dataset.dictionary_columns
+    assert "flag" in named
+    assert "remark" not in named
+    # Fragments that come later may have other values.
+    more = rows.slice(0, 3000).set_column(0, "flag", pa.array(["as long as it is"] * 3000))
+    lance.write_dataset(more, path, mode="append")
+    dataset = lancefs.open(path)
+    assert dataset.dictionary_columns == named
+    found = dataset.to_table(dictionary_columns=rows.column_names)
+    found.validate(full=True)
+    assert _plain(found).equals(dataset.to_table().replace_schema_metadata(None))
+
+
 def test_dictionaries_are_those_of_the_file(stored: LanceDataset) -> None:
     first = next(stored.to_batches(columns=["mode"], dictionary_columns=["mode"]))
     assert sorted(first.column(0).dictionary.to_pylist()) == sorted(MODES)

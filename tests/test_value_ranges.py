@@ -21,13 +21,18 @@ import lancefs
 from lancefs.errors import LanceError
 from lancefs.scan import fragment_ranges, value_ranges
 from lancefs.scan.stats import ScanStats
+from lancefs.table import fragment_readers
+from lancefs.table.fragment_run import FragmentRun
 
 ROWS, ZONE = 1000, 16
 
 
-@pytest.fixture(autouse=True)
-def _small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["few", "many"], autouse=True)
+def _small_zones(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zones of a few rows; and versions that pass for long ones, which are read without readers."""
     monkeypatch.setattr(value_ranges, "ZONE_ROWS", ZONE)
+    if request.param == "many":
+        monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 1)
 
 
 def write(path: Path, rows: pa.Table, **options: Any) -> str:
@@ -198,6 +203,31 @@ def test_a_small_fragment_whose_file_was_replaced_is_read_anew(tmp_path: Path) -
     found, stats = read(table, "n >= 500")
     assert found.num_rows == 5
     assert stats.fragments_skipped == 39
+
+
+def test_fragments_all_of_whose_ranges_are_known_are_read_in_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 1)
+    table = write(tmp_path / "t", numbers(200), max_rows_per_file=5)
+    dataset = lancefs.open(table)
+    runs: list[int] = []
+    read_run = FragmentRun.read
+
+    def watched(self: FragmentRun, *arguments: Any) -> list[pa.Array]:
+        runs.append(len(self.fragment_ids))
+        return read_run(self, *arguments)
+
+    monkeypatch.setattr(FragmentRun, "read", watched)
+    for filter, fragments in (("n >= 0", 40), ("n >= 101 and n < 160", 12), ("n < 0", 0)):
+        expected = lance.dataset(table).to_table(filter=filter)
+        for _ in range(2):
+            runs.clear()
+            scanner = dataset.scanner(["n"], filter=filter)
+            assert scanner.to_table().equals(expected.select(["n"]))
+            assert scanner.stats.fragments == fragments
+            assert scanner.stats.fragments_skipped in (0, 40 - fragments)
+        assert max(runs, default=0) == max(fragments - 1, 0)  # the first one is read alone
 
 
 def test_fragments_are_passed_over_as_a_scan_comes_to_them(tmp_path: Path) -> None:

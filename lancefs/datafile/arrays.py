@@ -32,6 +32,8 @@ from lancefs.storage import Bytes
 
 # Bits of values that are not much wider than an index into a dictionary of them.
 _WIDE = 128
+# Number of ASCII characters; and of strings among which all flags of a block are looked for first.
+_ASCII, _SAMPLE = 128, 4 * 1024
 _WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
 _BYTES_OF_TEXT = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
@@ -299,6 +301,28 @@ def _variable(
         valid: Which slots are not null; None where all are valid.
         is_checked: Whether the text is known to be UTF-8.
     """
+    return strings_array(block, data_type, bitmap(valid), _null_count(valid), is_checked)
+
+
+def strings_array(
+    block: VariableWidth,
+    data_type: pa.DataType,
+    validity: pa.Buffer | None,
+    nulls: int,
+    is_checked: bool = False,
+) -> pa.Array:
+    """Build an array of byte strings or text.
+
+    Args:
+        block: The values.
+        data_type: A string or binary type.
+        validity: A bit for each slot that is 0 for a null; None where there are no nulls.
+        nulls: Number of nulls; -1 where it is not known.
+        is_checked: Whether the text is known to be UTF-8.
+
+    Raises:
+        CorruptFile: The values are not of this type.
+    """
     if _has_narrow_offsets(data_type):
         if block.offsets[-1] > LARGEST:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
@@ -309,8 +333,8 @@ def _variable(
         offsets = block.offsets.astype(np.int64, copy=False)
     else:
         raise CorruptFile(f"variable-width values where {data_type} was expected")
-    buffers = [bitmap(valid), _buffer(offsets), _buffer(block.data)]
-    array = pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
+    buffers = [validity, _buffer(offsets), _buffer(block.data)]
+    array = pa.Array.from_buffers(data_type, block.length, buffers, nulls)
     if is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
         check_utf8(array)  # which ignores the bytes of nulls
     return array
@@ -416,7 +440,40 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
         buffers = [bitmap(valid), _buffer(stored)]
         indices = pa.Array.from_buffers(index_type, block.length, buffers, _null_count(valid))
         return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
+    if isinstance(block, VariableWidth) and valid is None:
+        flags = _flags(block)
+        if flags is not None:
+            items, indices = flags
+            codes = pa.array(indices).cast(data_type.index_type)
+            values = items.cast(data_type.value_type)
+            return pa.DictionaryArray.from_arrays(
+                codes, values, ordered=data_type.ordered, safe=False
+            )
     return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
+
+
+def _flags(block: VariableWidth) -> tuple[pa.Array, Array] | None:
+    """Return the different strings of a block, and indices into them; None but for flags.
+
+    Flags are strings of an ASCII character each, which need no table of hashes.
+    """
+    first, last = int(block.offsets[0]), int(block.offsets[-1])
+    if not block.length or last - first != block.length:
+        return None
+    if not np.array_equal(block.offsets, np.arange(first, last + 1, dtype=block.offsets.dtype)):
+        return None
+    letters = block.data[first:last]
+    indices: Array = np.empty(0, np.int32)
+    for some in (letters[:_SAMPLE], letters):  # a few strings mostly have all flags
+        codes = np.unique(some)
+        places = np.full(256, -1, np.int32)
+        places[codes] = np.arange(len(codes))
+        indices = take(places, letters)
+        if int(indices.min()) >= 0:
+            break
+    if codes[-1] >= _ASCII:
+        return None
+    return pa.array([chr(code) for code in codes.tolist()]), indices
 
 
 def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:

@@ -5,8 +5,11 @@ of the columns, and of the global buffers. The metadata of a column lists its pa
 its buffers and describes its encoding.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -102,6 +105,12 @@ class Container:
         self._columns: dict[int, ColumnPages] = {}
         self._page_bytes: dict[int, int] = {}  # of these columns
         self._descriptor: schema_pb2.FileDescriptor | None = None
+
+    def of(self, file: File) -> Container:
+        """Return the container of a file with the same bytes, which shares what was read of it."""
+        container = copy(self)
+        container.file = file
+        return container
 
     def column(self, index: int) -> ColumnPages:
         """Return the metadata of a column; read it unless `load` did.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import lru_cache
 from operator import is_
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -163,7 +164,9 @@ class Field:
                 named.
             CorruptFile: A type is invalid.
         """
-        return self._type(_storage_field)
+        if not self.children:
+            return self._type(_storage_field)
+        return _nested_type(self)
 
     def to_arrow(self, blobs: Blobs = "descriptors") -> pa.Field:
         """Return the Arrow field as readers see it: extension types, nullability, metadata.
@@ -382,6 +385,12 @@ def _encoding(number: int) -> LegacyEncoding:
 
 def _is_true(metadata: Mapping[bytes, bytes], key: bytes) -> bool:
     return metadata.get(key, b"").lower() == b"true"
+
+
+@lru_cache(maxsize=4096)
+def _nested_type(field: Field) -> pa.DataType:
+    """Return the storage type of a field with others below it, which takes long to make."""
+    return field._type(_storage_field)
 
 
 def _storage_field(child: Field) -> pa.Field:

@@ -114,14 +114,19 @@ class BTree:
         """Return the pages that may hold values that pass a test; None where it cannot be told."""
         if test.intervals is None or test.data_type != self.data_type:
             return None
-        lows, highs = [low for low, _ in test.intervals], [high for _, high in test.intervals]
         # The first pages may have no maximum, or no minimum: they begin with missing values.
         before_high = self._num_pages - len(self._high_keys)
         before_low = self._num_pages - len(self._low_keys)
+        if len(test.intervals) == 1 and not test.keeps_null:
+            ((low, high),) = test.intervals
+            first = 0 if low is None else _place(self._high_keys, low, "left") + before_high
+            stop = self._num_pages
+            if high is not None:
+                stop = _place(self._low_keys, high, "right") + before_low
+            return np.arange(first, max(first, stop))
+        lows, highs = [low for low, _ in test.intervals], [high for _, high in test.intervals]
         firsts = _places(self._high_keys, lows, -before_high, "left") + before_high
         stops = _places(self._low_keys, highs, len(self._low_keys), "right") + before_low
-        if len(firsts) == 1 and not test.keeps_null:
-            return np.arange(firsts[0], max(firsts[0], stops[0]))
         wanted = _covered(firsts, stops, self._num_pages)
         if test.keeps_null:
             wanted |= self._null_counts > 0
@@ -143,6 +148,9 @@ class BTree:
         Raises:
             CorruptFile: The index is damaged.
         """
+        if len(pages) == 1:
+            only = self._find_in([pages], test)
+            return None if len(only) > most else only
         found, rows = [np.empty(0, np.uint64)], 0
         for spans in self._batches(pages):
             found.append(self._find_in(spans, test))
@@ -183,6 +191,9 @@ class BTree:
         if likely is None:
             numbers: Addresses = ids[test.passes(values)]
             return numbers
+        if isinstance(likely, slice):
+            some: Addresses = ids[likely][test.passes(values[likely])]
+            return some
         passed = test.passes(values.take(to_arrow_numbers(likely)))
         found: Addresses = ids[likely[passed]]
         return found
@@ -220,7 +231,7 @@ class BTree:
 
     def _within_intervals(
         self, values: pa.Array, keys: SortKeys | None, test: ColumnTest
-    ) -> Ints | None:
+    ) -> Ints | slice | None:
         """Return the positions of those ordered values that are in the intervals of a test.
 
         None where Arrow tests all values quicker than their keys are made.
@@ -228,6 +239,11 @@ class BTree:
         if test.intervals is None or keys is None:
             return None
         missing = values.null_count
+        if len(test.intervals) == 1 and not test.keeps_null:
+            ((low, high),) = test.intervals
+            start = 0 if low is None else _place(keys, low, "left")
+            stop = len(keys) if high is None else _place(keys, high, "right")
+            return slice(start + missing, max(start, stop) + missing)
         starts = _places(keys, [low for low, _ in test.intervals], 0, "left")
         stops = _places(keys, [high for _, high in test.intervals], len(keys), "right")
         if (starts[1:] >= stops[:-1]).all() and (starts <= stops).all():
@@ -291,6 +307,11 @@ class BTree:
                 raise self._data.damage("a page begins or ends with other values than its bounds")
 
 
+def _place(keys: SortKeys, bound: object, side: Literal["left", "right"]) -> int:
+    """Return where a bound would be put among ordered keys, before or after those equal to it."""
+    return int(keys.searchsorted(as_keys([bound], keys.dtype), side)[0])
+
+
 def _places(
     keys: SortKeys, bounds: Sequence[object], open_place: int, side: Literal["left", "right"]
 ) -> Ints:
@@ -302,11 +323,6 @@ def _places(
         open_place: The place of open bounds.
         side: Whether a bound is put before or after keys that are equal to it.
     """
-    if len(bounds) == 1:
-        place = open_place
-        if bounds[0] is not None:
-            place = int(np.searchsorted(keys, as_keys(bounds, keys.dtype), side)[0])
-        return np.array([place], np.int64)
     is_open = np.array([bound is None for bound in bounds], np.bool_)
     places = np.full(len(bounds), open_place, np.int64)
     known = as_keys([bound for bound in bounds if bound is not None], keys.dtype)

@@ -51,14 +51,15 @@ class RowSet:
     def ranges_of(self, fragment_id: int) -> RowRanges:
         """Return the rows of a covered fragment, as ranges of offsets."""
         base = np.uint64(fragment_id << OFFSET_BITS)
-        first, last = np.searchsorted(self.starts, np.array([base, base | _OFFSETS], np.uint64))
+        first, last = self.starts.searchsorted(np.array([base, base | _OFFSETS], np.uint64))
         starts, ends = self.starts[first:last] - base, self.ends[first:last] - base
         return between(starts.astype(np.int64), ends.astype(np.int64))
 
     @cached_property
     def fragments(self) -> Ints:
         """Ids of covered fragments with rows in the set, ascending."""
-        return np.unique(fragments_of(self.starts))
+        numbers = fragments_of(self.starts)
+        return numbers if len(numbers) < 2 else np.unique(numbers)
 
     def within(self, fragments: Ints) -> RowSet:
         """Return the set with fewer covered fragments.
@@ -84,7 +85,7 @@ def is_among(
     """Tell which values are among ascending ones."""
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    at = np.minimum(ascending.searchsorted(values), len(ascending) - 1)
     found: npt.NDArray[np.bool_] = ascending[at] == values
     return found
 
@@ -98,9 +99,9 @@ def of_addresses(addresses: Addresses, covered: Ints) -> RowSet:
     """
     known = is_among(fragments_of(addresses), covered) & (addresses & _OFFSETS != _OFFSETS)
     rows = addresses[known]
-    breaks = np.flatnonzero(np.diff(rows) != _ONE)
-    if not len(rows):
-        return RowSet(covered, rows, rows)
+    breaks = np.flatnonzero(rows[1:] - rows[:-1] != _ONE)
+    if len(breaks) >= len(rows) - 1:  # no row follows on another one, or there is none
+        return RowSet(covered, rows, rows + _ONE)
     starts = rows[np.append(0, breaks + 1)]
     ends = rows[np.append(breaks, len(rows) - 1)] + _ONE
     return RowSet(covered, starts, ends)

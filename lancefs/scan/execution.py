@@ -8,6 +8,7 @@ only as many morsels are decoded ahead as fit into the memory budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
@@ -194,7 +195,22 @@ class Scan:
             wanted = None if left is None else skip + left
             decoded = self._proved(fragments, decoded, wanted)
         batches = self._cut(decoded if self.is_kept else self._giving_back(decoded))
-        yield from _passing_over(batches, skip, left)
+        with self._keeping_ranges():
+            yield from _passing_over(batches, skip, left)
+
+    @contextmanager
+    def _keeping_ranges(self) -> Iterator[None]:
+        """Keep on disk what a scan sees of the values of its filter, where that is wanted."""
+        root = _local_root(self.fragments) if self._ranged_fields else None
+        if root is None:
+            yield
+            return
+        from lancefs.scan import kept_ranges, value_ranges
+
+        before = value_ranges.count_changes()
+        yield
+        if value_ranges.count_changes() != before:
+            kept_ranges.save(root)
 
     def _found(self) -> Sequence[pa.RecordBatch] | None:
         """Return the rows that pass, where few local rows may; None where morsels are decoded."""
@@ -223,8 +239,20 @@ class Scan:
 
     @cached_property
     def _reader(self) -> MorselReader:
-        ranged = [field for field in self.filter_fields if field.name in self._intervals]
-        return replace(self._plain_reader, ranged_fields=tuple(ranged))
+        if not self._ranged_fields or self._passing_whole is not None:  # and all ranges are known
+            return self._plain_reader
+        return replace(self._plain_reader, ranged_fields=self._ranged_fields)
+
+    @cached_property
+    def _ranged_fields(self) -> tuple[Field, ...]:
+        """The columns of the filter whose ranges of values are kept in mind."""
+        fields = tuple(field for field in self.filter_fields if field.name in self._intervals)
+        root = _local_root(self.fragments) if fields else None
+        if root is not None:
+            from lancefs.scan.kept_ranges import load
+
+            load(root)
+        return fields
 
     @cached_property
     def _plain_reader(self) -> MorselReader:
@@ -270,7 +298,7 @@ class Scan:
             number of rows that are still to be passed over.
         """
         skip = self.offset
-        if self.filter is not None:
+        if self.filter is not None or not skip:
             return self.fragments, 0, skip
         holders = by_fragment(self.fragments, np.array([skip]))
         for position, rows in holders:
@@ -310,7 +338,8 @@ class Scan:
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
         """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
 
-        Small fragments are joined to runs, but for the first one: it may be all that is wanted.
+        Small fragments are joined to runs. The first one may be all that is wanted: a run begins
+        with it where there are many, which become longer; otherwise it is read alone.
         """
         candidates = self._candidates()
         if candidates is None:
@@ -318,9 +347,10 @@ class Scan:
             if self.is_kept:
                 most_rows = max(most_rows, self.settings.table_run_rows)
             alone = 0 if self._is_remote_bulk else 1
-            if self._are_many_whole(fragments):
-                yield from ((fragment, None) for fragment in fragments[:alone])
-                runs = many_in_runs(fragments[alone:], most_rows)
+            whole = self._many_whole(fragments)
+            if whole is not None:
+                first = most_rows if self.is_kept else self.settings.first_run_rows
+                runs = many_in_runs(whole, most_rows, first)
                 yield from ((source, None) for source in runs)
                 return
             for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
@@ -340,11 +370,22 @@ class Scan:
             yield fragment, candidates[fragment.fragment.id]
         self.stats.fragments_skipped += len(fragments) - done
 
-    def _are_many_whole(self, fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
-        """Return whether there are many local fragments, and none is looked at before a read."""
-        if self._reader.ranged_fields or not isinstance(fragments, FragmentReaders):
-            return False
-        return fragments.are_many and fragments.are_local
+    def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
+        """Return many local fragments to read as they are; None where each is looked at before."""
+        if self._ranged_fields:
+            return self._passing_whole
+        return fragments if _are_several(fragments) else None
+
+    @cached_property
+    def _passing_whole(self) -> FragmentReaders | None:
+        """Those of many local fragments that may hold rows that pass, if all ranges are known."""
+        if not self._ranged_fields or not _are_several(self.fragments):
+            return None
+        if self._candidates() is not None:
+            return None
+        from lancefs.scan.fragment_ranges import passing_readers
+
+        return passing_readers(self.fragments, self._ranged_fields, self._intervals, self.stats)
 
     @cached_property
     def _intervals(self) -> Mapping[str, Interval]:
@@ -366,7 +407,7 @@ class Scan:
 
         With the ranges of these rows; None for all.
         """
-        fields = self._reader.ranged_fields
+        fields = self._ranged_fields
         if not fields:
             return ((fragment, None) for fragment in fragments)
         from lancefs.scan.fragment_ranges import passing_fragments
@@ -641,6 +682,20 @@ class Scan:
             largest = max(0 if is_uneven else largest, each.size)
         if gave_back:
             pool.release_unused()
+
+
+def _local_root(fragments: Sequence[FragmentReader]) -> str | None:
+    """Return the directory of the table of some fragments; None if it is remote."""
+    if isinstance(fragments, FragmentReaders) and fragments.are_local:
+        return fragments.root
+    return None
+
+
+def _are_several(fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
+    """Return whether there are so many local fragments that no reader is made for small ones."""
+    if not isinstance(fragments, FragmentReaders):
+        return False
+    return fragments.are_several and fragments.are_local
 
 
 def _passing_over(

@@ -16,7 +16,7 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
-from lancefs.scan import value_ranges
+from lancefs.scan import kept_ranges, value_ranges
 from lancefs.scan.value_ranges import Numbers, ZoneRanges, misses
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
@@ -107,10 +107,44 @@ def passing_fragments(
             yield from _one_by_one([fragments.passing(position)], fields, intervals, stats)
 
 
+def passing_readers(
+    fragments: FragmentReaders,
+    fields: Sequence[Field],
+    intervals: Mapping[str, Interval],
+    stats: ScanStats,
+) -> FragmentReaders | None:
+    """Return the fragments that may hold rows that pass, where earlier scans have seen all.
+
+    Args:
+        fragments: The fragments.
+        fields: The columns of the intervals.
+        intervals: As `passing_fragments` takes them.
+        stats: Counts what is left out.
+
+    Returns:
+        The fragments; None where some rows of a column were not seen.
+    """
+    known = _known_ranges(fragments, fields)
+    if len(known) < len(fields) or not all(ranges.seen.all() for _, ranges in known):
+        return None
+    out = np.stack([ranges.excludes(intervals[name]) for name, ranges in known])
+    which, passes = out.argmax(axis=0), ~np.logical_or.reduce(out)
+    for position in np.flatnonzero(~passes).tolist():
+        passes[position] = not known[which[position]][1].is_current(position)
+    if passes.all():
+        return fragments
+    stats.fragments_skipped += int(np.count_nonzero(~passes))
+    counts = fragments.row_counts
+    assert counts is not None  # or nothing is known
+    stats.rows_skipped += int(counts[0][~passes].sum())
+    return fragments.picked(np.flatnonzero(passes))
+
+
 def forget() -> None:
-    """Forget all ranges."""
+    """Forget all ranges in memory."""
     _gathered.clear()
     value_ranges.forget()
+    kept_ranges.forget()
 
 
 def _one_by_one(

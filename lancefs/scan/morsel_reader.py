@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
 from lancefs.datafile.extensions import is_shown_as_stored, present
-from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.fields import Blobs, Field, KeptByFields
 from lancefs.datafile.masks import filtered
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
@@ -54,16 +53,34 @@ def schema_of(fields: Iterable[Field], blobs: Blobs, encoded: Collection[int]) -
         encoded: Field ids of string columns that come dictionary-encoded.
     """
     columns = tuple(fields)
-    return _lasting_schema(columns, blobs, frozenset(encoded)) or _schema(columns, blobs, encoded)
+    known = _lasting(columns)
+    if known is None:
+        return _schema(columns, blobs, encoded)
+    key = blobs, frozenset(encoded)
+    schema = known.get(key)
+    if schema is None:
+        schema = known[key] = _schema(columns, blobs, encoded)
+    return schema
 
 
-@lru_cache(maxsize=256)  # of few rows, it takes longer than to decode them
-def _lasting_schema(
-    fields: tuple[Field, ...], blobs: Blobs, encoded: frozenset[int]
-) -> pa.Schema | None:
-    """Return the schema of batches; None if it depends on what the application registers."""
-    are_lasting = all(is_shown_as_stored(field) for field in fields)
-    return _schema(fields, blobs, encoded) if are_lasting else None
+_Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int]], pa.Schema]
+_LASTING = KeptByFields[_Schemas]()
+
+
+def _lasting(fields: Sequence[Field]) -> _Schemas | None:
+    """Return the schemas of batches of columns; of few rows, they take longer than to decode them.
+
+    None for columns of which some may have another type than the stored one, which depends on what
+    the application registers.
+    """
+    found = _LASTING.find(fields) if fields else (fields, {})
+    if found is not None:
+        return found[1]
+    if not all(map(is_shown_as_stored, fields)):
+        return None
+    schemas: _Schemas = {}
+    _LASTING.put(fields, schemas)
+    return schemas
 
 
 def _schema(fields: Sequence[Field], blobs: Blobs, encoded: Collection[int]) -> pa.Schema:
@@ -429,10 +446,13 @@ class MorselReader:
                 arrays += dictionary_columns.read(fragment, group, ranges, self.blobs, encoded)
             else:
                 arrays += fragment.read(group, ranges, self.blobs)
-        columns = {
-            field.id: array if field.id in encoded else present(array, field, self.blobs)
-            for field, array in zip(read, arrays, strict=True)
-        }
+        ids = [field.id for field in read]
+        if _lasting(read) is None:
+            arrays = [
+                array if field.id in encoded else present(array, field, self.blobs)
+                for field, array in zip(read, arrays, strict=True)
+            ]
+        columns = dict(zip(ids, arrays, strict=True))
         for field in computed:
             assert self.index is not None
             metadata = self.index.metadata

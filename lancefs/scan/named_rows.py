@@ -74,7 +74,7 @@ def read_named(
     try:
         for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:
             batches.append(reader.find(source, condition, offsets, claims_in))
-            size += batch_bytes(batches[-1])
+            size += 0 if most is None else batch_bytes(batches[-1])
             if most is not None and size > most:
                 return None
     except TooLarge:

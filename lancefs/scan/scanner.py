@@ -494,10 +494,16 @@ def _take(table: pa.Table, positions: Positions) -> pa.Table:
 
 def _are_all(table: pa.Table, positions: Positions) -> bool:
     """Return whether the rows are those of a small table, in order, which is one batch."""
-    if len(positions) != table.num_rows or any(column.num_chunks != 1 for column in table.columns):
+    if len(positions) != table.num_rows:
         return False
+    batches = table.to_batches()
+    if len(batches) != 1:
+        return False
+    size = 0
     # Not `get_total_buffer_size`, which has the hazard that `array_bytes` tells of.
-    buffers = (buffer for column in table.columns for buffer in column.chunk(0).buffers())
-    if sum(buffer.size for buffer in buffers if buffer is not None) > _SMALL_TABLE:
+    for column in batches[0].columns:
+        for buffer in column.buffers():
+            size += 0 if buffer is None else buffer.size
+    if size > _SMALL_TABLE:
         return False  # a part of larger arrays, which a copy lets go
-    return bool((positions == np.arange(len(positions))).all())
+    return len(positions) == 1 or bool((positions == np.arange(len(positions))).all())

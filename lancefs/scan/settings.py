@@ -26,6 +26,8 @@ class ScanSettings:
         table_bytes: Decoded bytes of a morsel where all rows are kept anyway, as in `to_table`.
         table_run_rows: Rows of small fragments that are decoded as one where all rows are kept; a
             stream decodes a batch of them.
+        first_run_rows: Rows of the first of these that a stream decodes, which may be all that is
+            wanted.
         longest_morsel_rows: Rows of a morsel at most, however short they are.
         inline_seconds: A scan decodes in the consumer's thread for this long. Threads slow down
             scans that are shorter.
@@ -67,6 +69,7 @@ class ScanSettings:
     stream_bytes: int = 64 * 1024 * 1024 // 5
     table_bytes: int = 192 * 1024 * 1024
     table_run_rows: int = 256 * 1024
+    first_run_rows: int = 2 * 1024
     longest_morsel_rows: int = 1024 * 1024
     inline_seconds: float = 0.01
     remote_prefetch: int = 32

@@ -190,6 +190,36 @@ class Seen:
                 done += length
 
 
+def known_below(folder: str) -> list[tuple[str, int, ZoneRanges]]:
+    """Return what is known of the local files below a folder.
+
+    Args:
+        folder: Its path, with a slash at the end.
+
+    Returns:
+        The path of each file, the id of a field, and its ranges.
+    """
+    return [
+        (place, field_id, zones)
+        for (place, field_id), zones in _known.zones.items()
+        if isinstance(place, str) and place.startswith(folder)
+    ]
+
+
+def restore(place: str, field_id: int, zones: ZoneRanges) -> None:
+    """Make ranges known that another process has seen, unless this one has seen some.
+
+    Args:
+        place: The path of a local file.
+        field_id: The field.
+        zones: The ranges, with the identity that the file had.
+    """
+    with _lock:
+        if _known.zones.peek((place, field_id)) is None:
+            _known.zones.put((place, field_id), zones, zones.cost)
+            _known.changes += 1
+
+
 def forget() -> None:
     """Forget all ranges."""
     _known.zones.clear()

@@ -20,7 +20,8 @@ from lancefs.errors import MemoryLimitExceeded
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.brief_errors import brief
 from lancefs.spark.pinned_version import Pinned
-from lancefs.spark.spark_types import arrow_schema, convert
+from lancefs.spark.spark_types import arrow_schema
+from lancefs.spark.spark_values import convert
 from lancefs.spark.table_options import Nanoseconds
 from lancefs.table.batch_rows import batch_rows_for
 

@@ -2,7 +2,8 @@
 
 Spark makes the data source and plans the read in Python processes of the driver, and reads in those
 of the workers. The version is pinned when the data source is made; from then on only the pin
-travels, and every task opens that version again.
+travels, and every task opens that version again. Each of these processes imports what it runs,
+where it runs it: to import all takes longer than to plan a read.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -26,15 +27,18 @@ from pyspark.sql.types import StructType
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
-from lancefs.lance_dataset import LanceDataset
-from lancefs.spark import catalogue, filters
+from lancefs.spark import catalogue
 from lancefs.spark.brief_errors import brief, brief_about_options, briefly
-from lancefs.spark.partitions import Span, narrowed, plan, scan
+from lancefs.spark.partitions import Span, narrowed, plan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
+from lancefs.spark.spark_types import arrow_schema, read_schema, spark_schema
 from lancefs.spark.table_options import Nanoseconds, Options, ReadOptions, parse_options
 from lancefs.spark.worker_garbage import spare_modules
+from lancefs.table.open_version import OpenVersion
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 NAME = "lancefs"
 
@@ -76,9 +80,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     def schema(self) -> StructType:
         """The columns, as Spark sees them."""
         options, pinned = self._resolved(None)
-        dataset, read = LanceDataset(pinned.open()), options.read
-        names = None if read.columns is None else list(read.columns)
-        chosen = dataset.scanner(names, with_row_id=read.with_row_id).projected_schema
+        read = options.read
+        chosen = read_schema(pinned.open(), read.columns, read.with_row_id)
         schema = spark_schema(chosen, read.nanoseconds, read.unsupported)
         if options.stream.change_feed:
             from lancefs.spark.change_feed import with_feed  # not for processes that read batches
@@ -92,7 +95,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options, pinned = self._resolved(schema)
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
-        _check_schema(LanceDataset(pinned.open()), schema, options.read)
+        _check_schema(pinned.open(), schema, options.read)
         kind = FilteringReader if _pushes_filters() else LanceReader
         return kind(pinned, options.read, schema)
 
@@ -103,7 +106,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         from lancefs.spark.stream import stream_reader
 
         options, pinned = self._resolved(schema)
-        _check_schema(LanceDataset(pinned.open()), without_feed(schema), options.read)
+        _check_schema(pinned.open(), without_feed(schema), options.read)
         return stream_reader(options, pinned.open(), schema)
 
     @brief
@@ -118,6 +121,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options = parse_options(given)
         pinned = self.pinned or pin(options.table, open_table(options.table, options.ref))
         if options.read.filter is not None:  # an error in the text shows before any task runs
+            from lancefs.spark import filters
+
             filters.parse(options.read.filter, pinned.open().manifest.fields)
         return options, pinned
 
@@ -154,12 +159,14 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         """Cut the version into tasks: by its manifest, and by what its indices say of a filter."""
         version, read = self.pinned.open(), self.options
-        dataset, filter = LanceDataset(version), self._filter(version.manifest.fields)
-        types = dataset.scanner(self.columns.fieldNames()).projected_schema.types
+        filter = self._filter(version.manifest.fields)
+        types = read_schema(version, self.columns.fieldNames()).types
         most, most_bytes = read.rows_per_partition, read.bytes_per_partition
         spans = plan(version.manifest.fragments, most, None, most_bytes, types)
         if filter is not None and read.use_index:
-            candidates = dataset.scanner([], filter=filter).candidates()
+            from lancefs.lance_dataset import LanceDataset
+
+            candidates = LanceDataset(version).scanner([], filter=filter).candidates()
             spans = narrowed(spans, version.manifest.fragments, candidates)
         return [InputPartition(span.astuple()) for span in spans]
 
@@ -171,6 +178,9 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         return briefly(self._batches(Span(*partition.value)))
 
     def _batches(self, span: Span) -> Iterator[pa.RecordBatch]:
+        from lancefs.spark.spark_values import convert
+        from lancefs.spark.task_rows import scan
+
         version, target = self.pinned.open(), arrow_schema(self.columns)
         names, rows = self.columns.fieldNames(), self.options.batch_rows
         filter, use_index = self._filter(version.manifest.fields), self.options.use_index
@@ -178,10 +188,13 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
             yield convert(batch, target, self.options.nanoseconds)
 
     def _filter(self, fields: Sequence[Field]) -> pc.Expression | None:
-        parts = [filters.deserialize(text) for text in self.pushed]
-        if self.options.filter is not None:
-            parts.insert(0, filters.parse(self.options.filter, fields))
-        return reduce(and_, parts) if parts else None
+        text = self.options.filter
+        if text is None and not self.pushed:
+            return None
+        from lancefs.spark import filters
+
+        parts = [] if text is None else [filters.parse(text, fields)]
+        return reduce(and_, parts + [filters.deserialize(pushed) for pushed in self.pushed])
 
 
 class FilteringReader(LanceReader):
@@ -192,7 +205,9 @@ class FilteringReader(LanceReader):
 
     def pushFilters(self, filters_: list[Filter]) -> Iterable[Filter]:
         """Take the filters that can be said exactly, and return the others."""
-        schema = LanceDataset(self.pinned.open()).schema
+        from lancefs.spark import filters
+
+        schema = self.pinned.open().shown_schema
         for one in filters_:
             said = filters.expression(one, schema)
             if said is None:
@@ -207,7 +222,7 @@ def _pushes_filters() -> bool:
     return _PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == _PUSHDOWN_WORKER
 
 
-def _check_schema(dataset: LanceDataset, schema: StructType, read: ReadOptions) -> None:
+def _check_schema(version: OpenVersion, schema: StructType, read: ReadOptions) -> None:
     """See that `.schema(…)` says of each column what it is.
 
     Raises:
@@ -217,7 +232,7 @@ def _check_schema(dataset: LanceDataset, schema: StructType, read: ReadOptions) 
     names = schema.fieldNames()
     if not names:
         raise ValueError("no column is asked for; name at least one in the option columns")
-    own = spark_schema(dataset.scanner(names).projected_schema, read.nanoseconds, read.unsupported)
+    own = spark_schema(read_schema(version, names), read.nanoseconds, read.unsupported)
     for field, wanted in zip(own, schema, strict=True):
         is_, said = field.dataType.simpleString(), wanted.dataType.simpleString()
         if is_ != said:

@@ -34,11 +34,13 @@ from lancefs.spark.change_feed import (
     shares,
     without_feed,
 )
-from lancefs.spark.partitions import Span, plan, scan
+from lancefs.spark.partitions import Span, plan
 from lancefs.spark.pinned_version import Pinned
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.spark_types import arrow_schema, convert
+from lancefs.spark.spark_types import arrow_schema
+from lancefs.spark.spark_values import convert
 from lancefs.spark.table_options import Options, ReadOptions, StreamOptions, TableOptions
+from lancefs.spark.task_rows import scan
 from lancefs.storage import Store
 from lancefs.table.changes import IdShare
 from lancefs.table.manifest import Manifest, read_manifest

@@ -1,9 +1,19 @@
-"""Byte ranges of files on any fsspec filesystem. No other package of lancefs reads files."""
+"""Byte ranges of files on any fsspec filesystem. No other package of lancefs opens any.
+
+Kernels (`datafile.kernels`) read files, and files of directories, that were opened here.
+"""
 
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_bytes, count_pages, counting
-from lancefs.storage.open_files import SMALL_FILE
+from lancefs.storage.open_files import (
+    READ_PLAIN,
+    SMALL_FILE,
+    file_identity,
+    identity_numbers,
+    read_plain,
+)
 from lancefs.storage.reads import Reads, run, together
+from lancefs.storage.shared_budget import SharedBudget
 from lancefs.storage.store import (
     SMALL,
     TAIL,
@@ -11,12 +21,14 @@ from lancefs.storage.store import (
     Store,
     forget,
     holding_tails,
+    opened_folder,
     read_all,
     read_folder,
     read_joined,
 )
 
 __all__ = [
+    "READ_PLAIN",
     "SMALL",
     "SMALL_FILE",
     "TAIL",
@@ -24,16 +36,21 @@ __all__ = [
     "Bytes",
     "File",
     "Reads",
+    "SharedBudget",
     "SparseRanges",
     "Store",
     "count_bytes",
     "count_pages",
     "counting",
+    "file_identity",
     "forget",
     "holding_tails",
+    "identity_numbers",
+    "opened_folder",
     "read_all",
     "read_folder",
     "read_joined",
+    "read_plain",
     "run",
     "together",
 ]

@@ -98,6 +98,11 @@ class BudgetCache(Generic[K, V]):
         with self._lock:
             return [value for value, _ in self._entries.values()]
 
+    def items(self) -> list[tuple[K, V]]:
+        """Return the keys and the cached values, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._entries.items()]
+
     def clear(self) -> None:
         """Remove all values."""
         with self._lock:

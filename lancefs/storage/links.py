@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from lancefs.errors import UnsupportedFeature
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# Whether a file can be named by an open directory and its name in it.
+HAS_FOLDERS = bool(NO_FOLLOW) and os.open in os.supports_dir_fd
 # What opening a link with O_NOFOLLOW gives: ELOOP by POSIX, EMLINK on FreeBSD.
 _IS_LINK = {errno.ELOOP, errno.EMLINK}
 # Directories that are remembered as checked; more than that are resolved again.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -43,8 +44,12 @@ HELD_BYTES = 256 * 1024 * 1024
 READ_AROUND = 64 * 1024
 # Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
 _GAP = 16 * 1024
+# Nanoseconds after which a write surely gives a file another time, on any filesystem.
+_SETTLED = 2_500_000_000
 # Alignment of read bytes: an address in memory has the remainder that it has in the file.
 _ALIGNMENT = 64
+# How a file is opened that must be no link.
+READ_PLAIN = READ | NO_FOLLOW
 # What the operating system says when there are too many open files, or mappings.
 _TOO_MANY = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
@@ -78,6 +83,18 @@ class _Identity(NamedTuple):
     @classmethod
     def of(cls, status: os.stat_result) -> _Identity:
         return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def file_identity(device: int, number: int, size: int, modified: int) -> Hashable:
+    """Return what `identity_at` returned for a file, of the numbers that it consists of."""
+    return _Identity(device, number, size, modified)
+
+
+def identity_numbers(status: os.stat_result) -> tuple[int, ...] | None:
+    """Return what tells a file from others as signed numbers of 64 bits; None if it is no file."""
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return tuple((number + 2**63) % 2**64 - 2**63 for number in _Identity.of(status))
 
 
 def identity_at(path: str) -> Hashable | None:
@@ -260,6 +277,23 @@ class LocalFile:
             return held.identity
         return identity_at(self._path)
 
+    def settled_identity(self) -> Hashable | None:
+        """Return what tells the bytes of the file from all others, also from later ones.
+
+        Returns:
+            None where the file is not held, and where it is so young that bytes which are written
+            to it now might not change its time of modification.
+
+        Raises:
+            LanceError: As `read` does.
+        """
+        now = time.time_ns()
+        self.read([])
+        held = self._held
+        if held is None or held.identity.modified > now - _SETTLED:
+            return None
+        return held.identity
+
     def verify(self) -> None:
         """Check that the file was not rewritten while mapped bytes of it were decoded.
 
@@ -377,31 +411,34 @@ class LocalFile:
         return error
 
 
-def read_plain(path: str, memory: memoryview) -> bool:
+def read_plain(
+    path: str | bytes, memory: memoryview, folder: int | None = None
+) -> tuple[int, ...] | None:
     """Read a small file that is no link into memory that has its size.
 
     Args:
         path: The absolute path, in a directory that may be read.
         memory: What the bytes are written to.
+        folder: Descriptor of the directory that a relative path starts from.
 
     Returns:
-        Whether the memory has the bytes. If not, `LocalFile` can read the file, or says why not.
+        What `identity_numbers` tells of the file; None if the memory does not have the bytes.
+        `LocalFile` can read the file then, or says why not.
     """
     if not NO_FOLLOW:
-        return False
+        return None
     try:
-        descriptor = os.open(path, READ | NO_FOLLOW)
+        descriptor = os.open(path, READ_PLAIN, dir_fd=folder)
     except OSError:
-        return False
+        return None
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != len(memory):
-            return False
-        if not _fill(descriptor, memory, 0):
-            return False
-        return _Identity.of(os.fstat(descriptor)) == _Identity.of(status)
+        before = identity_numbers(status := os.fstat(descriptor))
+        if before is None or status.st_size != len(memory):
+            return None
+        is_read = _fill(descriptor, memory, 0)
+        return before if is_read and identity_numbers(os.fstat(descriptor)) == before else None
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)
 

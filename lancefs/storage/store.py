@@ -6,8 +6,9 @@ into memory, see `open_files`. Remote ranges are coalesced and fetched concurren
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,8 @@ from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce
 from lancefs.storage.counters import count_bytes, counters_in_use
 from lancefs.storage.filesystems import cat_ranges, inner_path, is_web
 from lancefs.storage.forked import usable_here
-from lancefs.storage.links import Confines
-from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
+from lancefs.storage.links import HAS_FOLDERS, Confines
+from lancefs.storage.local_files import READ, is_local, list_directory, list_files, local_filesystem
 from lancefs.storage.open_files import READ_AROUND, LocalFile, read_plain
 from lancefs.storage.retries import attempts, is_transient, message_of, retry
 from lancefs.storage.web import below, guard_redirects, listed_name
@@ -382,6 +383,14 @@ class File:
             return self.local.identity()
         return None if self.stamp is None or self._size is None else (self._size, self.stamp)
 
+    def settled_identity(self) -> Hashable | None:
+        """Return the identity of a local file that is held from now on, see `LocalFile`.
+
+        Raises:
+            LanceError: As `read` does.
+        """
+        return self.local.settled_identity()
+
     def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
         """Return the bytes of each range, as read-only arrays of shape (end − start,).
 
@@ -640,6 +649,33 @@ def read_folder(
         if not read_plain(path + name, view[start:end]):
             read_joined([store.file(f"{folder}/{name}", size)], memory[start:end], False)
         start = end
+
+
+@contextmanager
+def opened_folder(store: Store, folder: str) -> Iterator[int]:
+    """Open a directory of a local store for a while.
+
+    Args:
+        store: The directory that the folder is in.
+        folder: Path of the folder, relative to that directory.
+
+    Yields:
+        A descriptor of the directory; -1 where the system has none, or refuses.
+
+    Raises:
+        UnsupportedFeature: A symbolic link leads out of the confines.
+    """
+    path, descriptor = store.full(folder), -1
+    if store.confines is not None:
+        store.confines.check_directory(path)
+    if HAS_FOLDERS:
+        with suppress(OSError):
+            descriptor = os.open(path, READ | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
@@ -26,7 +27,7 @@ from urllib.parse import unquote
 from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
 from lancefs.masking import mask_secrets
 from lancefs.printable import get_logger
-from lancefs.storage import TAIL, Bytes, File, Store, read_folder
+from lancefs.storage import TAIL, Bytes, File, Store, opened_folder, read_folder
 from lancefs.storage.filesystems import is_machine, open_url
 from lancefs.storage.links import Confines
 from lancefs.storage.origins import is_web_url, options_for, origin, same_origin
@@ -172,6 +173,10 @@ class TableFiles:
             LanceError: As `storage.read_joined` does.
         """
         read_folder(self.store, DATA, names, sizes, memory)
+
+    def opened_data(self) -> AbstractContextManager[int]:
+        """Open the directory of data files for a while; see `storage.opened_folder`."""
+        return opened_folder(self.store, DATA)
 
     def deletion_file(self, fragment: Fragment) -> File:
         """Return the deletion file of a fragment with deletions; raises as `file` does."""

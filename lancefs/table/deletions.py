@@ -18,8 +18,9 @@ from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.errors import CorruptFile, locating
 from lancefs.storage import Bytes
+from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragments import DeletionKind, Fragment
+from lancefs.table.fragments import DeletionFile, DeletionKind, Fragment
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -34,6 +35,10 @@ _HEADER, _BUFFERS, _COMPRESSION = 2, 2, 3
 _PROPERTY = b"ARROW:experimental_compression"
 # The offsets as they are stored, as 64-bit integers, and sorted.
 _COPIES = 4
+# Bytes of the largest file whose offsets are kept, by its bytes, for datasets that open it again;
+# and bytes of offsets that are kept.
+_MOST_KNOWN = 16 * 1024
+_KNOWN: BudgetCache[tuple[object, ...], Ints] = BudgetCache(4 * 1024 * 1024)
 # What pyarrow raises over the bytes of a damaged Arrow file; `OSError` over those of a frame.
 _UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError)
 
@@ -61,19 +66,28 @@ def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | N
     limit = MOST_ROWS if rows is None else rows
     data = file.read_whole()
     with locating(file.url), expanding(files.max_memory, 1):
-        if deletion.kind is DeletionKind.BITMAP:
-            from lancefs.table.bitmaps import read_bitmap
+        if len(data) > _MOST_KNOWN:
+            return _decoded(data, deletion, limit)
+        key = data.tobytes(), deletion.kind, deletion.num_deleted, limit
+        return _KNOWN.get(key, lambda: _decoded(data, deletion, limit), lambda found: found.nbytes)
 
-            offsets = read_bitmap(data, limit, deletion.num_deleted)
-        else:
-            try:
-                offsets = _read_arrow(data, limit)
-            except _UNREADABLE as error:
-                raise CorruptFile(f"the Arrow file does not decode: {error}") from error
-        if deletion.num_deleted is not None and len(offsets) != deletion.num_deleted:
-            raise CorruptFile(
-                f"{len(offsets)} rows are deleted, the manifest says {deletion.num_deleted}"
-            )
+
+def _decoded(data: Bytes, deletion: DeletionFile, limit: int) -> Ints:
+    """Return the offsets in a deletion file, sorted, each once; nobody changes them."""
+    if deletion.kind is DeletionKind.BITMAP:
+        from lancefs.table.bitmaps import read_bitmap
+
+        offsets = read_bitmap(data, limit, deletion.num_deleted)
+    else:
+        try:
+            offsets = _read_arrow(data, limit)
+        except _UNREADABLE as error:
+            raise CorruptFile(f"the Arrow file does not decode: {error}") from error
+    if deletion.num_deleted is not None and len(offsets) != deletion.num_deleted:
+        raise CorruptFile(
+            f"{len(offsets)} rows are deleted, the manifest says {deletion.num_deleted}"
+        )
+    offsets.flags.writeable = False
     return offsets
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ def read(
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     blobs: Blobs,
-    encoded: Collection[int],
+    encoded: Set[int],
 ) -> list[pa.Array]:
     """Read rows of several fields, some of them dictionary-encoded; see `FragmentReader.read`.
 
@@ -42,7 +42,10 @@ def read(
         else field
         for field in fields
     ]
-    arrays = reader.read(asked, ranges, blobs)
+    if isinstance(reader, FragmentRun):
+        arrays = reader.read(asked, ranges, blobs, encoded - decodable)
+    else:
+        arrays = reader.read(asked, ranges, blobs)
     return [
         array.dictionary_encode()
         if field.id in encoded and not pa.types.is_dictionary(array.type)
@@ -52,7 +55,7 @@ def read(
 
 
 def _decoded_as_stored(
-    reader: FragmentReader | FragmentRun, ranges: Sequence[RowRange], encoded: Collection[int]
+    reader: FragmentReader | FragmentRun, ranges: Sequence[RowRange], encoded: Set[int]
 ) -> set[int]:
     """Return the columns that are decoded into dictionary arrays; the others are encoded anew."""
     if isinstance(reader, FragmentRun) and reader.mean_rows <= _SMALL_ROWS:

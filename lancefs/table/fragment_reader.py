@@ -22,17 +22,17 @@ import pyarrow as pa
 from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
-from lancefs.datafile.data_file import FieldReader, mapped_fields, open_data_file
+from lancefs.datafile.data_file import FieldReader, mapped_fields
 from lancefs.datafile.fields import Blobs, Field, KeptByFields, are_same
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock
 from lancefs.storage import File, run
-from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
 from lancefs.table.fragments import DataFile, Fragment
+from lancefs.table.known_files import COLUMN_BYTES, READER_BYTES, READERS, open_known
 from lancefs.table.members import stored, taken_out
 
 if TYPE_CHECKING:
@@ -46,12 +46,6 @@ _SMALL_BYTES = 4 * 1024 * 1024
 # Largest fragment whose row sizes are not estimated: its rows take little memory anyway.
 TINY_ROWS = 16 * 1024
 TINY_BYTES = 512 * 1024
-
-# The open readers of all versions that a process keeps; the budget is in bytes, about.
-READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
-# Memory of a reader, and of the metadata of each column of its open files, about.
-_READER_BYTES = 8 * 1024
-_COLUMN_BYTES = 2 * 1024
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
@@ -134,7 +128,7 @@ class FragmentReader:
         """Estimated memory in bytes: mostly the metadata of columns that were read."""
         columns = sum([len(data_file.fields) for data_file in list(self._readers)])
         deleted = 0 if self._deleted is None else self._deleted.nbytes
-        return _READER_BYTES + columns * _COLUMN_BYTES + deleted
+        return READER_BYTES + columns * COLUMN_BYTES + deleted
 
     @property
     def is_kept(self) -> bool:
@@ -476,11 +470,7 @@ class FragmentReader:
                 file = self.file(data_file)
                 is_overlay = data_file not in self.fragment.files
                 rows = None if is_overlay else self.fragment.physical_rows
-                try:
-                    reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
-                except CorruptFile:
-                    file.let_go()  # it may have been read while something wrote it
-                    raise
+                reader = open_known(file, data_file, rows, self.fields)
                 opened = self._readers[data_file] = file, reader
                 self.keep()
             return opened

@@ -10,9 +10,11 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragment_reader import READERS, FragmentReader, KeptReaders
+from lancefs.table.fragment_reader import FragmentReader, KeptReaders
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
+from lancefs.table.kept_columns import KeptColumns
+from lancefs.table.known_files import READERS, forget_known
 from lancefs.table.plain_files import PlainFiles, plain_files
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 # Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
 # fragments, they would take longer to be kept than the next pass takes to make them.
 _FEW_FRAGMENTS = 512
+# Fragments of which scans read small ones without a reader for each.
+_LEAST_JOINED = 16
 
 
 class _OpenReaders:
@@ -30,13 +34,16 @@ class _OpenReaders:
     Args:
         files: Finds the files of the version.
         fields: The columns of the table.
-        is_long: Whether there are so many fragments that a pass over all keeps no readers.
+        fragments: Number of fragments of the version.
     """
 
-    def __init__(self, files: TableFiles, fields: Sequence[Field], is_long: bool) -> None:
-        self.is_long = is_long
+    def __init__(self, files: TableFiles, fields: Sequence[Field], fragments: int) -> None:
+        # So many that a pass over all keeps no readers.
+        self.is_long = fragments > _FEW_FRAGMENTS
+        self.are_several = self.is_long or fragments > _LEAST_JOINED
         self.files = files
         self.unknown: set[int] = set()  # see `PlainFiles`
+        self.kept_columns = KeptColumns(fragments)
         self._fields = tuple(fields)
         self._kept = KeptReaders()
 
@@ -68,6 +75,9 @@ class _OpenReaders:
     def close(self) -> None:
         for reader in list(self._kept.values()):
             reader.let_go()
+        self.kept_columns.clear()
+        if self.files.store.is_local:
+            forget_known(self.root)
 
 
 class FragmentReaders(Sequence[FragmentReader]):
@@ -81,7 +91,7 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def __init__(self, files: TableFiles, fragments: Fragments, fields: Sequence[Field]) -> None:
         self._fragments = fragments
-        self._open = _OpenReaders(files, fields, len(fragments) > _FEW_FRAGMENTS)
+        self._open = _OpenReaders(files, fields, len(fragments))
 
     def __len__(self) -> int:
         return len(self._fragments)
@@ -128,6 +138,11 @@ class FragmentReaders(Sequence[FragmentReader]):
         return self._open.is_long
 
     @property
+    def are_several(self) -> bool:
+        """Whether the version has so many fragments that scans make no reader for small ones."""
+        return self._open.are_several
+
+    @property
     def are_local(self) -> bool:
         """Whether the table is on this machine."""
         return self._open.files.store.is_local
@@ -143,7 +158,13 @@ class FragmentReaders(Sequence[FragmentReader]):
 
     def plain_files(self, most_bytes: int) -> PlainFiles | None:
         """Return the data files of the fragments; see `plain_files.plain_files`."""
-        return plain_files(self._open.files, self._fragments, most_bytes, self._open.unknown)
+        return plain_files(
+            self._open.files,
+            self._fragments,
+            most_bytes,
+            self._open.unknown,
+            self._open.kept_columns,
+        )
 
     @property
     def data_files(self) -> FileColumns:
@@ -180,6 +201,11 @@ def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple
                 yield position, rows[start:end] - first
             first, start = first + reader.num_rows, end
         return
+    if len(rows) and len(ends):
+        position = int(ends.searchsorted(rows[0], side="right"))
+        if position < len(ends) and rows[-1] < ends[position]:  # as of few rows
+            yield position, rows - ends[position - 1] if position else rows
+            return
     if len(ends) < len(rows):  # a long range, or many rows of few fragments
         stops = np.searchsorted(rows, ends)
         starts = np.append(0, stops[:-1])

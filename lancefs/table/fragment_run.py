@@ -8,7 +8,7 @@ such fragments are decoded together (see `datafile.v2_1.layouts.chunk_runs`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, TypeAlias
@@ -137,16 +137,31 @@ class FragmentRun:
         fields: Sequence[Field],
         ranges: Sequence[RowRange],
         blobs: Blobs = "descriptors",
+        encoded: Collection[int] = (),
     ) -> list[pa.Array]:
-        """Read rows of several fields, deleted rows included; see `FragmentReader.read`."""
+        """Read rows of several fields, deleted rows included; see `FragmentReader.read`.
+
+        Args:
+            fields: Columns of the table, or parts of them.
+            ranges: Rows of the run, ascending and disjoint.
+            blobs: Whether blobs come as descriptors, or as their bytes.
+            encoded: Ids of fields of strings that may come dictionary-encoded.
+        """
         table = self.readers[0].files if self._files is None else self._files.table
         with expanding(table.max_memory, len(fields)):
-            return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
+            read = partial(self._read_fields, ranges=ranges, blobs=blobs, encoded=encoded)
+            return with_members(read, fields)
 
     def _read_fields(
-        self, fields: Sequence[Field], ranges: Sequence[RowRange], blobs: Blobs
+        self,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+        blobs: Blobs,
+        encoded: Collection[int],
     ) -> list[pa.Array]:
-        small = self._read_plain(fields, ranges) if blobs == "descriptors" else None
+        small = None
+        if blobs == "descriptors" and self._files is not None:
+            small = self._files.read(fields, ranges, encoded)
         if small is not None and all(field.id in small.arrays for field in fields):
             return [small.arrays[field.id] for field in fields]
         parts = self.parts(ranges)
@@ -164,10 +179,6 @@ class FragmentRun:
             merge_parts(field, field_parts, rows)
             for field, field_parts in zip(fields, pruned, strict=True)
         ]
-
-    def _read_plain(self, fields: Sequence[Field], ranges: Sequence[RowRange]) -> SmallRows | None:
-        """Read rows of plain files without readers; None if these are needed."""
-        return None if self._files is None else self._files.read(fields, ranges)
 
     def row_sizes(self, fields: Sequence[Field]) -> RowSizes | None:
         """Estimate the bytes of rows; see `FragmentReader.row_sizes`.
@@ -256,42 +267,48 @@ def plain_run(readers: FragmentReaders) -> FragmentRun | None:
 
 
 def many_in_runs(
-    readers: FragmentReaders, most_rows: int
+    readers: FragmentReaders, most_rows: int, first_rows: int
 ) -> Iterator[FragmentReader | FragmentRun]:
     """Join consecutive small fragments as `in_runs` does, without a reader for each where it can.
 
     Args:
         readers: Readers of the fragments, in scan order, of a version that has many.
         most_rows: Most rows of a run.
+        first_rows: Most rows of the second one; the first one is a fragment, and each of the next
+            ones has up to eight times as many.
     """
     start = 0
-    for end in _ends_of_runs(readers, most_rows):
+    for end in _ends_of_runs(readers, most_rows, first_rows):
         part = readers[start:end]
-        run = plain_run(part) if end - start > 1 else None
+        run = plain_run(part)
         yield from in_runs(part, most_rows) if run is None else [run]
         start = end
 
 
-def _ends_of_runs(readers: FragmentReaders, most_rows: int) -> Iterator[int]:
+def _ends_of_runs(readers: FragmentReaders, most_rows: int, first_rows: int) -> Iterator[int]:
     """Yield where runs of fragments end that have similar files, or of any other fragments."""
     counts, count = readers.row_counts, len(readers)
+    if not count:
+        return
     if counts is None:
         yield count
         return
     files = readers.data_files
     rows, sizes = np.cumsum(counts[0]), np.cumsum(files.sizes)
     breaks = np.append(np.flatnonzero(files.kinds[1:] != files.kinds[:-1]) + 1, count)
-    start = 0
+    start, longest = 1, min(first_rows, most_rows)
+    yield start
     while start < count:
         before = (int(rows[start - 1]), int(sizes[start - 1])) if start else (0, 0)
         ends = [
             int(breaks[np.searchsorted(breaks, start, side="right")]),
-            int(np.searchsorted(rows, before[0] + most_rows, side="right")),
+            int(np.searchsorted(rows, before[0] + longest, side="right")),
             int(np.searchsorted(sizes, before[1] + _MAX_BYTES, side="right")),
             start + MAX_FRAGMENTS,
         ]
         start = max(start + 1, min(ends))
         yield start
+        longest = min(8 * longest, most_rows)
 
 
 def in_runs(

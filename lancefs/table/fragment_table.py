@@ -23,6 +23,7 @@ from lancefs.table.messages import parse_message
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.storage import Bytes
 
 # Fragments that are kept when they have been made.
 _KEPT = 4096
@@ -79,7 +80,18 @@ class Fragments(Sequence[Fragment]):
         columns = FragmentColumns(*(column[rows] for column in self._columns))
         part = Fragments(self._data, columns, self._url)
         part._built, part._shared = self._built, self._shared
+        known = self.__dict__.get("data_files")
+        if known is not None and isinstance(rows, slice) and rows.step in (None, 1):
+            part._take_files(known, rows.indices(len(self))[0], rows)
         return part
+
+    def _take_files(self, files: FileColumns, start: int, rows: slice) -> None:
+        """Take what is known of the data files of the fragments that these are a part of."""
+        kinds = files.kinds[rows]
+        if len(kinds) and kinds[0] >= 0:
+            kinds = np.where(kinds < 0, kinds, np.maximum(kinds - start, 0))
+            starts, ends, sizes = (column[rows] for column in files[:3])
+            self.__dict__["data_files"] = FileColumns(starts, ends, sizes, kinds)
 
     def __repr__(self) -> str:
         return f"<{len(self)} fragments>"
@@ -129,15 +141,12 @@ class Fragments(Sequence[Fragment]):
     def data_files(self) -> FileColumns:
         """The data file of each fragment that has one, and a plain name for it."""
         columns = self._columns
-        return kernels.find_data_files(
-            np.frombuffer(self._data, np.uint8), columns.starts, columns.ends
-        )
+        return kernels.find_data_files(self.data, columns.starts, columns.ends)
 
-    def file_names(self) -> list[str]:
-        """Return the names in `data_files`, which must have one for each fragment."""
-        files = self.data_files
-        bounds = zip(files.starts.tolist(), files.ends.tolist(), strict=True)
-        return [str(self._data[start:end], "ascii") for start, end in bounds]
+    @property
+    def data(self) -> Bytes:
+        """The bytes that hold the messages of the fragments, and the names in `data_files`."""
+        return np.frombuffer(self._data, np.uint8)
 
     def picked(self, positions: Ints) -> Fragments:
         """Return the fragments at some positions, in their order."""

@@ -28,6 +28,8 @@ _MAGIC = b"LANC"
 _LENGTH = struct.Struct("<I")
 # Bytes of the first read, from the end: the whole file, unless there are thousands of fragments.
 _TAIL = 256 * 1024
+# Bytes of the largest message that is kept for the next dataset.
+_SHARED_BYTES = 32 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -132,14 +134,9 @@ def read_manifest(file: File) -> Manifest:
     """
     with locating(file.url):
         data, position = _read_message(file)
-        parsed = parse_manifest(data)
-        message = parsed.message
-        flags = check_reader_flags(message.reader_feature_flags)
-        if message.data_format.file_format not in ("", "lance"):
-            raise UnsupportedFeature(
-                f"the table's data files are of the format {message.data_format.file_format!r}"
-            )
-        return _manifest(parsed, flags, position, file)
+        if len(data) > _SHARED_BYTES:
+            return _parsed(data, position, file.path, file.url)
+        return _known(data, position, file.path, file.url)
 
 
 def read_timestamp(file: File) -> datetime:
@@ -229,20 +226,39 @@ def _length(data: bytes) -> int:
     return length
 
 
-def _manifest(parsed: ParsedManifest, flags: ReaderFlags, position: int, file: File) -> Manifest:
+@lru_cache(maxsize=64)  # a program that asks a little of a table opens it each time
+def _known(data: bytes, position: int, path: str, url: str) -> Manifest:
+    return _parsed(data, position, path, url)
+
+
+def _parsed(data: bytes, position: int, path: str, url: str) -> Manifest:
+    """Return the manifest whose message is at a position of a file."""
+    parsed = parse_manifest(data)
+    message = parsed.message
+    flags = check_reader_flags(message.reader_feature_flags)
+    if message.data_format.file_format not in ("", "lance"):
+        raise UnsupportedFeature(
+            f"the table's data files are of the format {message.data_format.file_format!r}"
+        )
+    return _manifest(parsed, flags, position, path, url)
+
+
+def _manifest(
+    parsed: ParsedManifest, flags: ReaderFlags, position: int, path: str, url: str
+) -> Manifest:
     message = parsed.message
     index, transaction = _section_starts(message)
     ends = [start for start in (index, transaction, message.version_aux_data) if start]
     ends.append(position)
     return Manifest(
-        path=file.path,
+        path=path,
         version=message.version,
         timestamp=_timestamp(message),
         branch=message.branch if message.HasField("branch") else None,
         tag=message.tag or None,
         fields=_fields(parsed.schema),
         schema_metadata={k.encode(): v for k, v in sorted(message.schema_metadata.items())},
-        fragments=Fragments(parsed.data, parsed.columns, file.url),
+        fragments=Fragments(parsed.data, parsed.columns, url),
         reader_flags=flags,
         writer_flags=message.writer_feature_flags,
         writer=_writer(message) if message.HasField("writer_version") else None,

@@ -118,7 +118,9 @@ class OpenVersion:
 
     @cached_property
     def dictionary_columns(self) -> tuple[str, ...]:
-        """The columns of strings whose pages have dictionaries in the first fragment.
+        """The columns of strings whose pages have dictionaries in the first fragment, or flags.
+
+        Flags are strings of a byte each, of which there are few different ones.
 
         Raises:
             LanceError: The metadata of the columns cannot be read.
@@ -127,7 +129,9 @@ class OpenVersion:
 
         fields = [field for field in self.fields if is_encodable(field)]
         readers = self.readers[:1]
-        return tuple(field.name for each in readers for field in dictionary_columns(each, fields))
+        return tuple(
+            field.name for each in readers for field in dictionary_columns(each, fields, True)
+        )
 
     @property
     def positions(self) -> Mapping[int, int]:

@@ -6,26 +6,46 @@ table of the manifest's data files (`Fragments.data_files`) says all that is nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile import kernels
 from lancefs.datafile.arrays import nulls
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.data_file import decode_whole
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import filled, rows_of
-from lancefs.datafile.v2_1.small_files import SmallRows, known_fields
-from lancefs.storage import SMALL_FILE
+from lancefs.datafile.v2_1.small_files import KnownField, SmallRows, known_fields
+from lancefs.errors import CorruptFile
+from lancefs.storage import SMALL_FILE, Bytes
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
+from lancefs.table.kept_columns import ColumnForm, KeptColumns
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
+    from lancefs.datafile.kernels.manifests import FileColumns
     from lancefs.table.fragment_table import Fragments
+
+
+class _FoundColumns(NamedTuple):
+    """Columns of some files.
+
+    Attributes:
+        arrays: All rows of the files, by field id.
+        refusal: See `SmallRows`.
+        identities: What tells the files from others, of shape (files, 4); None if that is unknown.
+        size: Bytes that the arrays take.
+    """
+
+    arrays: dict[int, pa.Array]
+    refusal: CorruptFile | None
+    identities: Ints | None
+    size: int
 
 
 class PlainFiles(NamedTuple):
@@ -33,35 +53,43 @@ class PlainFiles(NamedTuple):
 
     Attributes:
         table: Finds the files of the table.
-        names: Name of each file in the directory of data files.
-        sizes: Bytes of each file.
+        data: Bytes that hold the names of the files.
+        files: Where these are, and the sizes of the files.
         rows: Rows of each fragment, deleted ones included.
         deleted: Number of deleted rows of each fragment.
         ids: Id of each fragment.
         columns: Column index of each field that the files have, by field id.
         unknown: Ids of the fields that were met with pages that kernels do not know, in any file of
             the version. Whoever reads them without a reader would read the files twice.
+        kept: What the version keeps of such files.
     """
 
     table: TableFiles
-    names: list[str]
-    sizes: Ints
+    data: Bytes
+    files: FileColumns
     rows: Ints
     deleted: Ints
     ids: Ints
     columns: Mapping[int, int]
     unknown: set[int]
+    kept: KeptColumns
 
     def have_at_most(self, rows: int, size: int) -> bool:
         """Whether no fragment has more rows than these, and no file more bytes."""
-        return int(self.rows.max()) <= rows and int(self.sizes.max()) <= size
+        return int(self.rows.max()) <= rows and int(self.files.sizes.max()) <= size
 
-    def read(self, fields: Sequence[Field], ranges: Sequence[RowRange]) -> SmallRows | None:
+    def read(
+        self,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+        encoded: Collection[int] = (),
+    ) -> SmallRows | None:
         """Read rows of those fields whose pages kernels know.
 
         Args:
             fields: Columns of the table, or parts of them.
             ranges: Rows among those of all files, ascending and disjoint.
+            encoded: Ids of the fields of strings that come dictionary-encoded.
 
         Returns:
             None, without reading a file, if a field is of a kind that they do not know, or was met
@@ -80,22 +108,115 @@ class PlainFiles(NamedTuple):
         ends = np.cumsum(self.rows)
         first = int(np.searchsorted(ends, wanted[0][0], side="right"))
         last = int(np.searchsorted(ends, wanted[-1][1])) + 1
-        sizes, rows = self.sizes[first:last], self.rows[first:last]
-        data = empty(int(sizes.sum()), np.uint8)
-        self.table.read_plain(self.names[first:last], sizes.tolist(), data)
-        found = decode_whole(data, sizes, rows, known)
+        if first == 0 and last == len(self.rows):
+            found = self._read_all(known, encoded)
+        else:
+            found = self._kept_columns(known, encoded)
+            if len(found.arrays) < len(known):
+                found = self._read_files(known, encoded, slice(first, last))
+            else:
+                first, last = 0, len(self.rows)
+        before, count = int(ends[first] - self.rows[first]), int(self.rows[first:last].sum())
+        arrays = {**found.arrays}
+        arrays.update((field.id, nulls(count, field.storage_type)) for field in missing)
+        if len(wanted) == 1:
+            start, end = wanted[0]
+            arrays = {id: array.slice(start - before, end - start) for id, array in arrays.items()}
+        else:
+            at = pa.array(rows_of(wanted) - before)
+            arrays = {id: array.take(at) for id, array in arrays.items()}
+        return SmallRows(arrays, found.refusal)
+
+    def _read_all(self, known: Sequence[KnownField], encoded: Collection[int]) -> _FoundColumns:
+        """Read all rows, but for columns that are kept, and keep what was read."""
+        kept = self._kept_columns(known, encoded)
+        left = [one for one in known if one.field.id not in kept.arrays]
+        if not left:
+            return kept
+        found = self._read_files(left, encoded, slice(None))
+        identities = found.identities
+        if kept.identities is not None and not _are_same(identities, kept.identities):
+            return self._read_files(known, encoded, slice(None))  # they were replaced meanwhile
+        if identities is not None:
+            own = {
+                _key(one, encoded): found.arrays[one.field.id]
+                for one in left
+                if one.field.id in found.arrays
+            }
+            self.kept.put(self._run, identities, own, found.size)
+        return found._replace(arrays=found.arrays | kept.arrays)
+
+    @property
+    def _run(self) -> bytes:
+        """What tells the files from other ones of the version."""
+        return self.ids.tobytes()
+
+    def _kept_columns(self, known: Sequence[KnownField], encoded: Collection[int]) -> _FoundColumns:
+        """Return those columns that are kept; none if a file is not the one that was read."""
+        nothing = _FoundColumns({}, None, None, 0)
+        run = self.kept.get(self._run)
+        if run is None:
+            return nothing
+        keys = {one.field.id: _key(one, encoded) for one in known}
+        arrays = {id: run.arrays[key] for id, key in keys.items() if key in run.arrays}
+        if not arrays:
+            return nothing
+        with self.table.opened_data() as folder:
+            names = self.data, self.files.starts, self.files.ends
+            identities = kernels.identify_files(folder, *names) if folder >= 0 else None
+        if not _are_same(identities, run.identities):
+            run.let_go()
+            return nothing
+        return _FoundColumns(arrays, None, identities, 0)
+
+    def _read_files(
+        self, known: Sequence[KnownField], encoded: Collection[int], which: slice
+    ) -> _FoundColumns:
+        """Read columns of some of the files, all rows of these."""
+        data, identities = self._bytes_of(which)
+        found = decode_whole(data, self.files.sizes[which], self.rows[which], known)
         if found.refusal is None:
             self.unknown.update({one.field.id for one in known} - found.arrays.keys())
-        count, before = int(rows.sum()), int(ends[first] - self.rows[first])
-        found.arrays.update((field.id, nulls(count, field.storage_type)) for field in missing)
-        if len(wanted) == 1 and wanted[0] == (before, before + count):
-            return found
-        at = pa.array(rows_of(wanted) - before)
-        return found._replace(arrays={id: array.take(at) for id, array in found.arrays.items()})
+        size = sum(array.get_total_buffer_size() for array in found.arrays.values())
+        arrays = dict(found.arrays)
+        for id in arrays.keys() & set(encoded):
+            arrays[id] = arrays[id].dictionary_encode()
+            size += arrays[id].get_total_buffer_size()
+        return _FoundColumns(arrays, found.refusal, identities, size)
+
+    def _bytes_of(self, which: slice) -> tuple[Bytes, Ints | None]:
+        """Return the bytes of some files, one after the other, and what tells them from others."""
+        starts, ends, sizes = (column[which] for column in self.files[:3])
+        with self.table.opened_data() as folder:
+            if folder >= 0:
+                found = kernels.read_files(folder, self.data, starts, ends, sizes)
+                if found is not None:
+                    return found
+        names = [
+            self.data[start:end].tobytes().decode("ascii")
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        memory = empty(int(sizes.sum()), np.uint8)
+        self.table.read_plain(names, sizes.tolist(), memory)
+        return memory, None
+
+
+def _are_same(found: Ints | None, known: Ints) -> bool:
+    """Return whether files are those that were read."""
+    return found is not None and np.array_equal(found, known)
+
+
+def _key(known: KnownField, encoded: Collection[int]) -> ColumnForm:
+    field = known.field
+    return ColumnForm(field.id, field.storage_type, field.id in encoded)
 
 
 def plain_files(
-    table: TableFiles, fragments: Fragments, most_bytes: int, unknown: set[int]
+    table: TableFiles,
+    fragments: Fragments,
+    most_bytes: int,
+    unknown: set[int],
+    kept: KeptColumns,
 ) -> PlainFiles | None:
     """Return the data files of fragments; None if one is not small or plain, or unlike others.
 
@@ -104,6 +225,7 @@ def plain_files(
         fragments: The fragments.
         most_bytes: Most bytes of all files together.
         unknown: See `PlainFiles`; of the version.
+        kept: See `PlainFiles`; of the version.
     """
     counts = fragments.row_counts if table.store.is_local else None
     if counts is None:
@@ -116,5 +238,4 @@ def plain_files(
     (sample,) = fragments[0].files
     if sample.is_legacy:
         return None
-    names = fragments.file_names()
-    return PlainFiles(table, names, sizes, *counts, ids, sample.columns, unknown)
+    return PlainFiles(table, fragments.data, files, *counts, ids, sample.columns, unknown, kept)

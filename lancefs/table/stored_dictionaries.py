@@ -35,7 +35,9 @@ def is_encodable(field: Field) -> bool:
     return field.logical_type == "string" and _is_plain(field)
 
 
-def dictionary_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]:
+def dictionary_columns(
+    reader: OpenFragment, fields: Sequence[Field], flags: bool = False
+) -> list[Field]:
     """Return the columns whose pages all have small dictionaries in a fragment.
 
     Reads the metadata of the columns, no values.
@@ -43,6 +45,7 @@ def dictionary_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Fi
     Args:
         reader: The fragment.
         fields: Columns of the table.
+        flags: Whether columns of strings of a byte each are returned, too.
 
     Raises:
         LanceError: The metadata cannot be read.
@@ -58,7 +61,7 @@ def dictionary_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Fi
     reads = []
     for data_file, file_fields in by_file.items():
         file, field_reader = reader.open_file(data_file)
-        reads.append((file, with_dictionaries(field_reader, file_fields)))
+        reads.append((file, with_dictionaries(field_reader, file_fields, flags)))
     encoded = {field.id for file_fields in run(reads) for field in file_fields}
     return [field for field in fields if field.id in encoded]
 

@@ -7,9 +7,12 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lancefs.datafile.arrays import array_bytes, spelled_out, to_arrow
-from lancefs.datafile.blocks import FixedWidth
+from lancefs.datafile.blocks import FixedWidth, VariableWidth
+from lancefs.errors import CorruptFile
 
 
 @pytest.mark.parametrize(
@@ -86,3 +89,33 @@ COUNTED = [
 def test_bytes_are_counted_as_arrow_counts_them(array: pa.Array, start: int, count: int) -> None:
     part = array.slice(start, count)
     assert array_bytes(part) == part.nbytes
+
+
+@given(
+    texts=st.lists(st.sampled_from(["A", "N", "R", " ", "\x7f"]), min_size=1, max_size=40),
+    other=st.sampled_from([None, "", "é", "ZZ", "\x80"]),
+    shift=st.integers(0, 3),
+    repeats=st.sampled_from([1, 1, 400]),
+    nulls=st.booleans(),
+)
+def test_flags_become_dictionaries_as_other_strings_do(
+    texts: list[str], other: str | None, shift: int, repeats: int, nulls: bool
+) -> None:
+    """Also where only some of them have one byte each, or new ones come late."""
+    texts = texts * repeats + ([] if other is None else [other, "late"][: 1 + (other == "ZZ")])
+    data = b"x" * shift + "".join(texts).encode()
+    lengths = [len(text.encode()) for text in texts]
+    offsets = np.cumsum([shift, *lengths]).astype(np.int32)
+    valid = np.arange(len(texts)) % 3 > 0 if nulls else None
+    block = VariableWidth(offsets, np.frombuffer(data, np.uint8))
+    array = to_arrow(block, pa.dictionary(pa.int32(), pa.string()), valid)
+    array.validate(full=True)
+    expected = [text if valid is None or valid[at] else None for at, text in enumerate(texts)]
+    assert array.to_pylist() == expected
+    assert len(array.dictionary) <= len(set(texts))
+
+
+def test_a_flag_that_is_no_text_is_corrupt() -> None:
+    block = VariableWidth(np.arange(4, dtype=np.int32), np.frombuffer(b"A\xffB", np.uint8))
+    with pytest.raises(CorruptFile):
+        to_arrow(block, pa.dictionary(pa.int32(), pa.string()), None)

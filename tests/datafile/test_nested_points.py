@@ -29,7 +29,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
 
     def noting(plans: list[FilePlan], *others: Any) -> FoundLeaves:
-        names.update(leaf.top.name for kind in plans[0].leaves for leaf in kind)
+        names.update(leaf.top.name for leaf in plans[0].leaves)
         return read_leaves(plans, *others)
 
     for module in (reader, joint_points):
@@ -116,6 +116,22 @@ def test_rows_of_nested_columns_are_those_that_pylance_reads(
     assert ours.head(7).equals(table.slice(0, 7))
     if version != "2.3":  # which stores the structure of pages in another way
         assert by_kernels == set(KINDS)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_one_row_and_the_first_rows_are_read_by_kernels_too(
+    version: str, tmp_path: Path, by_kernels: set[str]
+) -> None:
+    table = pa.table({kind: column(kind, ROWS, "both", 40) for kind in KINDS})
+    table = table.append_column("flat", pa.array(np.arange(ROWS)))
+    lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    dataset = lancefs.open(tmp_path / "t")
+    for start, count in ((0, 1), (4, 1), (1023, 2), (ROWS - 1, 1), (0, 1000)):
+        by_kernels.clear()
+        scanner = dataset.scanner(offset=start, limit=count)
+        assert scanner.to_table().equals(table.slice(start, count))
+        assert by_kernels == {*KINDS, "flat"}
+        assert scanner.stats.pages >= table.num_columns
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

@@ -164,6 +164,7 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
         return plan
 
     monkeypatch.setattr(reader, "plan_leaf", noting)
+    lancefs.open(written[version]).close()
     lancefs.open(written[version]).take([5, ROWS + 5, 2 * ROWS + 9])
     forms = {plan.form for of_column in plans.values() for plan in of_column}
     assert forms >= set(PointForm) - ({PointForm.INDICES} if version == "2.1" else set())

@@ -22,9 +22,10 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 import lancefs
 from lancefs.proto import table_pb2
 from lancefs.spark.data_source import LanceDataSource
-from lancefs.spark.partitions import Span, plan, scan
+from lancefs.spark.partitions import Span, plan
 from lancefs.spark.pinned_version import open_table
 from lancefs.spark.table_options import TableOptions
+from lancefs.spark.task_rows import scan
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.refs import Ref
@@ -91,6 +92,30 @@ def test_a_new_process_of_spark_imports_no_pandas(tmp_path: Path, process: str) 
     assert "lancefs.spark.data_source" in modules
     assert "pandas" not in modules
     assert "lancefs.spark.change_feed" not in modules  # nor what only streams need
+
+
+def test_a_process_that_plans_imports_nothing_that_reads_rows(tmp_path: Path) -> None:
+    """Spark starts two such processes for the first query, one after the other."""
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"k": range(10)}), path)
+    modules = modules_after(f"""
+from lancefs.spark.data_source import LanceDataSource
+source = LanceDataSource({{"path": {path!r}, "withRowId": "true"}})
+assert source.schema().fieldNames() == ["k", "_rowid"]
+assert len(source.reader(source.schema()).partitions()) == 1
+""")
+    assert "lancefs.spark.data_source" in modules
+    assert "pyarrow.compute" not in modules
+    assert not any(name.startswith(("lancefs.scan", "lancefs.search")) for name in modules)
+
+
+def test_a_process_that_reads_without_a_filter_imports_no_parser(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"k": range(10)}), path)
+    modules = modules_after(IMPORTS + dedent(PROCESSES["a fragment in a task"]).format(path))
+    assert "lancefs.spark.task_rows" in modules
+    assert "lancefs.spark.filters" not in modules
+    assert "lancefs.scan.sql_filter" not in modules
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(1, 50)), max_size=12), st.integers(1, 60))

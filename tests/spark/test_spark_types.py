@@ -25,7 +25,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 import lancefs
 import lancefs.spark
 from lancefs.errors import UnsupportedFeature
-from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
+from lancefs.spark.spark_types import arrow_schema, spark_schema
+from lancefs.spark.spark_values import convert
 
 REFS = [ref for ref in corpus_refs() if ref.expected()]
 # Spark reads one version of each table; the others go through the same conversion without it.

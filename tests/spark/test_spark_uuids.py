@@ -21,7 +21,8 @@ from pyspark.sql import datasource as pushed
 import lancefs
 import lancefs.spark
 from lancefs.spark.data_source import FilteringReader, LanceDataSource
-from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
+from lancefs.spark.spark_types import arrow_schema, spark_schema
+from lancefs.spark.spark_values import convert
 from lancefs.spark.table_options import ReadOptions
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -165,7 +165,7 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
         asked = parse_asked(f"lancefs, look 1 {told}")
         assert asked is not None
         assert asked.statement == "FROM t"
-        return known.pins(7, asked)
+        return known.look(7, asked, "t")[0]
 
     first = pins(1, 10)
     assert pins(1, 10) is first

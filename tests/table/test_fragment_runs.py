@@ -17,11 +17,11 @@ from comparison import assert_same_table
 from support import Tune, rewrite_manifest
 
 import lancefs
-from lancefs.datafile import data_file
+from lancefs.datafile import data_file, kernels
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.errors import CorruptFile, LanceError, MissingFile
 from lancefs.proto import table_pb2
-from lancefs.storage import open_files, store
+from lancefs.storage import open_files
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table import fragment_reader, fragment_readers, fragment_run
 from lancefs.table.fragment_reader import FragmentReader
@@ -93,12 +93,13 @@ def _fragments(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Number of fragments of each run that is read."""
+    """Number of fragments of each run of several ones that is read."""
     found: list[int] = []
     read = FragmentRun.read
 
     def watched(self: FragmentRun, *arguments: Any) -> list[pa.Array]:
-        found.append(len(self.parts([(0, self.physical_rows)])))
+        count = len(self.parts([(0, self.physical_rows)]))
+        found.extend([count] if count > 1 else [])
         return read(self, *arguments)
 
     monkeypatch.setattr(FragmentRun, "read", watched)
@@ -213,14 +214,15 @@ def test_small_fragments_that_are_long_are_cut(
     assert sizes is not None
     few = sum(one.physical_rows for one in run.readers[:3])
     assert few <= sizes.rows_within(0, 1) <= few + 1
-    tuned(stream_bytes=40_000)
+    tuned(stream_bytes=40_000, first_run_rows=run.physical_rows)
     batches = list(lancefs.open(table).to_batches())
     assert runs == [FRAGMENTS - 1] * len(runs)
     assert len(runs) > 3
     assert_same_table(pa.Table.from_batches(batches), expected)
 
 
-def test_runs_do_not_lengthen_batches(table: Path, runs: list[int]) -> None:
+def test_runs_do_not_lengthen_batches(table: Path, runs: list[int], tuned: Tune) -> None:
+    tuned(first_run_rows=1 << 20)
     batches = list(lancefs.open(table).to_batches(batch_size=2000))
     assert set(runs) == {FRAGMENTS - 1}  # read in parts, as long as a batch and longer
     assert max(batch.num_rows for batch in batches) <= 2000
@@ -301,20 +303,27 @@ def test_small_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     lance.write_dataset(some_rows(1, 500), path, max_rows_per_file=100)
     monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 0)  # no reader is kept at first
     opened: list[str] = []
-    for module, name in ((open_files, "open_regular"), (store, "read_plain")):
-        read = getattr(module, name)
+    open_regular, read_files = open_files.open_regular, kernels.read_files
 
-        def watched(path: str, *arguments: Any, read: Any = read, **options: Any) -> Any:
-            opened.append(path)
-            return read(path, *arguments, **options)
+    def watched(path: str, *arguments: Any, **options: Any) -> Any:
+        opened.append(Path(path).name)
+        return open_regular(path, *arguments, **options)
 
-        monkeypatch.setattr(module, name, watched)
+    def watched_files(folder: int, names: Any, starts: Any, ends: Any, sizes: Any) -> Any:
+        bounds = zip(starts, ends, strict=True)
+        opened.extend(names[start:end].tobytes().decode() for start, end in bounds)
+        return read_files(folder, names, starts, ends, sizes)
+
+    monkeypatch.setattr(open_files, "open_regular", watched)
+    monkeypatch.setattr(kernels, "read_files", watched_files)
+    names = {file.name for file in (path / "data").iterdir()}
     for columns in (["list"], ["plain"], ["plain", "list"]):
         opened.clear()
         assert lancefs.open(path).to_table(columns=columns).num_rows == 500
-        files = [path for path in opened if "/data/" in path]
-        # The first file of a run that needs no reader tells how large rows are, by a reader.
-        assert len(files) == len(set(files)) + (columns == ["plain"])
+        files = [name for name in opened if name in names]
+        # The first file of a run that needs no reader tells how large rows are, by a reader; there
+        # are two runs, of the first file and of the others.
+        assert len(files) == len(set(files)) + 2 * (columns == ["plain"])
         assert len(set(files)) == 5
 
 
@@ -327,21 +336,21 @@ def test_pages_that_no_kernel_knows_are_met_once(
         mode = "append" if number else "create"
         lance.write_dataset(some_rows(number, 100), path, mode=mode, data_storage_version="2.1")
     monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 0)
-    reads: list[str] = []
-    read = store.read_plain
+    reads: list[int] = []
+    read = kernels.read_files
 
-    def watched(path: str, memory: memoryview) -> bool:
-        reads.append(path)
-        return read(path, memory)
+    def watched(*arguments: Any) -> Any:
+        reads.extend(arguments[-1].tolist())
+        return read(*arguments)
 
-    monkeypatch.setattr(store, "read_plain", watched)
+    monkeypatch.setattr(kernels, "read_files", watched)
     dataset, expected = lancefs.open(path), lance.dataset(path).to_table(columns=["plain", "same"])
-    for times in (8, 0):  # the first fragment is read alone
+    for times in (9, 0):
         reads.clear()
         assert_same_table(dataset.to_table(columns=["plain", "same"]), expected)
         assert len(reads) == times
     assert_same_table(dataset.to_table(columns=["plain"]), expected.select(["plain"]))
-    assert len(reads) == 8
+    assert not reads  # it was kept
 
 
 def test_a_missing_file_of_a_run_is_named(table: Path) -> None:

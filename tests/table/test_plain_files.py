@@ -130,7 +130,7 @@ def test_runs_are_no_longer_than_they_may_be(
     monkeypatch.setattr(fragment_run, "MAX_FRAGMENTS", most)
     readers = lancefs.open(written, tag="whole").opened.base_readers
     for most_rows in (1, 500, 1 << 20):
-        runs = list(fragment_run.many_in_runs(readers, most_rows))
+        runs = list(fragment_run.many_in_runs(readers, most_rows, most_rows))
         assert [id for run in runs for id in run.fragment_ids] == [*range(FRAGMENTS)]
         for run in runs:
             assert len(run.fragment_ids) <= most

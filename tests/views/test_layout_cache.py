@@ -20,7 +20,8 @@ from leaks import forget_views
 
 from lancefs.errors import ReadFailed
 from lancefs.filesystem import LanceFileSystem
-from lancefs.views.arrow import layout_cache, private_folder
+from lancefs.storage import private_folder
+from lancefs.views.arrow import layout_cache
 
 pytestmark = pytest.mark.timeout(60)
 PATH = "versions/1.arrow"

@@ -23,11 +23,10 @@ from lancefs.datafile.kernels.points import (
     POSITIONS,
     PageColumn,
     Stored,
-    addresses_of,
     buffers_within,
     decode_levels,
-    ends_of,
     piece_at,
+    places_in_memory,
     rows_by_page,
 )
 from lancefs.datafile.kernels.segments import gather
@@ -133,7 +132,7 @@ _c_take_levels = c_function(
 def _compiled_take_levels(
     pieces: Sequence[Bytes], pages: Ints, levels: Ints, leaves: Ints, rows: Ints
 ) -> TakenLevels:
-    where = addresses_of(pieces), ends_of(pieces), len(pieces), pages, levels
+    where = *places_in_memory(pieces), pages, levels
     what = leaves, len(leaves), rows, len(rows)
     numbers = np.empty(2 * len(leaves) + 2, np.int64)
     room, items = _LIKELY_ITEMS + _LIKELY_OF_ROW * len(leaves) * len(rows), -1

@@ -18,8 +18,8 @@ from lancefs.datafile.buffers import Ints, empty
 from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.datafile.kernels.points import (
     PageColumn,
+    Pieces,
     TakenRows,
-    addresses_of,
     rows_by_page,
     take_chunks,
     write_leaf,
@@ -117,5 +117,5 @@ def _compiled_read_plain(
     scratch = empty(SCRATCH if file[0] >= 0 else 0, np.uint8)
     where = tables, len(tables), data, len(data), *file
     what = pages, leaves, len(leaves), np.array(rows, np.int64)
-    _c_read_plain(*where, *what, addresses_of(memories), scratch, nulls)
+    _c_read_plain(*where, *what, Pieces(memories).addresses, scratch, nulls)
     return memories, nulls

@@ -4,6 +4,9 @@
 /* The columns of the table of leaves, as in points.py. */
 enum { FIRST_PAGE, PAGES, OUT, VALIDITY, FIRST_WANTED, WANTED, LEAF_COLUMNS };
 
+#define ESCAPE 255 /* codes of FSST, as in fsst.c */
+#define LONGEST 8
+
 static void set_bit(uint8_t *bits, int64_t position) {
     bits[position / 8] |= (uint8_t)(1u << (position % 8));
 }
@@ -467,8 +470,10 @@ static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, 
     if (bytes % width || entries < 1)
         return DAMAGED;
     int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0, last = -1;
-    seen[0] += bytes;
-    seen[1]++;
+    /* The kernel that read the levels has counted what is looked at here. */
+    const int64_t counts = page[LEVELS] != SKIPPED;
+    seen[0] += counts * bytes;
+    seen[1] += counts;
     for (int64_t entry = 0; entry < entries; entry++) {
         const int64_t word = (int64_t)load(data + table + entry * width, width);
         const int64_t length = ((word >> 4) + 1) * ALIGN;
@@ -482,8 +487,8 @@ static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, 
             if (found < 0)
                 return DAMAGED;
             nulls += found;
-            seen[0] += length;
-            seen[1] += last != at; /* chunks that follow each other are one place */
+            seen[0] += counts * length;
+            seen[1] += counts * (last != at); /* chunks that follow each other are one place */
             last = at + length;
             start = end;
         }
@@ -606,16 +611,49 @@ KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece
     return 0;
 }
 
-/* Join spans, in any order, of `room` bytes in all; each lies in one piece. Short ones are copied
- * with what follows them, which the next one overwrites. */
-KERNEL(join_spans, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
-       const int64_t *spans, int64_t count, uint8_t *out, int64_t room) {
+/* Write the text of `size` codes at `at`, as far as there is room for it in `out`; return its size,
+ * DAMAGED if a code has no symbol or the last one is an escape. */
+static int64_t write_text(const uint8_t *codes, int64_t size, const uint8_t *symbols,
+                          const uint8_t *lengths, uint8_t *out, int64_t room) {
+    int64_t at = 0, to = 0;
+    while (at < size) {
+        const uint8_t code = codes[at++];
+        if (code == ESCAPE) {
+            if (at == size)
+                return DAMAGED;
+            if (to < room)
+                out[to] = codes[at];
+            at++;
+            to++;
+            continue;
+        }
+        const int64_t length = lengths[code];
+        if (length < 1 || length > LONGEST)
+            return DAMAGED;
+        if (to + length <= room) /* and SLACK */
+            memcpy(out + to, symbols + (size_t)code * LONGEST, LONGEST);
+        to += length;
+    }
+    return to;
+}
+
+/* Join the texts of spans, in any order, each of which lies in one piece; with symbols, spans are
+ * codes of FSST. Nulls have no text. Return the size of all texts, which are written whole only if
+ * there is `room` for them, and SLACK behind it. `offsets` gets one number more than there are
+ * spans. */
+KERNEL(join_texts, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
+       const int64_t *spans, int64_t count, const uint8_t *valid, const uint8_t *symbols,
+       const uint8_t *lengths, int32_t *offsets, uint8_t *out, int64_t room) {
     const Pieces pieces = {addresses, ends, piece_count};
     const int64_t all = piece_count ? ends[piece_count - 1] : 0;
     Piece piece = {NULL, 0, 0};
+    int64_t to = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t start = spans[2 * i], end = spans[2 * i + 1];
-        if (start < 0 || start > end || end > all || end - start > room)
+        offsets[i] = (int32_t)to;
+        if (valid != NULL && !(valid[i / 8] >> (i % 8) & 1))
+            continue;
+        if (start < 0 || start > end || end > all)
             return DAMAGED;
         if (start == end)
             continue;
@@ -624,12 +662,23 @@ KERNEL(join_spans, const int64_t *addresses, const int64_t *ends, int64_t piece_
         const int64_t at = start - piece.start, left = piece.size - at, size = end - start;
         if (size > left)
             return DAMAGED;
-        if (size <= SLACK && left >= SLACK && room >= SLACK)
-            memcpy(out, piece.data + at, SLACK);
-        else
-            memcpy(out, piece.data + at, (size_t)size);
-        out += size;
-        room -= size;
+        if (symbols != NULL) {
+            const int64_t free = to < room ? room - to : 0;
+            const int64_t written =
+                write_text(piece.data + at, size, symbols, lengths, out + (room - free), free);
+            if (written < 0)
+                return DAMAGED;
+            to += written;
+        } else {
+            if (size <= SLACK && left >= SLACK && to + size <= room)
+                memcpy(out + to, piece.data + at, SLACK);
+            else if (size <= room - to)
+                memcpy(out + to, piece.data + at, (size_t)size);
+            to += size;
+        }
+        if (to > INT64_MAX / 4)
+            return DAMAGED;
     }
-    return room == 0 ? 0 : DAMAGED;
+    offsets[count] = (int32_t)to;
+    return to;
 }

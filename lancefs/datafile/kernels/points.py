@@ -10,20 +10,21 @@ one after the other; a page, and a span of bytes, lies in one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Ints, Mask, empty, join_bytes
+from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
+from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
-from lancefs.datafile.kernels.strings import block_header, find_strings
+from lancefs.datafile.kernels.strings import LARGEST, block_header, find_strings, narrowed
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -94,6 +95,8 @@ POSITIONS = [
     PageColumn.ITEMS_END,
 ]
 _LEVEL_BITS = 16
+# Bytes of a text for which there is room at first, if there are so few that much more is no matter.
+_LIKELY_TEXT, _FEW_TEXTS = 64, 1024
 
 
 def take_points(
@@ -113,7 +116,7 @@ def take_points(
         start and end in the pieces (int64); and a bit for each value that tells whether it is
         valid.
         Then the number of nulls of each leaf, and after them how many bytes were looked at, in how
-        many places.
+        many places; without those of pages whose levels are `SKIPPED`.
 
     Raises:
         CorruptFile: A page is damaged, or does not have a wanted row.
@@ -194,20 +197,29 @@ def _compiled_take_points(
     pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
-    where = addresses_of(pieces), ends_of(pieces), len(pieces)
+    where = places_in_memory(pieces)
     _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
     return out, nulls
 
 
-def ends_of(pieces: Sequence[Bytes]) -> Ints:
-    """Return the position after each piece."""
-    ends: Ints = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
-    return ends
+class Pieces(list[Bytes]):
+    """Pieces of bytes, whose places are asked for by one kernel after the other; nobody adds any.
+
+    Attributes:
+        ends: The position after each piece.
+        addresses: The address of each piece.
+    """
+
+    def __init__(self, pieces: Iterable[Bytes]) -> None:
+        super().__init__(pieces)
+        self.ends: Ints = np.cumsum([len(piece) for piece in self], dtype=np.int64)
+        self.addresses = np.array([pa.py_buffer(piece).address for piece in self], np.int64)
 
 
-def addresses_of(pieces: Sequence[Bytes]) -> Ints:
-    """Return the address of each piece."""
-    return np.array([pa.py_buffer(piece).address for piece in pieces], np.int64)
+def places_in_memory(pieces: Sequence[Bytes]) -> tuple[Ints, Ints, int]:
+    """Return the address of each piece, the position after each, and their number."""
+    known = pieces if isinstance(pieces, Pieces) else Pieces(pieces)
+    return known.addresses, known.ends, len(known)
 
 
 def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
@@ -216,7 +228,7 @@ def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
     Raises:
         CorruptFile: The position is behind all pieces.
     """
-    ends = ends_of(pieces)
+    ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     number = int(np.searchsorted(ends, position, side="right"))
     if number == len(pieces):
         raise CorruptFile(f"position {position} leaves the {ends[-1] if len(ends) else 0} bytes")
@@ -290,6 +302,8 @@ def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
         if np.any(found > 1):
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
+    if is_skipped:  # whoever read the levels has counted what is looked at here
+        return TakenRows(values, invalid, (0, 0))
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
     return TakenRows(values, invalid, (len(table) + int(sizes.sum()), places))
 
@@ -442,25 +456,44 @@ def _expanded(buffer: Bytes, count: int) -> Array:
     return expand(levels, lengths, runs, np.array([count], np.int64))
 
 
-def join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
-    """Join the bytes of spans, in any order.
+def join_texts(
+    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, table: SymbolTable | None
+) -> tuple[Array, Bytes]:
+    """Join the texts of spans, in any order.
 
     Args:
         pieces: The bytes.
         spans: Start and end of each span; of shape (spans, 2).
+        valid: A bit for each span, which has no text where it is 0; None where all have.
+        table: The symbols of spans that are compressed with FSST; None where they are not.
+
+    Returns:
+        The offsets of the texts, one more than there are spans, from 0 (int32 if they fit), and
+        their bytes.
 
     Raises:
-        CorruptFile: A span leaves the pieces, or the piece that it begins in.
+        CorruptFile: A span leaves the pieces, or the piece that it begins in; or codes do not
+            decode.
+        TooLarge: The texts have too many bytes; see `check_size`.
+        MemoryLimitExceeded: They have.
     """
+    if valid is not None:
+        spans = spans.copy()
+        is_null = np.unpackbits(valid, count=len(spans), bitorder="little") == 0
+        spans[is_null] = 0
     starts, ends, size = spans[:, 0], spans[:, 1], sum(map(len, pieces))
     if np.any((starts < 0) | (starts > ends) | (ends > size)):
         raise CorruptFile(f"a span of bytes leaves its {size} bytes")
-    return join_bytes(
+    lengths = ends - starts
+    check_size(int(lengths.sum()))
+    text = join_bytes(
         [
             np.empty(0, np.uint8),
             *(_span(pieces, start, end) for start, end in spans.tolist() if start < end),
         ]
     )
+    offsets = narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))))
+    return (offsets, text) if table is None else decode_fsst(table, offsets, text)
 
 
 def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
@@ -470,15 +503,26 @@ def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
     return piece[start - shift : end - shift]
 
 
-_c_join_spans = c_function("join_spans", "ints ints number ints number out number")
+_c_join_texts = c_function(
+    "join_texts", "ints ints number ints number bytes bytes bytes out out number"
+)
 
 
-@twin_of(join_spans)
-def _compiled_join_spans(pieces: Sequence[Bytes], spans: Ints) -> Bytes:
-    room, ends = int((spans[:, 1] - spans[:, 0]).sum()), ends_of(pieces)
-    size = int(ends[-1]) if len(ends) else 0
-    if spans.min(initial=0) < 0 or spans.max(initial=0) > size or room < 0:
-        raise Damaged
-    out = empty(room, np.uint8)
-    _c_join_spans(addresses_of(pieces), ends, len(pieces), spans, len(spans), out, room)
-    return out
+@twin_of(join_texts)
+def _compiled_join_texts(
+    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, table: SymbolTable | None
+) -> tuple[Array, Bytes]:
+    count, symbols, lengths = len(spans), None, None
+    if table is not None and not table.raw:
+        symbols, lengths = table.symbols, table.lengths
+    where = *places_in_memory(pieces), spans, count, valid
+    offsets, room = empty(count + 1, np.int32), _LIKELY_TEXT * count if count <= _FEW_TEXTS else 0
+    text = empty(room, np.uint8, SLACK)
+    size = _c_join_texts(*where, symbols, lengths, offsets, text, room)
+    check_size(size)
+    if size > LARGEST:
+        return join_texts(pieces, spans, valid, table)
+    if size > room:
+        text = empty(size, np.uint8, SLACK)
+        _c_join_texts(*where, symbols, lengths, offsets, text, size)
+    return offsets, text[:size]

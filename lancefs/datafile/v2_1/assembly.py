@@ -18,6 +18,7 @@ from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, FixedSizeList, Ints, Mask
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.fields import Field
+from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.packed_structs import without_dropped
 from lancefs.datafile.page_ranges import join_arrays, join_columns
@@ -29,7 +30,6 @@ from lancefs.datafile.v2_1.leaf_columns import (
     PageGroup,
     decode_together,
     group_pages,
-    leaves_below,
     list_size,
 )
 from lancefs.datafile.v2_1.levels import Unravelled
@@ -331,8 +331,8 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
     if offsets[-1] != len(items):
         raise CorruptFile(f"{field.name}: the lists do not cover their {len(items)} items")
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32
-    if len(items) > np.iinfo(width).max:
-        raise CorruptFile(f"{field.name}: more than {np.iinfo(width).max} items in one array")
+    if width is np.int32 and len(items) > LARGEST:
+        raise CorruptFile(f"{field.name}: more than {LARGEST} items in one array")
     arrow_offsets = empty(len(offsets), width)
     arrow_offsets[:] = offsets
     buffers = [bitmap(layer.validity), pa.py_buffer(arrow_offsets)]
@@ -341,5 +341,7 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
 
 def _layer(field: Field, leaves: Mapping[int, LeafRows]) -> Unravelled | None:
     """Return the layer of a list or struct, from its first leaf; None where there are no rows."""
-    first = next(leaves_below(field)).field
-    return leaves[first.id].layers.get(field.id)
+    first = field
+    while (leaf := leaves.get(first.id)) is None:
+        first = first.children[0]
+    return leaf.layers.get(field.id)

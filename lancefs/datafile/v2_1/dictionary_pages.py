@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lancefs.datafile.container import ColumnPages
+from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
@@ -15,14 +15,20 @@ from lancefs.storage import Reads
 
 # Every batch carries its dictionary: one with more items may be larger than the batch.
 _MOST_ITEMS = 10_000
+# Bytes of the chunks for each string of a byte, whose end takes four: chunks have some more, and
+# a few nulls less. Longer texts of which most are empty seldom have as many.
+_FLAG_BYTES = 4.95, 5.1
 
 
-def with_dictionaries(reader: FieldReader, fields: Sequence[Field]) -> Reads[list[Field]]:
+def with_dictionaries(
+    reader: FieldReader, fields: Sequence[Field], flags: bool = False
+) -> Reads[list[Field]]:
     """Find the columns that have a small dictionary in every page.
 
     Args:
         reader: The reader of the data file.
         fields: Columns that are leaves.
+        flags: Whether columns are found, too, whose strings are likely to have a byte each.
 
     Raises:
         CorruptFile: The metadata of a column is damaged.
@@ -36,7 +42,8 @@ def with_dictionaries(reader: FieldReader, fields: Sequence[Field]) -> Reads[lis
     fields_found = []
     for field, index in held:
         with locating(container.file.url, f"column {index} ({field.name})"):
-            if _has_dictionaries(container.column(index)):
+            column = container.column(index)
+            if _has_dictionaries(column) or (flags and _has_flags(column)):
                 fields_found.append(field)
     return fields_found
 
@@ -49,3 +56,19 @@ def _has_dictionaries(column: ColumnPages) -> bool:
         and layout.dictionary_items <= _MOST_ITEMS
         for layout in layouts
     )
+
+
+def _has_flags(column: ColumnPages) -> bool:
+    """Whether strings are stored plainly, and have about a byte each."""
+    return bool(column.pages) and all(_is_of_flags(page) for page in column.pages)
+
+
+def _is_of_flags(page: Page) -> bool:
+    layout = layout_of(page.encoding)
+    if not isinstance(layout, MiniBlock) or layout.has_dictionary or len(page.buffers) < 2:
+        return False
+    encoding = layout.layout.value_compression
+    if encoding.WhichOneof("compression") != "variable" or encoding.variable.HasField("values"):
+        return False
+    start, end = page.buffers[1]
+    return _FLAG_BYTES[0] <= (end - start) / max(layout.items, 1) <= _FLAG_BYTES[1]

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from lancefs.datafile.blocks import Ints, RowRange
-from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, PlanTable, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, is_worthwhile
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, count_pages
@@ -66,7 +63,7 @@ class JointPlan(NamedTuple):
         """
         found = read_leaves(self.files, self.rows, data)
         for file, rows in zip(self.files, self.rows, strict=True):
-            count_pages(sum([_pages_with_rows(table, rows) for table in file.tables]))
+            count_pages(file.table.pages_with(rows))
         return JointRows(found.leaves, None, found.size, found.places)
 
 
@@ -132,12 +129,3 @@ def _alike(
             return None
         plans.append(plan)
     return plans
-
-
-def _pages_with_rows(table: PlanTable, rows: Ints) -> int:
-    """Return the number of pages of leaves that hold rows."""
-    count = 0
-    for plan in table.plans:
-        first_rows = plan.pages[1:, PageColumn.FIRST_ROW]
-        count += len(np.unique(first_rows.searchsorted(rows, "right"))) if len(first_rows) else 1
-    return count

@@ -11,6 +11,7 @@ An item whose definition level belongs to a list layer or beyond has no value: i
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -285,7 +286,8 @@ class _Unraveller:
             raise CorruptFile(f"lists of {items} items in all, where there are {self.count}")
 
 
-def _visible_from(layers: Sequence[Layer]) -> npt.NDArray[np.int64] | None:
+@lru_cache(maxsize=256)
+def _visible_from(layers: tuple[Layer, ...]) -> npt.NDArray[np.int64] | None:
     """Return, for each definition level, after how many list layers its items become visible.
 
     None where no layer is a list, so that all items are visible from the start.

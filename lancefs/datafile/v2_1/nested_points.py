@@ -19,13 +19,11 @@ from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, LevelColumn, TakenL
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, rows_by_page
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
-from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable
+from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable, is_worthwhile
 from lancefs.datafile.v2_1.points import (
-    Points,
     PointSource,
     Reading,
     in_leaves,
-    read_points,
     read_values,
 )
 from lancefs.errors import locating
@@ -41,8 +39,9 @@ class FilePlan:
 
     Attributes:
         leaves: The leaves: those of flat pages, then those with levels.
-        plans: Their plans.
-        tables: The plans of both kinds, without those kinds that have no leaf.
+        table: Their plans.
+        flat: Number of leaves of flat pages.
+        levels: The plans of the levels of the others.
         span: Byte range of the file that has all pages.
     """
 
@@ -50,16 +49,34 @@ class FilePlan:
         known = list(zip(leaves, plans, strict=True))
         flat = [(leaf, plan) for leaf, plan in known if plan.levels is None]
         nested = [(leaf, plan) for leaf, plan in known if plan.levels is not None]
-        kinds = [kind for kind in (flat, nested) if kind]
-        self.leaves = [[leaf for leaf, _ in kind] for kind in kinds]
-        self.tables = [PlanTable([plan for _, plan in kind]) for kind in kinds]
-        starts, ends = zip(*(table.span for table in self.tables), strict=True)
-        self.span = min(starts), max(ends)
-        self.plans = tuple(plans)
+        self.leaves = [leaf for leaf, _ in (*flat, *nested)]
+        self.table = PlanTable([plan for _, plan in (*flat, *nested)])
+        self.flat = len(flat)
+        self.levels = [plan.levels for _, plan in nested if plan.levels is not None]
+        self.span = self.table.span
+        self._plans = tuple(plans)
+        self._shapes = {(plan.rows, plan.values) for plan in plans}
+        self._level_pages: Ints | None = None
 
     def is_of(self, plans: Sequence[LeafPlan]) -> bool:
         """Whether these are the plans of the leaves."""
-        return len(plans) == len(self.plans) and all(map(is_, plans, self.plans))
+        return len(plans) == len(self._plans) and all(map(is_, plans, self._plans))
+
+    def is_worthwhile(self, count: int) -> bool:
+        """Whether so many rows of all leaves are few enough to be read singly."""
+        return all(is_worthwhile(count, *shape) for shape in self._shapes)
+
+    @property
+    def level_pages(self) -> Ints:
+        """How the levels of all pages are stored, with positions from the span on."""
+        if self._level_pages is None:
+            pages = np.concatenate([levels.pages for levels in self.levels])
+            pages[:, LEVEL_POSITIONS] -= self.span[0]
+            counts = self.table.counts[self.flat :]
+            pages[:, LevelColumn.FIRST_VALUE] = _firsts(pages[:, LevelColumn.VALUES], counts)
+            pages.flags.writeable = False
+            self._level_pages = pages
+        return self._level_pages
 
 
 class FoundLeaves(NamedTuple):
@@ -95,21 +112,31 @@ def read_leaves(
         TooLarge: The rows have more bytes than `limited` allows.
         MemoryLimitExceeded: They do, and no fewer rows can be read.
     """
-    found, size, places = dict[int, LeafRows](), 0, 0
-    for kind, leaves in enumerate(plans[0].leaves):
-        sources = [
-            PointSource(plan.tables[kind], own, bytes_of_file, plan.span[0])
-            for plan, own, bytes_of_file in zip(plans, rows, data, strict=True)
-        ]
-        if plans[0].tables[kind].plans[0].levels is None:
-            points = read_points(sources)
-            pairs = zip(leaves, points.arrays, strict=True)
-            of_kind = [LeafRows.in_valid_structs(leaf, values) for leaf, values in pairs]
-        else:
-            of_kind, points = _read_nested(sources, leaves)
-        found |= {leaf.field.id: one for leaf, one in zip(leaves, of_kind, strict=True)}
-        size, places = size + points.size, places + points.places
-    return FoundLeaves(found, size, places)
+    first = plans[0]
+    sources = [
+        PointSource(plan.table, own, bytes_of_file, plan.span[0])
+        for plan, own, bytes_of_file in zip(plans, rows, data, strict=True)
+    ]
+    reading = Reading.of(sources)
+    if first.flat == len(first.leaves):
+        points = read_values(reading)
+        pairs = zip(first.leaves, points.arrays, strict=True)
+        found = {leaf.field.id: LeafRows.in_valid_structs(leaf, values) for leaf, values in pairs}
+        return FoundLeaves(found, points.size, points.places)
+    taken, levels = _taken_levels(plans, reading)
+    count, nested = len(reading.rows), first.leaves[first.flat :]
+    layers = _unravelled(_level_plans(plans), taken, count)
+    values = taken.counts[:, 1]
+    check_size(int(values @ first.table.bits[first.flat :]) // 8)
+    points = read_values(_by_value(reading, first, taken, levels, layers))
+    found = {}
+    for leaf, array in zip(first.leaves[: first.flat], points.arrays, strict=False):
+        found[leaf.field.id] = LeafRows.in_valid_structs(leaf, array)
+    for leaf, array, (_, *outer) in zip(nested, points.arrays[first.flat :], layers, strict=True):
+        ids = [field.id for field in leaf.around]
+        found[leaf.field.id] = LeafRows(array, dict(zip(ids, outer, strict=True)))
+    size, places = taken.seen.tolist()
+    return FoundLeaves(found, points.size + size, points.places + places)
 
 
 def check_levels_of(
@@ -129,72 +156,69 @@ def check_levels_of(
     Raises:
         CorruptFile: The levels of a page are damaged.
     """
-    for table, leaves in zip(plan.tables, plan.leaves, strict=True):
-        for leaf, own in zip(leaves, table.plans, strict=True):
-            if own.levels is None:
-                continue
-            pages, levels = own.pages.copy(), own.levels.pages.copy()
-            pages[:, POSITIONS] -= plan.span[0]
-            levels[:, LEVEL_POSITIONS] -= plan.span[0]
-            for page, some in rows_by_page(pages, rows):
-                of_page = pages[page : page + 1], levels[page : page + 1], np.array([[0, 1]])
-                with locating(url, f"{leaf.place(columns[leaf.field.id])}, page {page}"):
-                    take_levels([data], *of_page, some)
+    for leaf, own in zip(plan.leaves, plan.table.plans, strict=True):
+        if own.levels is None:
+            continue
+        pages, levels = own.pages.copy(), own.levels.pages.copy()
+        pages[:, POSITIONS] -= plan.span[0]
+        levels[:, LEVEL_POSITIONS] -= plan.span[0]
+        for page, some in rows_by_page(pages, rows):
+            of_page = pages[page : page + 1], levels[page : page + 1], np.array([[0, 1]])
+            with locating(url, f"{leaf.place(columns[leaf.field.id])}, page {page}"):
+                take_levels([data], *of_page, some)
 
 
-def _read_nested(
-    sources: Sequence[PointSource], leaves: Sequence[LeafField]
-) -> tuple[list[LeafRows], Points]:
-    """Read leaves in lists and structs at the same rows; return them, and what was looked at."""
-    reading = Reading.of(sources)
-    levels = _levels_of(reading)
-    pages = _bounds(reading.counts)
-    taken = take_levels(reading.pieces, reading.pages, levels, pages, reading.rows)
-    layers = [
-        _unravelled(plan, taken, leaf, len(reading.rows))
-        for leaf, plan in enumerate(_level_plans(sources))
-    ]
-    values = taken.counts[:, 1]
-    check_size(int(values @ sources[0].table.bits) // 8)
-    by_value = reading._replace(
-        pages=_by_value(reading, levels),
-        rows=taken.positions,
-        wanted=_bounds(values),
-        valid=[innermost.validity for innermost, *_ in layers],
-    )
-    points = read_values(by_value)
-    found = [
-        LeafRows(values, {field.id: layer for field, layer in zip(leaf.around, outer, strict=True)})
-        for leaf, values, (_, *outer) in zip(leaves, points.arrays, layers, strict=True)
-    ]
-    size, places = taken.seen.tolist()  # the values lie in the chunks of the levels
-    return found, Points(points.arrays, size, places)
+def _taken_levels(plans: Sequence[FilePlan], reading: Reading) -> tuple[TakenLevels, Ints]:
+    """Return the levels of the rows of leaves that have some, and how those of pages are stored."""
+    flat, counts = plans[0].flat, reading.counts
+    levels = _levels_of(plans, reading)
+    pages = reading.pages[int(counts[:flat].sum()) :]
+    return take_levels(reading.pieces, pages, levels, _bounds(counts[flat:]), reading.rows), levels
 
 
 def _bounds(counts: Ints) -> Ints:
     """Return where parts of these sizes begin, one after the other, and the sizes themselves."""
-    return np.stack((np.cumsum(counts) - counts, counts), axis=1)
+    bounds = np.empty((len(counts), 2), np.int64)
+    bounds[:, 0], bounds[:, 1] = counts.cumsum() - counts, counts
+    return bounds
 
 
-def _levels_of(reading: Reading) -> Ints:
+def _levels_of(plans: Sequence[FilePlan], reading: Reading) -> Ints:
     """Return how the levels of all pages are stored, with positions in the bytes of all files."""
+    if len(plans) == 1:
+        return plans[0].level_pages
     parts, position = [], 0
-    for source in reading.sources:
-        own = np.concatenate([_levels(plan).pages for plan in source.table.plans])
-        own[:, LEVEL_POSITIONS] += position - source.start
+    for plan, source in zip(plans, reading.sources, strict=True):
+        own = plan.level_pages.copy()
+        own[:, LEVEL_POSITIONS] += position
         parts.append(own)
         position += len(source.data)
-    levels = in_leaves([source.table for source in reading.sources], parts)
-    levels[:, LevelColumn.FIRST_VALUE] = _firsts(levels[:, LevelColumn.VALUES], reading.counts)
+    flat = plans[0].flat
+    levels = in_leaves([plan.table.counts[flat:] for plan in plans], parts)
+    levels[:, LevelColumn.FIRST_VALUE] = _firsts(
+        levels[:, LevelColumn.VALUES], reading.counts[flat:]
+    )
     return levels
 
 
-def _by_value(reading: Reading, levels: Ints) -> Ints:
-    """Return the pages with their values in place of their rows."""
-    pages = reading.pages.copy()
-    pages[:, PageColumn.FIRST_ROW] = levels[:, LevelColumn.FIRST_VALUE]
-    pages[:, PageColumn.ROWS] = levels[:, LevelColumn.VALUES]
-    return pages
+def _by_value(
+    reading: Reading,
+    plan: FilePlan,
+    taken: TakenLevels,
+    levels: Ints,
+    layers: Sequence[Sequence[Unravelled]],
+) -> Reading:
+    """Return what is read of the leaves with levels by their values, and of the others by rows."""
+    pages, count = reading.pages.copy(), len(reading.rows)
+    nested = pages[len(pages) - len(levels) :]
+    nested[:, PageColumn.FIRST_ROW] = levels[:, LevelColumn.FIRST_VALUE]
+    nested[:, PageColumn.ROWS] = levels[:, LevelColumn.VALUES]
+    wanted = reading.wanted.copy()
+    wanted[plan.flat :] = _bounds(taken.counts[:, 1])
+    wanted[plan.flat :, 0] += count
+    rows = np.concatenate((reading.rows, taken.positions))
+    valid = [innermost.validity for innermost, *_ in layers]
+    return reading._replace(pages=pages, rows=rows, wanted=wanted, valid=valid)
 
 
 def _firsts(values: Ints, pages: Ints) -> Ints:
@@ -209,29 +233,35 @@ def _firsts(values: Ints, pages: Ints) -> Ints:
     return firsts
 
 
-def _levels(plan: LeafPlan) -> LevelPlan:
-    assert plan.levels is not None  # as all plans here
-    return plan.levels
-
-
-def _level_plans(sources: Sequence[PointSource]) -> list[LevelPlan]:
+def _level_plans(plans: Sequence[FilePlan]) -> Sequence[LevelPlan]:
     """Return the plan of each leaf in the first file, defined if a page of any file is."""
-    of_files = [[_levels(plan) for plan in source.table.plans] for source in sources]
+    if len(plans) == 1:
+        return plans[0].levels
     return [
-        plans[0]._replace(is_defined=any(plan.is_defined for plan in plans))
-        for plans in zip(*of_files, strict=True)
+        own[0]._replace(is_defined=any(levels.is_defined for levels in own))
+        for own in zip(*(plan.levels for plan in plans), strict=True)
     ]
 
 
-def _unravelled(plan: LevelPlan, taken: TakenLevels, leaf: int, rows: int) -> list[Unravelled]:
-    """Return the layers of a leaf, innermost first."""
-    ends = np.cumsum(taken.counts[: leaf + 1, 0])
-    own = slice(int(ends[-1] - taken.counts[leaf, 0]), int(ends[-1]))
-    rep = taken.rep[own] if plan.has_lists else None
-    definition = taken.definition[own] if plan.is_defined else None
-    values = Constant(None, int(taken.counts[leaf, 1]))
-    page = DecodedPage(values, rep, definition, plan.layers, rows)
-    return [layer._replace(validity=_some_null(layer.validity)) for layer in page.unravel()]
+def _unravelled(
+    plans: Sequence[LevelPlan], taken: TakenLevels, rows: int
+) -> list[list[Unravelled]]:
+    """Return the layers of each leaf, innermost first."""
+    found, first = [], 0
+    for plan, (items, values) in zip(plans, taken.counts.tolist(), strict=True):
+        own = slice(first, first := first + items)
+        rep = taken.rep[own] if plan.has_lists else None
+        definition = taken.definition[own] if plan.is_defined else None
+        if definition is not None and not definition.any():
+            definition = None  # nothing is null or empty, as is likely for few rows
+        page = DecodedPage(Constant(None, values), rep, definition, plan.layers, rows)
+        found.append(
+            [
+                Unravelled(_some_null(validity), offsets, length)
+                for validity, offsets, length in page.unravel()
+            ]
+        )
+    return found
 
 
 def _some_null(valid: Mask | None) -> Mask | None:

@@ -98,7 +98,8 @@ class PagePart:
         if self._values is None:
             begin, end = self.items
             assert isinstance(self.description, MiniBlock)  # others have no dictionary
-            packed = data[begin - start : end - start]
+            # A copy, as what is decoded may be a part of it, and outlives the memory of the file.
+            packed = data[begin - start : end - start].copy()
             self._values, self.longest = _decoded(self.description, packed, data_type)
         return self._values
 
@@ -114,6 +115,11 @@ class PagePart:
         """
         assert isinstance(self.description, MiniBlock)  # others have no dictionary
         return self.description.dictionary(packed).items
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the dictionary, if it was decoded."""
+        return 0 if self._values is None else int(self._values.nbytes)
 
     @property
     def items_encoding(self) -> CompressiveEncoding:
@@ -207,6 +213,20 @@ class LeafPlan(NamedTuple):
         return self.rows if self.levels is None else self.levels.values
 
 
+class LeafMemory(NamedTuple):
+    """Where the values of leaves that share memory are.
+
+    Attributes:
+        leaves: The leaves as the kernel takes them; see `LeafColumn`.
+        lengths: Bytes of the values of each leaf.
+        size: Bytes of the memory.
+    """
+
+    leaves: Ints
+    lengths: Ints
+    size: int
+
+
 class PlanTable:
     """The plans of several leaves of a file, as one table of pages.
 
@@ -220,6 +240,8 @@ class PlanTable:
         rows: Number of rows of the longest leaf.
         span: Byte range of the file that has all pages.
         pages: The pages of the leaves, leaf by leaf.
+        memories: Where the values of some leaves are, by the positions of the leaves and the number
+            of rows, as far as that is kept.
     """
 
     def __init__(self, plans: Sequence[LeafPlan]) -> None:
@@ -230,6 +252,29 @@ class PlanTable:
         self.rows = max([plan.rows for plan in plans])
         self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
         self.pages = np.concatenate([plan.pages for plan in plans])
+        self.memories: dict[tuple[int, int, int], LeafMemory] = {}
+        self._shifted: tuple[int, Ints] | None = None
+
+    def pages_from(self, start: int) -> Ints:
+        """Return the pages with positions that count from a byte of the file on.
+
+        Those of the last start are kept, and nobody changes them.
+        """
+        known = self._shifted
+        if known is None or known[0] != start:
+            shifted = self.pages.copy()
+            shifted[:, POSITIONS] -= start
+            shifted.flags.writeable = False
+            known = self._shifted = start, shifted
+        return known[1]
+
+    def pages_with(self, rows: Ints) -> int:
+        """Return the number of pages of the leaves that hold rows, at least one."""
+        if len(self.pages) == len(self.plans):
+            return len(self.plans)
+        first = self.pages[:, PageColumn.FIRST_ROW]
+        end = first + self.pages[:, PageColumn.ROWS]
+        return int(np.count_nonzero(rows.searchsorted(first) < rows.searchsorted(end)))
 
 
 # The form of the values of a page and the bits of each; and the columns of its plan from

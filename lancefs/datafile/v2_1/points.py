@@ -14,23 +14,29 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import as_text, bitmap, strings_of, to_arrow
+from lancefs.datafile.arrays import as_text, bitmap, strings_array, strings_of, to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
-from lancefs.datafile.kernels import decode_fsst, join_spans, take_points
-from lancefs.datafile.kernels.points import POSITIONS, PageColumn
+from lancefs.datafile.kernels import join_texts, take_points
+from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn, Pieces
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PagePart, PlanTable, PointForm
+from lancefs.datafile.v2_1.point_plans import (
+    LeafMemory,
+    LeafPlan,
+    PagePart,
+    PlanTable,
+    PointForm,
+)
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-_TEXTS = (PointForm.STRINGS, PointForm.CODES)  # which the kernel gives as places
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _SMALL = 64 * 1024  # bytes of strings that are not counted
 _MOST_BYTES = 1 * 1024 * 1024  # of values that share memory
+_MOST_MEMORIES = 8  # layouts of the memory of leaves that are kept
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
@@ -86,13 +92,22 @@ class _LeafValues(NamedTuple):
     validity: pa.Buffer | None
 
     @property
+    def bits(self) -> Bytes | None:
+        """A bit for each value that tells whether it is valid; None where all are."""
+        return None if self.validity is None else np.frombuffer(self.validity, np.uint8)
+
+    @property
     def valid(self) -> Mask | None:
         """Which values are valid; None where all are."""
-        if self.validity is None:
+        if (bits := self.bits) is None:
             return None
-        bits = np.frombuffer(self.validity, np.uint8)
         valid: Mask = np.unpackbits(bits, count=self.length, bitorder="little").view(np.bool_)
         return valid
+
+    @property
+    def spans(self) -> Ints:
+        """The start and the end of each string."""
+        return np.frombuffer(self.values, np.int64).reshape(-1, 2)
 
     def array(self, data_type: pa.DataType) -> pa.Array:
         """Return the values as an array."""
@@ -105,26 +120,40 @@ class Reading(NamedTuple):
 
     Attributes:
         sources: The files, with the same leaves in the same order.
+        pieces: The bytes of each file.
         pages: The pages of the leaves, leaf by leaf; see `PageColumn`.
         counts: Number of pages of each leaf.
         has_levels: For each leaf, whether a page of it has definition levels to be read.
         rows: Rows to read.
         wanted: The first and the number of the rows of each leaf among these, of shape (leaves, 2).
-        valid: For each leaf, which of its values are valid, or None where all are; None where the
-            levels of the pages tell it.
+        valid: For each of the last leaves, which of its values are valid, or None where all are;
+            the levels of the pages tell it of the leaves before them.
     """
 
     sources: Sequence[PointSource]
+    pieces: Pieces
     pages: Ints
     counts: Ints
     has_levels: Mask
     rows: Ints
     wanted: Ints
-    valid: Sequence[Mask | None] | None = None
+    valid: Sequence[Mask | None] = ()
 
     @classmethod
     def of(cls, sources: Sequence[PointSource]) -> Reading:
         """Return the same rows of all leaves of some files."""
+        pieces = Pieces([source.data for source in sources])
+        if len(sources) == 1:
+            table, wanted = sources[0].table, sources[0].rows
+            return cls(
+                sources,
+                pieces,
+                table.pages_from(sources[0].start),
+                table.counts,
+                table.has_levels,
+                wanted,
+                same_rows(len(table.plans), len(wanted)),
+            )
         tables = [source.table for source in sources]
         shifts = []
         row = position = 0
@@ -140,25 +169,21 @@ class Reading(NamedTuple):
             source.rows + shift[PageColumn.FIRST_ROW]
             for source, shift in zip(sources, shifts, strict=True)
         ]
-        joined = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        joined = np.concatenate(rows)
         return cls(
             sources,
-            in_leaves(tables, pages),
+            pieces,
+            in_leaves([table.counts for table in tables], pages),
             np.sum([table.counts for table in tables], axis=0),
             np.any([table.has_levels for table in tables], axis=0),
             joined,
-            np.broadcast_to(np.array([0, len(joined)]), (len(tables[0].plans), 2)),
+            same_rows(len(tables[0].plans), len(joined)),
         )
 
     @property
     def plans(self) -> Sequence[LeafPlan]:
         """The plans of the leaves, in the first file."""
         return self.sources[0].table.plans
-
-    @property
-    def pieces(self) -> list[Bytes]:
-        """The bytes of each file."""
-        return [source.data for source in self.sources]
 
     def parts(self, leaf: int) -> Iterator[tuple[PagePart, PointSource]]:
         """Yield what else is known of the pages of a leaf, with the file of each."""
@@ -167,17 +192,24 @@ class Reading(NamedTuple):
                 yield part, source
 
 
-def in_leaves(tables: Sequence[PlanTable], parts: Sequence[Ints]) -> Ints:
+def same_rows(leaves: int, rows: int) -> Ints:
+    """Return the first and the number of the rows of leaves that are read at the same rows."""
+    wanted = np.empty((leaves, 2), np.int64)
+    wanted[:, 0], wanted[:, 1] = 0, rows
+    return wanted
+
+
+def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     """Join what there is of each page of files; return it leaf by leaf, and file by file in a leaf.
 
     Args:
-        tables: The table of each file.
+        counts: Number of pages of each leaf, in each file.
         parts: A row for each page of each file.
     """
     if len(parts) == 1:
         return parts[0]
-    leaves = np.arange(len(tables[0].counts))
-    numbers = [np.repeat(leaves, table.counts) for table in tables]
+    leaves = np.arange(len(counts[0]))
+    numbers = [np.repeat(leaves, own) for own in counts]
     order = np.argsort(np.concatenate(numbers), kind="stable")
     joined: Ints = np.concatenate(parts)[order]
     return joined
@@ -225,20 +257,6 @@ def in_groups(plans: Sequence[LeafPlan], counts: Ints) -> Iterator[range]:
     yield range(first, len(plans))
 
 
-class LeafMemory(NamedTuple):
-    """Where the values of leaves that share memory are.
-
-    Attributes:
-        leaves: The leaves as the kernel takes them; see `LeafColumn`.
-        lengths: Bytes of the values of each leaf.
-        size: Bytes of the memory.
-    """
-
-    leaves: Ints
-    lengths: Ints
-    size: int
-
-
 def leaf_memory(
     pages: Ints, bits: Ints, has_levels: Mask, wanted: Ints, leaves: range
 ) -> LeafMemory:
@@ -256,26 +274,43 @@ def leaf_memory(
     lengths = (counts * bits[some] + 7) // 8
     room = -(-counts // (8 * _ALIGN)) * _ALIGN * is_nullable  # of validity
     sizes = -(-lengths // _ALIGN) * _ALIGN
-    ends = np.cumsum(sizes + room)
+    ends = (sizes + room).cumsum()
     starts = ends - sizes - room
-    firsts = (np.cumsum(pages) - pages)[some]
-    validity = np.where(is_nullable, starts + sizes, -1)
-    columns = firsts, pages[some], starts, validity, *wanted[some].T
-    return LeafMemory(np.stack(columns, axis=1), lengths, int(ends[-1]))
+    columns = np.empty((len(leaves), len(LeafColumn)), np.int64)
+    columns[:, LeafColumn.FIRST_PAGE] = (pages.cumsum() - pages)[some]
+    columns[:, LeafColumn.PAGES] = pages[some]
+    columns[:, LeafColumn.OUT] = starts
+    columns[:, LeafColumn.VALIDITY] = np.where(is_nullable, starts + sizes, -1)
+    columns[:, LeafColumn.FIRST_WANTED :] = wanted[some]
+    return LeafMemory(columns, lengths, int(ends[-1]))
+
+
+def _memory(reading: Reading, leaves: range) -> LeafMemory:
+    """Return the memory of some leaves, which is kept where all are read at the same rows."""
+    table, key = reading.sources[0].table, (leaves.start, leaves.stop, len(reading.rows))
+    is_kept = len(reading.sources) == 1 and not reading.valid
+    memory = table.memories.get(key) if is_kept else None
+    if memory is None:
+        tables = reading.counts, table.bits, reading.has_levels, reading.wanted
+        memory = leaf_memory(*tables, leaves)
+        if is_kept:
+            if len(table.memories) >= _MOST_MEMORIES:
+                table.memories.clear()
+            table.memories[key] = memory
+    return memory
 
 
 def _read_some(reading: Reading, leaves: range) -> Points:
     found, size, places = _take(reading, leaves)
-    texts = iter(_texts([one for one in found if one.plan.form in _TEXTS], reading.pieces))
     arrays = []
     for leaf, one in zip(leaves, found, strict=True):
         match one.plan.form:
             case PointForm.VALUES:
                 arrays.append(one.array(one.plan.data_type))
             case PointForm.STRINGS:
-                arrays.append(to_arrow(next(texts), one.plan.data_type, one.valid))
+                arrays.append(_strings(one, reading))
             case PointForm.CODES:
-                arrays.append(_spelled(one, next(texts), reading, leaf))
+                arrays.append(_spelled(one, reading, leaf))
             case PointForm.INDICES:
                 arrays.append(_looked_up(one, reading, leaf))
     return Points(arrays, size, places)
@@ -283,13 +318,12 @@ def _read_some(reading: Reading, leaves: range) -> Points:
 
 def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]:
     """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
-    memory = leaf_memory(
-        reading.counts, reading.sources[0].table.bits, reading.has_levels, reading.wanted, leaves
-    )
+    memory = _memory(reading, leaves)
     pages = reading.pages
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()
     buffer, first_rows = pa.py_buffer(out), pages[:, PageColumn.FIRST_ROW]
+    told = len(reading.counts) - len(reading.valid)  # leaves of which levels tell what is valid
     found = []
     for leaf, length, null, own in zip(
         leaves, memory.lengths.tolist(), nulls, memory.leaves.tolist(), strict=True
@@ -298,33 +332,18 @@ def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]
         rows = reading.rows[first_wanted : first_wanted + number]
         values = buffer.slice(start, length)
         valid = buffer.slice(valid_at, -(-number // 8)) if null else None
-        if reading.valid is not None and (mask := reading.valid[leaf]) is not None:
+        if leaf >= told and (mask := reading.valid[leaf - told]) is not None:
             null, valid = number - int(np.count_nonzero(mask)), bitmap(mask)
         of_leaf = reading.plans[leaf], first_rows[first : first + count], rows, number
         found.append(_LeafValues(*of_leaf, null, values, valid))
     return found, seen, places
 
 
-def _texts(found: Sequence[_LeafValues], pieces: Sequence[Bytes]) -> Iterator[VariableWidth]:
-    """Yield the strings of leaves, of which the kernel found the places."""
-    if not found:
-        return
-    spans = np.concatenate([np.frombuffer(one.values, np.int64) for one in found]).reshape(-1, 2)
-    first = 0
-    for one in found:
-        if (valid := one.valid) is not None:  # a null has no bytes, whatever is under it
-            own = spans[first : first + one.length]
-            own[~valid, 1] = own[~valid, 0]
-        first += one.length
-    ends = np.zeros(len(spans) + 1, np.int64)
-    np.cumsum(spans[:, 1] - spans[:, 0], out=ends[1:])
-    check_size(int(ends[-1]))
-    text = join_spans(pieces, spans)
-    first = 0
-    for one in found:
-        own = ends[first : first + one.length + 1]
-        yield VariableWidth(own - own[0], text[own[0] : own[-1]])
-        first += one.length
+def _strings(found: _LeafValues, reading: Reading) -> pa.Array:
+    """Return strings, of which the kernel found the places."""
+    offsets, text = join_texts(reading.pieces, found.spans, found.bits, None)
+    block = VariableWidth(offsets, text)
+    return strings_array(block, found.plan.data_type, found.validity, found.nulls)
 
 
 def _cut(
@@ -341,17 +360,19 @@ def _cut(
             first = stop
 
 
-def _spelled(found: _LeafValues, codes: VariableWidth, reading: Reading, leaf: int) -> pa.Array:
-    """Return strings that are compressed with FSST."""
-    parts = []
-    for part, _, wanted in _cut(found, reading, leaf):
-        offsets = codes.offsets[wanted.start : wanted.stop + 1]
-        parts.append(decode_fsst(part.symbols, offsets, codes.data))
-    if len(parts) == 1:
-        return to_arrow(VariableWidth(*parts[0]), found.plan.data_type, found.valid)
-    lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
-    text = join_bytes([text[: int(offsets[-1])] for offsets, text in parts])
-    return to_arrow(VariableWidth(offsets_of(lengths), text), found.plan.data_type, found.valid)
+def _spelled(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+    """Return strings that are compressed with FSST, of which the kernel found the places."""
+    spans, bits, pieces, data_type = found.spans, found.bits, reading.pieces, found.plan.data_type
+    cut = list(_cut(found, reading, leaf))
+    if len(cut) == 1:
+        offsets, text = join_texts(pieces, spans, bits, cut[0][0].symbols)
+    else:
+        if (valid := found.valid) is not None:  # a null has no bytes, whatever is under it
+            spans = np.where(valid[:, np.newaxis], spans, 0)
+        parts = [join_texts(pieces, spans[own], None, part.symbols) for part, _, own in cut]
+        lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
+        offsets, text = offsets_of(lengths), join_bytes([text for _, text in parts])
+    return strings_array(VariableWidth(offsets, text), data_type, found.validity, found.nulls)
 
 
 def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:

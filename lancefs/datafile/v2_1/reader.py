@@ -19,7 +19,7 @@ from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
-from lancefs.datafile.v2_1.assembly import assemble
+from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
     Request,
@@ -34,12 +34,14 @@ from lancefs.datafile.v2_1.leaf_columns import (
     FetchedPage,
     FetchedRows,
     LeafField,
+    LeafRows,
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
+    MOST_ROWS,
     LeafPlan,
     PointForm,
     are_in_a_row,
@@ -64,6 +66,61 @@ _MOST_PLANS = 16
 _MOST_TABLES = 8 * 1024 * 1024
 
 
+class _Asked:
+    """Fields that are read together.
+
+    Args:
+        fields: The fields.
+        leaves: Their leaves.
+        are_numbers: Whether all of them may be plain.
+
+    Attributes:
+        plan: How a few rows of all leaves are read at once; None where not all leaves can be.
+        is_planned: Whether that is known.
+    """
+
+    def __init__(
+        self, fields: Sequence[Field], leaves: Sequence[LeafField], are_numbers: bool
+    ) -> None:
+        self.fields = tuple(fields)
+        self.leaves = leaves
+        self.are_numbers = are_numbers
+        self.plan: FilePlan | None = None
+        self.is_planned = False
+
+
+class _Understood:
+    """What was understood of a data file, and nothing that its memory is needed for.
+
+    Attributes:
+        plans: How kernels read columns, by column and whether it may be nested.
+        asked: What was asked for last, which mostly is asked for again.
+        planned: Leaves, whether they may be nested, and how those that kernels read are read.
+        file_plans: Plans of leaves that were read at once.
+        plain: Which of some fields are plain.
+        packed: Packed structs as the file stores them, by field id.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
+        self.asked = _Asked((), (), False)
+        self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
+        self.file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
+        self.plain = KeptByFields[PlainColumns | None]()
+        self.packed: dict[int, Field] = {}
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the chunk tables of plain columns."""
+        return sum([each.cost for each in self.plain.values() if each is not None])
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of dictionaries and chunk tables."""
+        plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
+        return self.table_bytes + sum([part.kept_bytes for plan in plans for part in plan.parts])
+
+
 class StructuralReader:
     """Reads fields of one data file 2.1 or later.
 
@@ -82,14 +139,22 @@ class StructuralReader:
         self.columns = columns
         self._expected_rows = rows
         self._pages: dict[tuple[int, int], PageReader] = {}
-        # By column, and whether it may be nested.
-        self._plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
-        # What was asked for last is mostly asked for again.
-        self._asked: tuple[Sequence[Field], Sequence[LeafField], bool] = (), (), False
-        self._planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
-        self._file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
-        self._plain = KeptByFields[PlainColumns | None]()
-        self._packed: dict[int, Field] = {}  # packed structs as the file stores them, by field id
+        self._understood = _Understood()
+
+    def of(self, container: Container) -> StructuralReader:
+        """Return a reader of a file with the same bytes, which shares what was understood of them.
+
+        Args:
+            container: The file, from `Container.of`; the memory of the other one is not used.
+        """
+        reader = StructuralReader(container, self.columns, self._expected_rows)
+        reader._understood = self._understood
+        return reader
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of what is kept of pages, beside the metadata of columns."""
+        return self._understood.kept_bytes
 
     @property
     def num_rows(self) -> int:
@@ -110,16 +175,55 @@ class StructuralReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        known, leaves, are_numbers = self._asked
-        if not are_same(fields, known):
-            leaves, are_numbers = leaves_of(fields), all(map(may_be_plain, fields))
-            self._asked = tuple(fields), leaves, are_numbers
-        is_in_memory = self.container.file.is_in_memory
-        if fields and is_in_memory and are_plainly_read(are_numbers, ranges):
-            plain = yield from self._plain_columns(fields)
-            if plain is not None:
-                return (yield from self._read_plain(plain, ranges))
-        return assemble(fields, [(yield from self.fetch(leaves, ranges))])
+        asked = self._understood.asked
+        if not are_same(fields, asked.fields):
+            asked = _Asked(fields, leaves_of(fields), all(map(may_be_plain, fields)))
+            self._understood.asked = asked
+        if fields and self.container.file.is_in_memory:
+            if are_plainly_read(asked.are_numbers, ranges):
+                plain = yield from self._plain_columns(fields)
+                if plain is not None:
+                    return (yield from self._read_plain(plain, ranges))
+            arrays = yield from self._read_few(asked, ranges)
+            if arrays is not None:
+                return arrays
+        return assemble(fields, [(yield from self.fetch(asked.leaves, ranges))])
+
+    def _read_few(self, asked: _Asked, ranges: Sequence[RowRange]) -> Reads[list[pa.Array] | None]:
+        """Read a few rows of fields whose leaves all are known to kernels.
+
+        Returns:
+            None where `fetch` has to read them, or say what is wrong.
+        """
+        count = count_rows(ranges)
+        if not 0 < count <= MOST_ROWS:
+            return None
+        if not asked.is_planned:
+            yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
+            planned = self._plans_of(asked.leaves, True)
+            are_all = len(planned) == len(asked.leaves)
+            if are_all and all(self.may_have(plan.rows) for _, plan in planned):
+                asked.plan = self.file_plan(*zip(*planned, strict=True))
+            asked.is_planned = True
+        plan = asked.plan
+        if plan is None or not plan.is_worthwhile(count):
+            return None
+        (data,) = yield SparseRanges([plan.span])
+        rows, file = rows_of(ranges), self.container.file
+        try:
+            found = read_leaves([plan], [rows], [data])
+        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
+            return None
+        file.looked_at(found.size, found.places)
+        count_pages(plan.table.pages_with(rows))
+        return [self._assembled(field, found.leaves, count) for field in asked.fields]
+
+    def _assembled(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
+        leaf = leaves.get(field.id)
+        if leaf is not None:
+            return leaf.values
+        with locating(self.container.file.url, field.name):
+            return assemble_rows(field, leaves, count)
 
     def mapped_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
@@ -157,7 +261,7 @@ class StructuralReader:
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
-        known = self._plain.find(fields)
+        known = self._understood.plain.find(fields)
         if known is not None:
             return known[1]
         leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
@@ -165,9 +269,9 @@ class StructuralReader:
         plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
         of_fields = [plans.get(field.id) for field in fields]
         columns = PlainColumns(fields, of_fields) if any(of_fields) else None
-        if sum(each.cost for each in self._plain.values() if each is not None) > _MOST_TABLES:
-            self._plain.clear()
-        self._plain.put(fields, columns)
+        if self._understood.table_bytes > _MOST_TABLES:
+            self._understood.plain.clear()
+        self._understood.plain.put(fields, columns)
         return columns
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
@@ -240,7 +344,7 @@ class StructuralReader:
         # A single range of leaves with lists takes a run of chunks, which is as quick.
         planned = [
             each
-            for each in self._plans_of(leaves, len(ranges) > 1)
+            for each in self._plans_of(leaves, True)
             if in_a_row or is_worthwhile(count, each[1].rows, each[1].values, most)
         ]
         if not planned:
@@ -270,7 +374,7 @@ class StructuralReader:
             leaves: The leaves.
             are_nested: Whether they may have lists or null structs around them.
         """
-        known, were_nested, planned = self._planned
+        known, were_nested, planned = self._understood.planned
         if known is not leaves or were_nested != are_nested:
             planned = []
             for leaf in leaves:
@@ -279,7 +383,7 @@ class StructuralReader:
                     plan = self.plan(leaf, is_nested=True)
                 if plan is not None:
                     planned.append((leaf, plan))
-            self._planned = leaves, are_nested, planned
+            self._understood.planned = leaves, are_nested, planned
         return planned
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
@@ -293,12 +397,12 @@ class StructuralReader:
             None where the leaf is not read in this way.
         """
         field, key = leaf.field, (self.columns[leaf.field.id], is_nested)
-        known, plan = self._plans.get(key, (None, None))
+        known, plan = self._understood.plans.get(key, (None, None))
         if known is not field:
             plan, make = None, plan_nested if is_nested else plan_leaf
             with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
                 plan = make(leaf, self.container.column(key[0]))
-            self._plans[key] = field, plan
+            self._understood.plans[key] = field, plan
         return plan
 
     def may_have(self, rows: int) -> bool:
@@ -311,11 +415,11 @@ class StructuralReader:
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
         """Return plans of leaves as one, which is kept for the next read."""
-        for known in tuple(self._file_plans):
+        for known in tuple(self._understood.file_plans):
             if known.is_of(plans):
                 return known
         made = FilePlan(leaves, plans)
-        self._file_plans.append(made)
+        self._understood.file_plans.append(made)
         return made
 
     def _cut(
@@ -410,10 +514,10 @@ class StructuralReader:
         field = leaf.field
         if not field.is_packed:
             return field
-        if field.id not in self._packed:
+        if field.id not in self._understood.packed:
             with locating(self.container.file.url, leaf.place(self.columns[field.id])):
-                self._packed[field.id] = stored_field(self.container, field)
-        return self._packed[field.id]
+                self._understood.packed[field.id] = stored_field(self.container, field)
+        return self._understood.packed[field.id]
 
     def _page_reader(self, field: Field, column: int, page: int) -> PageReader:
         """Return the reader of a page; it is kept, with the chunk table that it has read."""

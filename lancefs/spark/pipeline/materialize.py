@@ -18,7 +18,7 @@ from lancefs.errors import CorruptFile, LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
 from lancefs.printable import get_logger
-from lancefs.spark.partitions import Span, scan
+from lancefs.spark.partitions import Span
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.content import Contents
 from lancefs.spark.pipeline.destination import (
@@ -40,9 +40,11 @@ from lancefs.spark.pipeline.output_check import find_changes
 from lancefs.spark.pipeline.output_files import Files, FileState
 from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
-from lancefs.spark.spark_types import arrow_schema, convert, spark_schema
+from lancefs.spark.spark_types import arrow_schema, spark_schema
+from lancefs.spark.spark_values import convert
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
+from lancefs.spark.task_rows import scan
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 

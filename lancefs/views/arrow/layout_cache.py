@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
 from lancefs.printable import get_logger
+from lancefs.storage.private_folder import PrivateFolder
 from lancefs.views.arrow.measures import Measures
-from lancefs.views.arrow.private_folder import PrivateFolder
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 
 logger = get_logger(__name__)

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import wire_messages
+from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
-from point_inputs import few_rows_of_pages, rows_of_plain_pages, spans_of_bytes
+from point_inputs import few_rows_of_pages, rows_of_plain_pages, texts_of_spans
 from text_inputs import rows_of_text_pages
 
 from lancefs.datafile import kernels
@@ -24,6 +25,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    files,
     footers,
     fsst,
     intervals,
@@ -538,6 +540,8 @@ PAIRS = {
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
     "find_data_files": (manifests.find_data_files, fragment_messages()),
+    "read_files": (files.read_files, files_to_read()),
+    "identify_files": (files.identify_files, files_of_a_folder()),
     "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
@@ -545,7 +549,7 @@ PAIRS = {
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
     "read_texts": (read_texts, rows_of_text_pages()),
     "take_levels": (take_levels, levels_of_rows()),
-    "join_spans": (points.join_spans, spans_of_bytes()),
+    "join_texts": (points.join_texts, texts_of_spans()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),
     "within": (intervals.within, numbers_and_bounds()),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from lancefs.datafile.kernels import fsst
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
 _VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
@@ -77,14 +78,30 @@ def pages_of_leaf(
 
 
 @st.composite
-def spans_of_bytes(draw: st.DrawFn) -> tuple[Any, ...]:
-    data = np.frombuffer(draw(st.binary(max_size=60)), np.uint8)
+def texts_of_spans(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `join_texts`."""
+    few, many = st.binary(max_size=60), st.binary(min_size=200, max_size=900)
+    data = np.frombuffer(draw(few | many), np.uint8)
     beyond = draw(st.sampled_from([0, 0, 0, 1, 1 << 62]))
     place = st.integers(-1 if beyond else 0, len(data) + beyond)
     spans = draw(st.lists(st.tuples(place, place), max_size=9))
     ordered = [(min(span), max(span)) for span in spans]
     shown = ordered if draw(st.integers(0, 5)) else spans
-    return _in_pieces(draw, data), np.array(shown, np.int64).reshape(-1, 2)
+    places = np.array(shown, np.int64).reshape(-1, 2)
+    valid = draw(st.none() | st.lists(st.booleans(), min_size=len(shown), max_size=len(shown)))
+    bits = None if valid is None else np.packbits(np.array(valid, np.bool_), bitorder="little")
+    return _in_pieces(draw, data), places, bits, draw(st.none() | _symbol_tables())
+
+
+@st.composite
+def _symbol_tables(draw: st.DrawFn) -> fsst.SymbolTable:
+    source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    used = draw(st.sampled_from([3, 255, 255, 255]))
+    symbols, lengths = np.zeros((256, 8), np.uint8), np.zeros(256, np.uint8)
+    lengths[:used] = source.integers(1, 9, used)
+    symbols[:used] = source.integers(0, 256, (used, 8))
+    symbols[np.arange(8) >= lengths[:, None]] = 0
+    return fsst.SymbolTable(symbols, lengths, raw=draw(st.integers(0, 9)) == 0)
 
 
 def _in_pieces(draw: st.DrawFn, data: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

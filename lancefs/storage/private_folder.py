@@ -1,4 +1,4 @@
-"""A folder of files that nobody but the user can have written: the layout cache trusts its files.
+"""A folder of files that nobody but the user can have written: caches trust its files.
 
 The folder and its files are opened once and then asked what they are, so that a folder or a link
 that somebody puts in their place in between is not followed.
@@ -84,6 +84,34 @@ class PrivateFolder:
         with self._opened() as folder, suppress(FileNotFoundError):
             path, at = self._place(name, folder)
             os.unlink(path, dir_fd=at)
+
+    def keep_newest(self, suffix: str, most: int) -> None:
+        """Remove the files that were written longest ago, if there are too many.
+
+        Args:
+            suffix: How the names of the files end.
+            most: How many are kept.
+
+        Raises:
+            OSError: The folder is not the user's own, or a file cannot be removed.
+        """
+        with self._opened() as folder:
+            names = [
+                name
+                for name in os.listdir(self.path if folder is None else folder)
+                if name.endswith(suffix)
+            ]
+            if len(names) <= most:
+                return
+            written = []
+            for name in names:
+                path, at = self._place(name, folder)
+                with suppress(FileNotFoundError):  # another process makes room, too
+                    status = os.stat(path, dir_fd=at, follow_symlinks=False)
+                    written.append((status.st_mtime_ns, path, at))
+            for _, path, at in sorted(written, key=lambda each: each[0])[:-most]:
+                with suppress(FileNotFoundError):
+                    os.unlink(path, dir_fd=at)
 
     def _place(self, name: str, folder: int | None) -> tuple[str, int | None]:
         """Return how a file is named in calls: below the open folder, or by its whole path."""

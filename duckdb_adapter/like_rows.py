@@ -1,0 +1,64 @@
+"""The rows of a table as far as one query uses them: those whose texts may be what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.arrow_source import Rows
+from duckdb_adapter.pins import Use
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.settings import BATCH_ROWS
+
+# A shorter table is read with all its rows.
+_LEAST_ROWS = 2 * BATCH_ROWS
+# Rows that are tested first, and the share of them that passes at most: DuckDB tests all rows that
+# pass once more.
+_PROBED_ROWS = 8 * 1024
+_MOST_PASSED = 1 / 2
+
+
+class LikeRows(Rows):
+    """Reads the rows for which conditions are true.
+
+    Args:
+        dataset: The table.
+        conditions: What is true for all rows that the statement uses, if it uses the table once.
+        use: How often it does, as far as DuckDB has looked for the name.
+    """
+
+    def __init__(
+        self, dataset: LanceDataset, conditions: Sequence[pc.Expression], use: Use
+    ) -> None:
+        super().__init__(dataset)
+        self._condition = reduce(and_, conditions)
+        self._use = use
+
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+        if self._use.read_once() and self._is_worthwhile():
+            terms = [*terms, self._condition]
+        return super().batches(names, terms)
+
+    def _is_worthwhile(self) -> bool:
+        """Whether the texts are known as DuckDB knows them, and many rows are left out."""
+        columns = columns_of(self._condition, self.schema.names)
+        if not all(map(self._is_text, columns)) or (self.known_count() or 0) < _LEAST_ROWS:
+            return False
+        if not self.dataset.is_local:  # what is left out is not fetched
+            return True
+        probed = self.dataset.scanner(columns=columns, limit=_PROBED_ROWS).to_table()
+        passed = sum(matching(self._condition, batch).true_count for batch in probed.to_batches())
+        return bool(passed <= _MOST_PASSED * probed.num_rows)
+
+    def _is_text(self, column: str) -> bool:
+        kind = self.plain_field(column).type
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return self.can_filter(column) and is_text

@@ -1,0 +1,208 @@
+"""Ranges of values on disk, so that queries of other processes pass over rows, too.
+
+A table has one file, named by the digest of its directory. It holds what scans have seen of the
+columns of each data file (`value_ranges`), with the identity of the file: device, number, size and
+time of change must be the same when the ranges are used, as in memory. Nothing else tells whether
+ranges are right, so the content is checked by a checksum before it is looked at, and the directory
+and its files belong to the user alone (`PrivateFolder`). A file that is damaged or of another table
+is logged as a warning, and made anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.forks import Lock
+from lancefs.printable import get_logger
+from lancefs.scan import value_ranges
+from lancefs.scan.value_ranges import ZoneRanges
+from lancefs.storage import file_identity
+from lancefs.storage.private_folder import PrivateFolder
+
+logger = get_logger(__name__)
+
+VARIABLE = "LANCEFS_RANGES"
+_MAGIC = b"lancefs ranges 1\n"
+_CHECKSUM_BYTES = 32
+# Bytes of the file of a table, and files in the directory: the oldest ones make room.
+_MOST_BYTES, _MOST_TABLES = 4 * 1024 * 1024, 128
+_SUFFIX = ".ranges"
+
+
+class _InvalidRanges(Exception):
+    """The content of a file is not what `_format` makes of a table."""
+
+
+class _ColumnRanges(NamedTuple):
+    """The ranges of a column of a data file.
+
+    Attributes:
+        name: Path of the file in the directory of the table.
+        field_id: Id of the field.
+        zones: The ranges.
+    """
+
+    name: str
+    field_id: int
+    zones: ZoneRanges
+
+
+class _KeptFolder:
+    """Where ranges are kept, and the tables whose ranges were loaded by this process."""
+
+    def __init__(self) -> None:
+        setting = os.environ.get(VARIABLE)
+        self.folder = PrivateFolder(Path(setting)) if setting else None
+        self.loaded: set[str] = set()
+
+
+_kept = _KeptFolder()
+_lock = Lock()
+
+
+def keep_ranges(directory: str | os.PathLike[str] | None) -> None:
+    """Keep the ranges of values that filters have seen on disk, for other processes.
+
+    Second queries of local tables, which pass over rows and fragments that cannot match, are then
+    those of other processes, too. Without this call, the environment variable `LANCEFS_RANGES`
+    names the directory.
+
+    Args:
+        directory: A local directory, created when ranges are first kept, for the user alone. None
+            to keep ranges in memory only.
+    """
+    with _lock:
+        _kept.folder = None if directory is None else PrivateFolder(Path(directory))
+        _kept.loaded.clear()
+
+
+def forget() -> None:
+    """Load ranges from disk again when they are next asked for."""
+    with _lock:
+        _kept.loaded.clear()
+
+
+def load(root: str) -> None:
+    """Make the ranges of a table known that are kept on disk, if any are; once a process.
+
+    Args:
+        root: Directory of the table, local.
+    """
+    folder = _kept.folder
+    if folder is None or root in _kept.loaded:
+        return
+    with _lock:
+        if root in _kept.loaded:
+            return
+        for entry in _read(folder, root):
+            value_ranges.restore(f"{root}/{entry.name}", entry.field_id, entry.zones)
+        _kept.loaded.add(root)
+
+
+def save(root: str) -> None:
+    """Keep the ranges of a table that are known on disk, beside those that others kept.
+
+    Args:
+        root: Directory of the table, local.
+    """
+    folder = _kept.folder
+    if folder is None:
+        return
+    with _lock:
+        known = [
+            _ColumnRanges(place.removeprefix(f"{root}/"), field_id, zones)
+            for place, field_id, zones in value_ranges.known_below(f"{root}/")
+        ]
+        ours = {(entry.name, entry.field_id) for entry in known}
+        others = [one for one in _read(folder, root) if (one.name, one.field_id) not in ours]
+        data = _format(root, known + others)
+        if len(data) > _MOST_BYTES:
+            data = _format(root, known)
+        if len(data) > _MOST_BYTES:
+            return
+        try:
+            folder.write(_name(root), data)
+            folder.keep_newest(_SUFFIX, _MOST_TABLES)
+        except OSError as error:
+            logger.warning("%s: ranges cannot be kept: %s", folder.path, error.strerror or error)
+
+
+def _name(root: str) -> str:
+    return hashlib.sha256(os.fsencode(root)).hexdigest()[:40] + _SUFFIX
+
+
+def _read(folder: PrivateFolder, root: str) -> list[_ColumnRanges]:
+    """Return the ranges of a table that are on disk."""
+    path = folder.path / _name(root)
+    try:
+        return _parse(root, folder.read(path.name, _MOST_BYTES))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        logger.warning("%s: ranges cannot be read: %s", path, error.strerror or error)
+    except _InvalidRanges as error:
+        logger.warning("%s: not ranges of %s, or damaged (%s); made anew", path, root, error)
+    return []
+
+
+def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
+    """Return the content of a file: the magic, the SHA-256 of the rest, and compressed JSON."""
+    types: dict[pa.DataType, int] = {}
+    files: dict[tuple[str, Any], list[Any]] = {}
+    for name, field_id, zones in entries:
+        number = types.setdefault(zones.data_type, len(types))
+        columns = files.setdefault((name, zones.identity), [])
+        numbers = [part.tolist() for part in (zones.seen, zones.low, zones.high)]
+        columns.append([field_id, number, zones.low.dtype.str, *numbers])
+    schema = pa.schema([(str(number), each) for each, number in types.items()])
+    content = {
+        "root": root,
+        "zone_rows": value_ranges.ZONE_ROWS,
+        "types": base64.b64encode(schema.serialize().to_pybytes()).decode(),
+        "files": [[name, identity, columns] for (name, identity), columns in files.items()],
+    }
+    packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
+    return _MAGIC + hashlib.sha256(packed).digest() + packed
+
+
+def _parse(root: str, data: bytes) -> list[_ColumnRanges]:
+    """Return the ranges in a file.
+
+    Raises:
+        _InvalidRanges: It is damaged, or of another table.
+    """
+    start = len(_MAGIC) + _CHECKSUM_BYTES
+    checksum, packed = data[len(_MAGIC) : start], data[start:]
+    if not data.startswith(_MAGIC):
+        raise _InvalidRanges("it has another beginning")
+    if hashlib.sha256(packed).digest() != checksum:
+        raise _InvalidRanges("its checksum does not match")
+    content = json.loads(zlib.decompress(packed))  # bytes that this release wrote
+    if content["root"] != root:
+        raise _InvalidRanges(f"it is of {content['root']}")
+    if content["zone_rows"] != value_ranges.ZONE_ROWS:
+        raise _InvalidRanges(f"its zones have {content['zone_rows']} rows")
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["types"])))
+    return [
+        _ColumnRanges(
+            name, field_id, _zones(file_identity(*identity), schema.types[number], *numbers)
+        )
+        for name, identity, columns in content["files"]
+        for field_id, number, *numbers in columns
+    ]
+
+
+def _zones(
+    identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any
+) -> ZoneRanges:
+    shaped = np.array(seen, np.int64).reshape(-1, 2)
+    return ZoneRanges(identity, data_type, shaped, np.array(low, dtype), np.array(high, dtype))

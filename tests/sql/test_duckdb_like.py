@@ -1,0 +1,208 @@
+"""Queries with LIKE leave out rows whose texts cannot be what the pattern asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from roads import connect, needs_install
+
+from duckdb_adapter import like_rows
+from lancefs.lance_dataset import LanceDataset
+
+ROWS = 3000
+WORDS = ("", "a", "ab", "aab", "b_a", "a%b", "ä", "ÄB", "日本", "abc", "\\", "a\\b", "x" * 40)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(11)
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "host": pa.array([f"host-{n % 20:02d}" for n in range(ROWS)]),
+            "text": pa.array([f"request {n} took {n % 700} ms" for n in range(ROWS)]),
+            "word": pa.array([WORDS[n] if n else None for n in random.integers(0, 13, ROWS)]),
+            "req": pa.array([{"host": f"host-{n % 3}"} for n in range(ROWS)]),
+        }
+    )
+    path = tmp_path_factory.mktemp("like") / "logs.lance"
+    lance.write_dataset(rows, str(path), max_rows_per_file=1100)
+    dataset = lance.dataset(str(path))
+    dataset.delete("id % 97 = 5")
+    dataset.create_scalar_index("text", "NGRAM")
+    return path
+
+
+@pytest.fixture(scope="module")
+def native(table: Path) -> Iterator[Any]:
+    """A connection to DuckDB's own table of the same rows, which tells the right answers."""
+    connection = duckdb.connect()
+    rows = lance.dataset(str(table)).to_table()
+    connection.register("rows", rows)
+    connection.execute("CREATE TABLE native AS FROM rows")
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(autouse=True)
+def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of any length are long."""
+    monkeypatch.setattr(like_rows, "_LEAST_ROWS", 10)
+
+
+@pytest.fixture
+def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The filter of each scan that has one, in order."""
+    seen: list[str] = []
+    scanner = LanceDataset.scanner
+
+    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
+        if options.get("filter") is not None:
+            seen.append(str(options["filter"]))
+        return scanner(self, *args, **options)
+
+    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    return seen
+
+
+def same(con: Any, native: Any, table: Path, query: str) -> None:
+    expected = native.execute(query.format(t="native")).fetchall()
+    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+
+
+# Queries over {t} that use rows with certain texts only, and what the scan is asked for.
+NARROWED = [
+    ("SELECT count(*), min(id) FROM {t} WHERE host LIKE '%-07%'", ["match_substring(host"]),
+    ("SELECT * FROM {t} WHERE host LIKE 'host-1%' ORDER BY id", ["starts_with(host"]),
+    ("SELECT id FROM {t} AS t WHERE t.text LIKE '%699 ms' ORDER BY id", ["ends_with(text"]),
+    ("FROM {t} WHERE text LIKE 'r%12_ took 4%' ORDER BY id", ["starts_with(text", " took 4"]),
+    ("SELECT host, count(*) AS n FROM {t} WHERE id > 50 AND (text LIKE '%5 ms' AND id < 2000) "
+     "GROUP BY ALL HAVING n > 1 ORDER BY ALL", ["ends_with(text", "id > 50", "id < 2000"]),
+    ("SELECT lower(host) AS word, upper(word) AS host FROM {t} WHERE host LIKE '%-07%' "
+     "ORDER BY id", ["match_substring(host"]),
+]  # fmt: skip
+
+
+@needs_install
+@pytest.mark.parametrize(("query", "asked"), NARROWED)
+def test_texts_that_cannot_match_are_left_out(
+    native: Any, table: Path, filters: list[str], query: str, asked: list[str]
+) -> None:
+    same(connect("install"), native, table, query)
+    assert len(filters) == 1
+    assert all(part in filters[0] for part in asked)
+
+
+# Queries over {t} that use other rows, too, or whose conditions are not on a text alone.
+ALL_ROWS = [
+    "SELECT count(*) FROM {t} WHERE host NOT LIKE '%-07%'",
+    "SELECT count(*) FROM {t} WHERE NOT host LIKE '%-07%'",
+    "SELECT count(*) FROM {t} WHERE host LIKE '%-07%' OR id < 10",
+    "SELECT count(*) FROM {t} WHERE host ILIKE '%HOST-07%'",
+    "SELECT count(*) FROM {t} WHERE host LIKE '%!-07%' ESCAPE '!'",
+    "SELECT count(*) FROM {t} WHERE req.host LIKE '%-1%'",
+    "SELECT count(*) FROM {t} WHERE host || text LIKE '%-07%'",
+    "SELECT count(*) FROM {t} WHERE 'host-07' LIKE host",
+    "SELECT count(*) FROM {t} WHERE id::VARCHAR LIKE '%7'",
+    "SELECT count(*) FROM {t} WHERE host LIKE '%'",
+    "SELECT count(*) FROM {t} WHERE host LIKE NULL",
+    "SELECT count(*) FILTER (host LIKE '%-07%'), count(*) FROM {t}",
+    "SELECT count(*), (SELECT count(*) FROM {t}) FROM {t} WHERE host LIKE '%-07%'",
+    "SELECT count(*) FROM {t} WHERE host LIKE '%-07%' AND id IN (SELECT id + 1 FROM {t})",
+    "SELECT count(*) FROM {t} AS a LEFT JOIN {t} AS b USING (id) WHERE a.host LIKE '%-07%'",
+    "SELECT count(*) FROM {t} WHERE host LIKE '%-07%' UNION ALL SELECT count(*) FROM {t}",
+    "WITH c AS (FROM {t}) SELECT count(*), (SELECT count(*) FROM c) FROM c WHERE host LIKE '%-07%'",
+    "SELECT count(*) FROM {t} AS t(a, host) WHERE host LIKE '%-07%'",
+    "SELECT count(*) FROM (FROM {t} LIMIT 500) WHERE host LIKE '%-07%'",
+]
+
+
+@pytest.mark.parametrize("query", ALL_ROWS)
+def test_rows_that_other_parts_of_a_query_use_are_read(
+    con: Any, native: Any, table: Path, filters: list[str], query: str
+) -> None:
+    same(con, native, table, query)
+    assert not any("host" in each for each in filters)
+
+
+@pytest.mark.parametrize("definition", ["MACRO other() AS (SELECT {})", "VIEW other AS SELECT {}"])
+def test_rows_that_macros_and_views_use_are_read(
+    con: Any, table: Path, filters: list[str], definition: str
+) -> None:
+    where = f"'{table}'"
+    con.execute(f"CREATE {definition.format(f'count(*) AS n FROM {where}')}")
+    other = "other()" if "MACRO" in definition else "(SELECT n FROM other)"
+    query = f"SELECT count(*), {other} FROM {where} WHERE host LIKE '%-07%'"
+    total = lance.dataset(str(table)).count_rows()
+    found = lance.dataset(str(table)).count_rows("host = 'host-07'")
+    assert con.execute(query).fetchall() == [(found, total)]
+    assert not any("host" in each for each in filters)
+
+
+@needs_install
+def test_a_statement_that_is_run_again_leaves_texts_out_again(
+    native: Any, table: Path, filters: list[str]
+) -> None:
+    con = connect("install")
+    con.execute("BEGIN")
+    for _ in range(3):
+        same(con, native, table, "SELECT count(*) FROM {t} WHERE host LIKE '%-07%'")
+    assert len(filters) == 3
+
+
+@needs_install
+@pytest.mark.parametrize("collation", ["NOCASE", "NOACCENT"])
+def test_collations_are_followed(
+    table: Path, native: Any, filters: list[str], collation: str
+) -> None:
+    con, mine = connect("install"), native.cursor()
+    con.execute(f"PRAGMA default_collation = {collation}")
+    mine.execute(f"PRAGMA default_collation = {collation}")
+    for pattern in ("%HOST-07%", "%a%", "Ä%"):
+        query = f"SELECT count(*) FROM {{t}} WHERE host LIKE '{pattern}' OR word LIKE '{pattern}'"
+        same(con, mine, table, query)
+        same(con, mine, table, f"SELECT count(*) FROM {{t}} WHERE word LIKE '{pattern}'")
+    mine.execute("RESET default_collation")
+    assert not filters
+
+
+@needs_install
+def test_texts_that_nearly_all_match_are_tested_once(
+    native: Any, table: Path, filters: list[str]
+) -> None:
+    same(connect("install"), native, table, "SELECT count(*) FROM {t} WHERE host LIKE 'host%'")
+    assert not filters
+
+
+def test_patterns_of_prepared_statements_are_duckdbs(con: Any, native: Any, table: Path) -> None:
+    prepared = "SELECT count(*) FROM {t} WHERE host LIKE ?"
+    for pattern in ("%-07%", "%-1%"):
+        expected = native.execute(prepared.format(t="native"), [pattern]).fetchall()
+        found = con.execute(prepared.format(t=f"'{table}'"), [pattern]).fetchall()
+        assert found == expected
+
+
+patterns = st.text(st.sampled_from("ab%_\\ä日"), max_size=6)
+
+
+@needs_install
+def test_any_pattern_finds_what_duckdb_finds(native: Any, table: Path) -> None:
+    con = connect("install")
+
+    @settings(max_examples=150)
+    @given(pattern=patterns, other=patterns)
+    def check(pattern: str, other: str) -> None:
+        query = f"SELECT count(*), sum(id) FROM {{t}} WHERE word LIKE '{pattern}'"
+        same(con, native, table, query)
+        same(con, native, table, f"{query} AND word LIKE '{other}'")
+
+    check()
