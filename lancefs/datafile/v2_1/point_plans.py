@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -392,6 +392,8 @@ def description_of(page: Page) -> MiniBlock | FullZip | None:
     description = layout_of(page.encoding)
     if isinstance(description, MiniBlock):
         return description
+    if isinstance(description, partial):  # of constant pages, which come without full-zip ones
+        return None
     from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 
     return description if isinstance(description, FullZip) else None
