@@ -200,6 +200,18 @@ def empty(count: int, dtype: Any, slack: int = 0) -> Array:
     return np.frombuffer(pa.allocate_buffer(size + slack, memory_pool=_THREAD.pool), dtype, count)
 
 
+def in_own_memory(array: pa.Array) -> pa.Array:
+    """Return a copy of an array that outlives all memory pools of Arrow.
+
+    What is kept for later reads may be decoded while a user of Arrow has set a pool that he drops.
+
+    Args:
+        array: An array without children.
+    """
+    copies = [buffer and pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()]
+    return pa.Array.from_buffers(array.type, len(array), copies, array.null_count, array.offset)
+
+
 def to_arrow_numbers(values: Array) -> pa.Array:
     """Return numbers as an Arrow array; contiguous numbers are not copied.
 

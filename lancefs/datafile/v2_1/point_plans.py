@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import dictionary_items, has_offsets
 from lancefs.datafile.blocks import Block, Ints, RowRange, lengths_of
+from lancefs.datafile.buffers import in_own_memory
 from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
@@ -152,7 +153,7 @@ def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> t
         return known
     block = description.dictionary(packed).items
     longest = int(lengths_of(block).max(initial=0)) if has_offsets(data_type) else 0
-    made = dictionary_items(block, data_type), longest
+    made = in_own_memory(dictionary_items(block, data_type)), longest
     if is_small and made[0].nbytes <= _SMALL_DICTIONARY:
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()

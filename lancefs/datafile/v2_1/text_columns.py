@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import check_utf8, has_offsets, has_wide_offsets, is_text
 from lancefs.datafile.blocks import Array, Block, Ints, VariableWidth
-from lancefs.datafile.buffers import Mask, check_size, empty, reserve, room
+from lancefs.datafile.buffers import Mask, check_size, reserve, room
 from lancefs.datafile.kernels import is_utf8, read_texts
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
@@ -238,7 +238,7 @@ def _page_items(block: VariableWidth, has_text: bool) -> PageItems:
     first, last = int(block.offsets[0]), int(block.offsets[-1])
     if last - first > LARGEST:
         raise MemoryLimitExceeded("a dictionary of more than 2 GiB")
-    text = empty(last - first, np.uint8, SLACK)
+    text = np.empty(last - first + SLACK, np.uint8)[: last - first]  # it outlives pools of Arrow
     text[:] = block.data[first:last]
     offsets = (block.offsets - first).astype(np.int32)
     return PageItems(offsets, text, has_text and is_utf8(narrowed(offsets), text))
