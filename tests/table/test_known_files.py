@@ -14,6 +14,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from support import run_python
 
 import lancefs
 from lancefs.errors import MissingFile
@@ -219,3 +220,28 @@ def test_a_deletion_file_is_decoded_once(tmp_path: Path) -> None:
         found.append(dataset.opened.readers[0].deleted)
     assert found[0] is found[1]
     assert not found[0].flags.writeable
+
+
+IN_A_POOL = """
+import gc
+import pyarrow as pa
+import lancefs
+from lancefs.table import known_files
+
+usual = pa.default_memory_pool()
+pool = pa.proxy_memory_pool(usual)
+pa.set_memory_pool(pool)
+for limit in (10, 2000):
+    lancefs.open(sys.argv[1]).scanner(limit=limit).to_table()
+lancefs.open(sys.argv[1]).take([5, 700])
+assert known_files._KNOWN
+pa.set_memory_pool(usual)
+gc.collect()
+assert pool.bytes_allocated() == 0, pool.bytes_allocated()
+"""
+
+
+def test_what_is_known_lies_in_no_pool_of_a_user(tmp_path: Path) -> None:
+    """A pool that its user drops takes the memory of buffers with it."""
+    path = written(tmp_path / "t.lance", rows())
+    run_python(IN_A_POOL.replace("sys.argv[1]", repr(str(path))))
