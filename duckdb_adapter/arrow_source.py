@@ -32,7 +32,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
-from lancefs.table.fragment_readers import FragmentReaders
+from lancefs.table.fragment_readers import are_several_local
 from lancefs.table.open_version import OpenVersion
 
 if TYPE_CHECKING:
@@ -244,9 +244,8 @@ class Rows(RowSource):
     def _has_small_fragments(self) -> bool:
         """Whether there are many local fragments of few rows each."""
         readers = self.dataset.opened.readers
-        if not (isinstance(readers, FragmentReaders) and readers.are_local):
-            return False
-        return readers.are_several and (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
+        is_short = (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
+        return is_short and are_several_local(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         encoded = [name for name in columns if name in self._encoded]

@@ -23,9 +23,9 @@ from duckdb_adapter.arrow_source import (
 )
 from duckdb_adapter.kept_versions import forgotten_on_errors
 from duckdb_adapter.like_query import text_conditions
-from duckdb_adapter.like_rows import LikeRows
+from duckdb_adapter.like_source import LikeRows
 from duckdb_adapter.member_query import used_members
-from duckdb_adapter.member_rows import MemberRows
+from duckdb_adapter.member_source import MemberRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
@@ -51,7 +51,7 @@ class _ThreadNumber(threading.local):
 _thread = _ThreadNumber()
 
 
-class Look(NamedTuple):
+class LookContext(NamedTuple):
     """What DuckDB tells where it looks for a name.
 
     Attributes:
@@ -95,7 +95,7 @@ class Claim:
         is_counted = isinstance(self.rows, RowSource) and len(self.rows.schema) > 1
         return f" EXCLUDE ({COUNTER})" if is_counted else ""
 
-    def narrowed_to(self, text: str, look: Look | None = None) -> Claim:
+    def narrowed_to(self, text: str, look: LookContext | None = None) -> Claim:
         """Return the claim with the rows as far as a query uses them.
 
         Args:

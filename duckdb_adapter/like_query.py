@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from duckdb_adapter.query_trees import column_names, column_of, is_table, parse, terms_of
+from duckdb_adapter.query_trees import column_of, select_from, terms_of
 from lancefs.lance_dataset import LanceDataset
 
 _LIKE = "~~"
@@ -34,16 +34,11 @@ def text_conditions(text: str, name: str, dataset: LanceDataset) -> list[pc.Expr
     """
     if "like" not in text.lower():
         return []
-    columns = column_names(dataset.schema)
-    node = None if columns is None else parse(text)
-    if node is None or columns is None or node["type"] != "SELECT_NODE":
+    select = select_from(text, name, dataset.schema)
+    where = None if select is None else select.node.get("where_clause")
+    if select is None or where is None or select.node.get("sample"):
         return []
-    if node.get("sample") or node["cte_map"]["map"]:
-        return []
-    where = node.get("where_clause")
-    if where is None or not is_table(node["from_table"], name):
-        return []
-    return [each for term in terms_of(where) for each in _conditions(term, columns)]
+    return [each for term in terms_of(where) for each in _conditions(term, select.columns)]
 
 
 def _conditions(term: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[pc.Expression]:

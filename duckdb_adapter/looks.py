@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from duckdb_adapter.claims import Claim, Look, find_claim
+from duckdb_adapter.claims import Claim, LookContext, find_claim
 from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
 
@@ -85,7 +85,7 @@ class Looks:
                 claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
-            claim = claim.narrowed_to(asked.statement, Look(use, collation))
+            claim = claim.narrowed_to(asked.statement, LookContext(use, collation))
             key = claim.key()
             return NameAnswer(claim.select(key), claim.alias, key, claim.source)
         pins = Pins()

@@ -8,12 +8,12 @@ What is not understood counts as a use of everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from duckdb_adapter.query_trees import column_names, is_table, parse
+from duckdb_adapter.query_trees import expressions_in, select_from
 from lancefs.lance_dataset import LanceDataset
 
 # Expressions that use nothing but what they are made of.
@@ -44,12 +44,11 @@ def used_members(text: str, name: str, dataset: LanceDataset) -> dict[str, list[
     structs = {one.name.lower(): one.type for one in schema if pa.types.is_struct(one.type)}
     if not any(struct in lower for struct in structs):
         return {}
-    columns, node = column_names(schema), parse(text)
-    if columns is None or any("." in column for column in columns) or node is None:
+    select = select_from(text, name, schema)
+    if select is None or any("." in column for column in select.columns):
         return {}
-    if node["type"] != "SELECT_NODE" or not is_table(node["from_table"], name):
-        return {}
-    if node["cte_map"]["map"] or node["from_table"]["alias"].lower() in columns:
+    node, columns = select
+    if node["from_table"]["alias"].lower() in columns:
         return {}
     try:
         found = _members(node, structs, columns)
@@ -68,7 +67,7 @@ def _members(
     """
     shown = {each["alias"].lower() for each in node["select_list"]} - {""}
     used: dict[str, set[str]] = {}
-    for expression in _expressions({**node, "from_table": None}):
+    for expression in expressions_in({**node, "from_table": None}):
         if expression["class"] not in _KNOWN:
             raise _UsesAll
         if expression["class"] == "COLUMN_REF":
@@ -97,16 +96,3 @@ def _in_type(struct: pa.StructType, names: set[str]) -> list[str]:
     known = [field.name for field in struct if field.name.lower() in names]
     is_clear = len(known) == len(names) < struct.num_fields
     return known if is_clear and not any("." in name for name in known) else []
-
-
-def _expressions(node: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield all expressions of a query, also those that others are made of."""
-    children: Sequence[Any] = ()
-    if isinstance(node, Mapping):
-        if "class" in node:
-            yield node
-        children = list(node.values())
-    elif isinstance(node, list):
-        children = node
-    for child in children:
-        yield from _expressions(child)

@@ -6,9 +6,9 @@ A database of our own in memory does it, since that of the user is in the middle
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -48,13 +48,37 @@ def parse(text: str) -> dict[str, Any] | None:
     return node
 
 
-def column_names(schema: pa.Schema) -> dict[str, str] | None:
-    """Return columns by their names in small letters; None where two have the same."""
-    columns = {name.lower(): name for name in schema.names}
-    return columns if len(columns) == len(schema) else None
+class Select(NamedTuple):
+    """A query that selects from one table by its path.
+
+    Attributes:
+        node: The root node, without common table expressions.
+        columns: The columns of the table by their names in small letters.
+    """
+
+    node: dict[str, Any]
+    columns: Mapping[str, str]
 
 
-def is_table(node: Any, name: str) -> bool:
+def select_from(text: str, name: str, schema: pa.Schema) -> Select | None:
+    """Parse a query that selects from a table, and defines no common table expression.
+
+    Args:
+        text: One statement in SQL.
+        name: The table, as it stands in the text.
+        schema: Its columns.
+
+    Returns:
+        None for other statements, and where two columns have the same name in small letters.
+    """
+    columns = {column.lower(): column for column in schema.names}
+    node = parse(text) if len(columns) == len(schema) else None
+    if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
+        return None
+    return Select(node, columns) if _is_table(node["from_table"], name) else None
+
+
+def _is_table(node: Any, name: str) -> bool:
     """Whether a node is the table, with its own names, and without a version or sample."""
     is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
     others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
@@ -78,3 +102,14 @@ def terms_of(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         return
     for child in node["children"]:
         yield from terms_of(child)
+
+
+def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the expressions in a node, also those that others are made of."""
+    children: Iterable[Any] = node if isinstance(node, list) else ()
+    if isinstance(node, Mapping):
+        if "class" in node:
+            yield node
+        children = node.values()
+    for child in children:
+        yield from expressions_in(child)

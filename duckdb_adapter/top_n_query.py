@@ -10,11 +10,11 @@ as a use of everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import column_names, column_of, is_table, parse, terms_of
+from duckdb_adapter.query_trees import column_of, expressions_in, select_from, terms_of
 from lancefs.lance_dataset import LanceDataset
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
@@ -69,19 +69,18 @@ def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | No
     lower = text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    columns = column_names(dataset.schema)
-    node = None if columns is None else parse(text)
-    return None if node is None or columns is None else _first_rows(node, name, columns)
+    select = select_from(text, name, dataset.schema)
+    return None if select is None else _first_rows(*select)
 
 
-def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> FirstRows | None:
+def _first_rows(node: Mapping[str, Any], columns: Mapping[str, str]) -> FirstRows | None:
     """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
-    if node["type"] != "SELECT_NODE" or any(node.get(part) for part in _EMPTY):
+    if any(node.get(part) for part in _EMPTY):
         return None
-    if node["cte_map"]["map"] or node["aggregate_handling"] != "STANDARD_HANDLING":
+    if node["aggregate_handling"] != "STANDARD_HANDLING":
         return None
     kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not is_table(node["from_table"], name):
+    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"]:
         return None
     order, limit = node["modifiers"]
     rows, offset = _number(limit["limit"]), _number(limit["offset"] or 0)
@@ -97,7 +96,7 @@ def _first_rows(node: dict[str, Any], name: str, columns: Mapping[str, str]) -> 
     tested = () if where is None else _tested(where, columns)
     if tested is None:
         return None
-    calls = where is not None and "FUNCTION" in set(_classes(where))
+    calls = where is not None and "FUNCTION" in _classes(where)
     return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset, tested, calls)
 
 
@@ -117,21 +116,15 @@ def _tested(where: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, 
             return None
         for compared, other in pairs:
             column = column_of(compared, columns)
-            if column is None or not set(_classes(other)) <= {*_SAME, "FUNCTION"}:
+            if column is None or not _classes(other) <= {*_SAME, "FUNCTION"}:
                 return None
             tested.append(columns[column])
     return tuple(tested)
 
 
-def _classes(node: Any) -> Iterator[str]:
-    """Yield the classes of an expression and of those that it is made of."""
-    if isinstance(node, Mapping):
-        if "class" in node:
-            yield node["class"]
-        node = list(node.values())
-    if isinstance(node, list):
-        for each in node:
-            yield from _classes(each)
+def _classes(node: Any) -> set[str]:
+    """Return the classes of an expression and of those that it is made of."""
+    return {each["class"] for each in expressions_in(node)}
 
 
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,12 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_readers import FragmentReaders, by_fragment, positions_of
+from lancefs.table.fragment_readers import (
+    FragmentReaders,
+    are_several_local,
+    by_fragment,
+    positions_of,
+)
 from lancefs.table.fragment_run import FragmentRun, in_runs, many_in_runs, runs_with
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 from lancefs.threads import THREADS, Threads, prefetch, submit
@@ -374,12 +379,12 @@ class Scan:
         """Return many local fragments to read as they are; None where each is looked at before."""
         if self._ranged_fields:
             return self._passing_whole
-        return fragments if _are_several(fragments) else None
+        return fragments if are_several_local(fragments) else None
 
     @cached_property
     def _passing_whole(self) -> FragmentReaders | None:
         """Those of many local fragments that may hold rows that pass, if all ranges are known."""
-        if not self._ranged_fields or not _are_several(self.fragments):
+        if not self._ranged_fields or not are_several_local(self.fragments):
             return None
         if self._candidates() is not None:
             return None
@@ -689,13 +694,6 @@ def _local_root(fragments: Sequence[FragmentReader]) -> str | None:
     if isinstance(fragments, FragmentReaders) and fragments.are_local:
         return fragments.root
     return None
-
-
-def _are_several(fragments: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
-    """Return whether there are so many local fragments that no reader is made for small ones."""
-    if not isinstance(fragments, FragmentReaders):
-        return False
-    return fragments.are_several and fragments.are_local
 
 
 def _passing_over(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -178,6 +178,13 @@ class FragmentReaders(Sequence[FragmentReader]):
     def close(self) -> None:
         """Let go of all readers, and with them of open files; they are made again when needed."""
         self._open.close()
+
+
+def are_several_local(readers: Sequence[FragmentReader]) -> TypeGuard[FragmentReaders]:
+    """Return whether there are so many local fragments that no reader is made for small ones."""
+    if not isinstance(readers, FragmentReaders):
+        return False
+    return readers.are_several and readers.are_local
 
 
 def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple[int, Ints]]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import _duckdb
 import duckdb
+import pyarrow as pa
 import pytest
 from support import NOT_INTERACTIVE, ORDERS, REPOSITORY
 
@@ -58,3 +62,26 @@ def run_python(code: str) -> str:
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout.strip()
+
+
+@contextmanager
+def native_rows(rows: pa.Table) -> Iterator[Any]:
+    """Open a database whose own table `native` has some rows, which tells the right answers."""
+    connection = duckdb.connect()
+    connection.register("rows", rows)
+    connection.execute("CREATE TABLE native AS FROM rows")
+    yield connection
+    connection.close()
+
+
+def assert_same_rows(con: Any, native: Any, table: Path, query: str) -> None:
+    """Check that a query finds the same in a Lance table and in DuckDB's own.
+
+    Args:
+        con: A connection on which Lance tables work.
+        native: A connection to the table `native` of the same rows.
+        table: The Lance table.
+        query: SQL, in which `{t}` stands for the table.
+    """
+    expected = native.execute(query.format(t="native")).fetchall()
+    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import connect, needs_install
+from roads import assert_same_rows, connect, native_rows, needs_install
 
-from duckdb_adapter import like_rows
+from duckdb_adapter import like_source
 from lancefs.lance_dataset import LanceDataset
 
 ROWS = 3000
@@ -44,19 +43,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def native(table: Path) -> Iterator[Any]:
-    """A connection to DuckDB's own table of the same rows, which tells the right answers."""
-    connection = duckdb.connect()
-    rows = lance.dataset(str(table)).to_table()
-    connection.register("rows", rows)
-    connection.execute("CREATE TABLE native AS FROM rows")
-    yield connection
-    connection.close()
+    with native_rows(lance.dataset(str(table)).to_table()) as connection:
+        yield connection
 
 
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long."""
-    monkeypatch.setattr(like_rows, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(like_source, "_LEAST_ROWS", 10)
 
 
 @pytest.fixture
@@ -72,11 +66,6 @@ def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(LanceDataset, "scanner", noted)
     return seen
-
-
-def same(con: Any, native: Any, table: Path, query: str) -> None:
-    expected = native.execute(query.format(t="native")).fetchall()
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
 
 
 # Queries over {t} that use rows with certain texts only, and what the scan is asked for.
@@ -97,7 +86,7 @@ NARROWED = [
 def test_texts_that_cannot_match_are_left_out(
     native: Any, table: Path, filters: list[str], query: str, asked: list[str]
 ) -> None:
-    same(connect("install"), native, table, query)
+    assert_same_rows(connect("install"), native, table, query)
     assert len(filters) == 1
     assert all(part in filters[0] for part in asked)
 
@@ -130,7 +119,7 @@ ALL_ROWS = [
 def test_rows_that_other_parts_of_a_query_use_are_read(
     con: Any, native: Any, table: Path, filters: list[str], query: str
 ) -> None:
-    same(con, native, table, query)
+    assert_same_rows(con, native, table, query)
     assert not any("host" in each for each in filters)
 
 
@@ -155,7 +144,7 @@ def test_a_statement_that_is_run_again_leaves_texts_out_again(
     con = connect("install")
     con.execute("BEGIN")
     for _ in range(3):
-        same(con, native, table, "SELECT count(*) FROM {t} WHERE host LIKE '%-07%'")
+        assert_same_rows(con, native, table, "SELECT count(*) FROM {t} WHERE host LIKE '%-07%'")
     assert len(filters) == 3
 
 
@@ -169,8 +158,10 @@ def test_collations_are_followed(
     mine.execute(f"PRAGMA default_collation = {collation}")
     for pattern in ("%HOST-07%", "%a%", "Ä%"):
         query = f"SELECT count(*) FROM {{t}} WHERE host LIKE '{pattern}' OR word LIKE '{pattern}'"
-        same(con, mine, table, query)
-        same(con, mine, table, f"SELECT count(*) FROM {{t}} WHERE word LIKE '{pattern}'")
+        assert_same_rows(con, mine, table, query)
+        assert_same_rows(
+            con, mine, table, f"SELECT count(*) FROM {{t}} WHERE word LIKE '{pattern}'"
+        )
     mine.execute("RESET default_collation")
     assert not filters
 
@@ -179,7 +170,9 @@ def test_collations_are_followed(
 def test_texts_that_nearly_all_match_are_tested_once(
     native: Any, table: Path, filters: list[str]
 ) -> None:
-    same(connect("install"), native, table, "SELECT count(*) FROM {t} WHERE host LIKE 'host%'")
+    assert_same_rows(
+        connect("install"), native, table, "SELECT count(*) FROM {t} WHERE host LIKE 'host%'"
+    )
     assert not filters
 
 
@@ -202,7 +195,7 @@ def test_any_pattern_finds_what_duckdb_finds(native: Any, table: Path) -> None:
     @given(pattern=patterns, other=patterns)
     def check(pattern: str, other: str) -> None:
         query = f"SELECT count(*), sum(id) FROM {{t}} WHERE word LIKE '{pattern}'"
-        same(con, native, table, query)
-        same(con, native, table, f"{query} AND word LIKE '{other}'")
+        assert_same_rows(con, native, table, query)
+        assert_same_rows(con, native, table, f"{query} AND word LIKE '{other}'")
 
     check()

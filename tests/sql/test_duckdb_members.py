@@ -10,7 +10,7 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from roads import connect, needs_install
+from roads import assert_same_rows, connect, native_rows, needs_install
 
 from lancefs.lance_dataset import LanceDataset
 
@@ -43,15 +43,11 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def native(table: Path) -> Iterator[Any]:
-    """A connection to DuckDB's own table of the same rows, which tells the right answers."""
-    connection = duckdb.connect()
     rows = lance.dataset(str(table)).to_table()
     half = rows["half"].cast(pa.float32())
     rows = rows.set_column(rows.schema.get_field_index("half"), "half", half)
-    connection.register("rows", rows)
-    connection.execute("CREATE TABLE logs AS FROM rows")
-    yield connection
-    connection.close()
+    with native_rows(rows) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -66,11 +62,6 @@ def read(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     monkeypatch.setattr(LanceDataset, "scanner", noted)
     return seen
-
-
-def same(con: Any, native: Any, table: Path, query: str) -> None:
-    expected = native.execute(query.format(t="logs")).fetchall()
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
 
 
 # Queries over {t} that use some members, and what is read.
@@ -103,7 +94,7 @@ MEMBERS = [
 def test_members_that_a_query_names_are_read_alone(
     native: Any, table: Path, read: set[str], query: str, expected: set[str]
 ) -> None:
-    same(connect("install"), native, table, query)
+    assert_same_rows(connect("install"), native, table, query)
     assert read == expected
 
 
@@ -138,18 +129,18 @@ WHOLE = [
 def test_queries_find_what_duckdbs_own_table_holds(
     con: Any, native: Any, table: Path, query: str
 ) -> None:
-    same(con, native, table, query)
+    assert_same_rows(con, native, table, query)
 
 
 def test_a_macro_may_use_other_members(con: Any, native: Any, table: Path) -> None:
-    for connection, name in ((con, f"'{table}'"), (native, "logs")):
+    for connection, name in ((con, f"'{table}'"), (native, "native")):
         connection.execute(f"CREATE OR REPLACE MACRO most() AS (SELECT max(req.trace) FROM {name})")
     query = "SELECT req.status, most() FROM {t} WHERE req.status > 0 ORDER BY id"
-    same(con, native, table, query)
-    same(con, native, table, query)
+    assert_same_rows(con, native, table, query)
+    assert_same_rows(con, native, table, query)
     con.execute("BEGIN")
-    same(con, native, table, query)
-    same(con, native, table, query)
+    assert_same_rows(con, native, table, query)
+    assert_same_rows(con, native, table, query)
 
 
 def test_macros_cannot_name_members_of_the_query_that_calls_them(con: Any) -> None:

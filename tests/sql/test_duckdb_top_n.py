@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import connect, needs_install
+from roads import assert_same_rows, connect, native_rows, needs_install
 
 from duckdb_adapter import top_n_source
 from duckdb_adapter.top_n_rows import find_first
@@ -65,13 +65,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def native(table: Path) -> Iterator[Any]:
-    """A connection to DuckDB's own table of the same rows, which tells the right answers."""
-    connection = duckdb.connect()
-    rows = lance.dataset(str(table)).to_table()
-    connection.register("rows", rows)
-    connection.execute("CREATE TABLE native AS FROM rows")
-    yield connection
-    connection.close()
+    with native_rows(lance.dataset(str(table)).to_table()) as connection:
+        yield connection
 
 
 # Queries over {t} of which the order and the limit tell the rows; each order is total.
@@ -91,8 +86,7 @@ FIRST = [
 def test_first_rows_are_those_of_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    expected = native.execute(query.format(t="native")).fetchall()
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert_same_rows(con, native, table, query)
     order = query.partition("ORDER BY ")[2].partition(" ")[0].strip(",").removeprefix("t.")
     assert read[0] == [order]
     assert len(read) == 2
@@ -108,9 +102,8 @@ def test_first_rows_follow_the_settings(
     mine = native.cursor()
     mine.execute(f"SET {setting}")
     query = "SELECT * FROM {t} ORDER BY latency, id LIMIT 15"
-    expected = mine.execute(query.format(t="native")).fetchall()
+    assert_same_rows(con, mine, table, query)
     mine.execute(f"RESET {setting.partition(' ')[0]}")
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
     assert read[0] == ["latency"]
 
 
@@ -130,8 +123,7 @@ FIRST_THAT_PASS = [
 def test_first_rows_are_those_of_the_rows_that_pass(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    expected = native.execute(query.format(t="native")).fetchall()
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert_same_rows(con, native, table, query)
     if duckdb.__version__ >= "2":  # older releases ask the scan for fewer conditions
         order = query.partition("ORDER BY ")[2].partition(" ")[0].strip(",")
         assert read[0] == [order, "_rowoffset"]
@@ -141,8 +133,7 @@ def test_first_rows_are_those_of_the_rows_that_pass(
 @needs_install
 def test_first_rows_by_the_time_of_day(native: Any, table: Path, read: list[list[str]]) -> None:
     query = "SELECT * FROM {t} WHERE ts < now()::TIMESTAMP - INTERVAL 1 DAY ORDER BY ts LIMIT 5"
-    expected = native.execute(query.format(t="native")).fetchall()
-    assert connect("install").execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert_same_rows(connect("install"), native, table, query)
     assert read[0] == ["ts", "_rowoffset"]
 
 
@@ -154,8 +145,7 @@ def test_a_macro_in_where_has_a_query_of_its_own(
     for connection, name in ((con, f"'{table}'"), (native, "native")):
         connection.execute(f"CREATE OR REPLACE MACRO half() AS (SELECT avg(id) FROM {name})")
     query = "SELECT * FROM {t} WHERE id >= half() ORDER BY id LIMIT 5"
-    expected = native.execute(query.format(t="native")).fetchall()
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert_same_rows(con, native, table, query)
     assert not any("_rowoffset" in columns for columns in read)
 
 
@@ -200,16 +190,14 @@ ALL_ROWS = [
 def test_other_orders_see_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    expected = native.execute(query.format(t="native")).fetchall()
-    assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert_same_rows(con, native, table, query)
 
 
 def test_a_macro_has_a_query_of_its_own(con: Any, native: Any, table: Path) -> None:
     for connection, name in ((con, f"'{table}'"), (native, "native")):
         connection.execute(f"CREATE OR REPLACE MACRO above(x) AS (SELECT count(*) - x FROM {name})")
     query = "SELECT id, above(1) FROM {t} ORDER BY many, id LIMIT 5"
-    answer = con.execute(query.format(t=f"'{table}'")).fetchall()
-    assert answer == native.execute(query.format(t="native")).fetchall()
+    assert_same_rows(con, native, table, query)
 
 
 def test_a_view_of_all_rows_beside_the_first_ones(con: Any, native: Any, table: Path) -> None:

@@ -23,15 +23,21 @@ def few_rows_of_pages() -> st.SearchStrategy[tuple[Any, ...]]:
     return st.composite(_draw_points)()
 
 
+def range_of(draw: st.DrawFn, rows: int) -> tuple[int, int]:
+    """Draw the first row, and the row after the last one, of pages of so many rows."""
+    start = draw(st.integers(0, rows - 1))
+    stop = draw(st.integers(start + 1, rows))
+    if not draw(st.integers(0, 9)):  # beyond the rows of the pages
+        start, stop = start - draw(st.integers(0, 3)), stop + draw(st.integers(0, 3))
+    return start, stop
+
+
 @st.composite
 def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
     """Draw the arguments of `read_plain`: pages of some leaves, and a range of rows."""
     source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     file, rows = WrittenBytes(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
-    start = draw(st.integers(0, rows - 1))
-    stop = draw(st.integers(start + 1, rows))
-    if not draw(st.integers(0, 9)):  # beyond the rows of the pages
-        start, stop = start - draw(st.integers(0, 3)), stop + draw(st.integers(0, 3))
+    start, stop = range_of(draw, rows)
     pages: list[tuple[int, ...]] = []
     leaves, sizes = [], [0]
     for _ in range(draw(st.integers(1, 3))):

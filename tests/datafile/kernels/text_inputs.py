@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from point_inputs import LEVELS, WrittenBytes, damage, pages_of_leaf
+from point_inputs import LEVELS, WrittenBytes, damage, pages_of_leaf, range_of
 
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
@@ -23,10 +23,7 @@ def rows_of_text_pages(draw: st.DrawFn) -> tuple[Any, ...]:
     """Draw the arguments of `read_texts`: pages of some leaves, and a range of rows."""
     source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     file, rows = WrittenBytes(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
-    start = draw(st.integers(0, rows - 1))
-    stop = draw(st.integers(start + 1, rows))
-    if not draw(st.integers(0, 9)):  # beyond the rows of the pages
-        start, stop = start - draw(st.integers(0, 3)), stop + draw(st.integers(0, 3))
+    start, stop = range_of(draw, rows)
     pages: list[tuple[int, ...]] = []
     parts: list[PageItems | SymbolTable | None] = []
     leaves, fixed = [], [0]
