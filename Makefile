@@ -186,6 +186,7 @@ protos: .venv/.installed ## Generate lancefs/proto from protos/
 .PHONY: bench
 bench: .venv/.installed ## Run the benchmarks; BENCH_ARGS="--rows 300000" for a trial
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+	$(if $(BENCH_ARGS),,$(BIN)/python benchmarks/shapes.py build/bench/6000000)
 
 .PHONY: soak
 soak: .venv/.installed ## Read beside a busy writer for SECONDS, by default 600

@@ -4,8 +4,8 @@
 
 It writes the tables into the directory, once: many small fragments, many columns, and an ordinary
 table. Both read in turns, in one process, warm; the medians of the wall times are compared: above
-1, lancefs is quicker. What a version of 100,000 fragments costs is measured on the table that
-`benchmarks/run.py` writes, where DIRECTORY has it.
+1, lancefs is quicker. A version of 100,000 fragments comes last, if `benchmarks/run.py` has written
+it into DIRECTORY.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def ordinary() -> tuple[pa.Table, dict[str, Any]]:
     return pa.table(table), {"max_rows_per_file": 100_000}
 
 
-# The shape, how it is made, the versions of its files, a column that is read alone, what keeps few rows.
+# Of a shape: how it is made, the versions of its files, a column that is read alone, and a filter
+# that keeps few rows.
 SHAPES = {
     "small-fragments": (small_fragments, ("2.1", "2.2"), "partkey", "partkey < 20"),
     "many-columns": (many_columns, ("2.1", "2.2"), "feature_3", "id % 10000 = 7"),

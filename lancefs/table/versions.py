@@ -18,9 +18,10 @@ from lancefs.storage import Store
 
 VERSIONS = "_versions"
 
-_NAME = re.compile(r"(?:0|[1-9][0-9]{0,19}|[0-9]{20})\.manifest")
+_V1_NAME = re.compile(r"(?:0|[1-9][0-9]{0,18})\.manifest")
+_V2_NAME = re.compile(r"[0-9]{20}\.manifest")
 # The names in a listing that is joined with slashes, which no name has.
-_NAMES = re.compile(rf"(?<=/){_NAME.pattern}(?=/)")
+_V2_NAMES = re.compile(rf"/({_V2_NAME.pattern})(?=/)")
 _SUFFIX = ".manifest"
 _V2_LENGTH = 20 + len(_SUFFIX)
 # Of a file whose name is all that was asked for.
@@ -73,7 +74,7 @@ class VersionList(Sequence[VersionFile]):
 
     Args:
         names: Names of the manifest files, in the order of the versions.
-        infos: What the listing says of each file, by name.
+        infos: What the listing says of each file, by name; nothing of those that it lacks.
     """
 
     def __init__(self, names: Sequence[str], infos: Mapping[str, Mapping[str, object]]) -> None:
@@ -94,7 +95,7 @@ class VersionList(Sequence[VersionFile]):
             return VersionList(self._names[index], self._infos)
         name = self._names[index]
         version, scheme = _numbered(name)
-        info = self._infos[name]
+        info = self._infos.get(name, _NO_INFO)
         size = info.get("size")
         size = size if isinstance(size, int) else None
         return VersionFile(version, f"{VERSIONS}/{name}", scheme, size, _stamp(info))
@@ -114,19 +115,20 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
     """
     # An earlier listing in the filesystem's cache may lack the newest version.
     store.refresh(VERSIONS)
-    infos: dict[str, Mapping[str, object]]
+    infos: dict[str, Mapping[str, object]] = {}
     try:
         if store.is_local and not with_sizes:
-            infos = dict.fromkeys(store.file_names(VERSIONS), _NO_INFO)
+            names = store.file_names(VERSIONS)
         else:
             entries = store.entries(VERSIONS)
             infos = {name: info for name, info in entries if info.get("type") != "directory"}
+            names = list(infos)
     except ReadFailed as error:
         raise ReadFailed(f"{error}{_web_hint(store)}") from error
-    found = _NAMES.findall("/".join(["", *infos, ""]))
     # Of twenty digits, the highest are of the oldest version.
-    v2 = _attached(sorted([name for name in found if len(name) == _V2_LENGTH], reverse=True))
-    v1 = _attached(sorted([name for name in found if len(name) != _V2_LENGTH], key=_numbered))
+    v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
+    others = [name for name in names if len(name) != _V2_LENGTH]
+    v1 = _attached(sorted(filter(_V1_NAME.fullmatch, others), key=_numbered))
     if v1 and v2:
         raise _mixed_schemes(store, {Scheme.V1: v1[0], Scheme.V2: v2[0]})
     if not (v1 or v2):
@@ -208,7 +210,7 @@ def describe(versions: Sequence[VersionFile]) -> str:
 
 def parse_name(name: str) -> tuple[int, Scheme] | None:
     """Return the version and the scheme of a manifest's name; None for any other name."""
-    if _NAME.fullmatch(name) is None:
+    if not (_V1_NAME.fullmatch(name) or _V2_NAME.fullmatch(name)):
         return None
     version, scheme = _numbered(name)
     return (version, scheme) if 0 <= version < _FIRST_DETACHED else None
