@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.datafile.v2_0 import plain_pages
+from lancefs.datafile.v2_0 import reader
 from lancefs.errors import CorruptFile
 
 RNG = np.random.default_rng(20)
@@ -32,6 +32,7 @@ PLAIN = {
     "raw",
     "compressed",
     "category",
+    "struct",
 }
 
 
@@ -91,23 +92,23 @@ def test_rows_are_the_same_that_the_general_way_reads(
     selections: list[list[int]] = [[0], list(range(60)), list(range(0, len(whole), 13))]
     looked_up = [lancefs.open(path).take(rows) for rows in selections]
     head = lancefs.open(path).head(9)
-    monkeypatch.setattr(plain_pages, "MOST_ROWS", 0)
+    monkeypatch.setattr(reader, "MOST_ROWS", 0)
     general = lancefs.open(path)
     assert looked_up == [general.take(rows) for rows in selections]
     assert head == general.head(9) == whole.slice(0, 9)
 
 
-def test_pages_of_flat_values_and_strings_are_looked_up(
+def test_a_kernel_reads_few_rows_of_flat_values_and_strings(
     written: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = written
-    calls, look_up = [], plain_pages.look_up
+    calls, read_leaves = [], reader.read_leaves
 
     def counting(*arguments: Any) -> Any:
         calls.append(1)
-        return look_up(*arguments)
+        return read_leaves(*arguments)
 
-    monkeypatch.setattr(plain_pages, "look_up", counting)
+    monkeypatch.setattr(reader, "read_leaves", counting)
     dataset = lancefs.open(path)
     for name in whole.column_names:
         calls.clear()
@@ -129,7 +130,7 @@ def test_ends_of_strings_that_descend_are_refused_in_both_ways(
     content[start + 8 * 20 : start + 8 * 21] = (1).to_bytes(8, "little")
     path.write_bytes(content)
     if way == "general":
-        monkeypatch.setattr(plain_pages, "MOST_ROWS", 0)
+        monkeypatch.setattr(reader, "MOST_ROWS", 0)
     with pytest.raises(CorruptFile, match=r"text, column 1 \(text\), page 0.*do not ascend"):
         lancefs.open(tmp_path / "t").take([3, 20])
     assert lancefs.open(tmp_path / "t").take([20], columns=["id"])["id"].to_pylist() == [20]

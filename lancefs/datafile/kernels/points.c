@@ -7,10 +7,6 @@ enum { FIRST_PAGE, PAGES, OUT, VALIDITY, FIRST_WANTED, WANTED, LEAF_COLUMNS };
 #define ESCAPE 255 /* codes of FSST, as in fsst.c */
 #define LONGEST 8
 
-static void set_bit(uint8_t *bits, int64_t position) {
-    bits[position / 8] |= (uint8_t)(1u << (position % 8));
-}
-
 static void set_bits(uint8_t *bits, int64_t start, int64_t stop) {
     for (; start < stop && start % 8; start++)
         set_bit(bits, start);
@@ -27,11 +23,6 @@ static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop)
     const int64_t count = stop - start;
     return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
 }
-
-/* Where a string is, as positions in all pieces. */
-typedef struct {
-    int64_t start, end;
-} Span;
 
 /* The strings of a dictionary: their offsets, each of `width` bytes, and their bytes. */
 typedef struct {
@@ -554,6 +545,8 @@ static int64_t read_page_of(Pieces pieces, const int64_t *page, const int64_t *r
         return DAMAGED;
     if (page[VALUES] == ZIPPED)
         return read_zipped(piece, own, rows, start, stop, out, validity, seen);
+    if (page[VALUES] >= WHOLE)
+        return read_whole_page(piece, own, rows, start, stop, out, validity, seen);
     return read_page(piece, own, rows, start, stop, out, validity, seen);
 }
 
@@ -562,7 +555,7 @@ static int64_t written_bytes(const int64_t *pages, const int64_t *leaf, int64_t 
     if (leaf[PAGES] < 1)
         return 0;
     const int64_t *page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
-    if (page[VALUES] >= STRINGS)
+    if (page[VALUES] >= STRINGS && page[VALUES] != WHOLE)
         return count * (int64_t)sizeof(Span);
     return page[BITS] == 1 ? 0 : count * page[BITS] / 8;
 }

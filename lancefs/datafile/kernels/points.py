@@ -1,8 +1,9 @@
 """Values at a few rows of many pages, in one call.
 
 The chunk table of a mini-block page is walked up to its end, and the chunks that hold the rows are
-opened; nothing else of a page is read. The index of a full-zip page tells where a row is. A row is
-a value: lists are found by their levels first, see `levels.py`, and the rows here are their items.
+opened; nothing else of a page is read. The index of a full-zip page tells where a row is. Pages of
+data files 2.0 have no chunks; see `whole`. A row is a value: lists are found by their levels first,
+see `levels.py`, and the rows here are their items.
 
 The bytes of several files are given as pieces. Positions count through the pieces as if they were
 one after the other; a page, and a span of bytes, lies in one of them.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,40 +22,17 @@ from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, 
 from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
+from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
+from lancefs.datafile.kernels.pages import PageColumn as PageColumn
+from lancefs.datafile.kernels.pages import Stored as Stored
+from lancefs.datafile.kernels.pages import TakenRows as TakenRows
+from lancefs.datafile.kernels.pages import numbers_at
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.datafile.kernels.strings import LARGEST, block_header, find_strings, narrowed
+from lancefs.datafile.kernels.whole import take_by_ends, take_indexed, take_whole
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
-
-
-class PageColumn(IntEnum):
-    """The columns of the table of pages.
-
-    The first row of the page in its leaf, and its number of rows; start and end, in the data, of
-    the chunk table and of the chunks; bytes of an entry of the chunk table; how values are stored,
-    and the bits of a value, an index or an offset; how definition levels are stored, and the bits
-    of one that is packed apart from its width; start and end of a dictionary of strings, and its
-    number of items.
-
-    Of a full-zip page, the table is the index of rows and the chunks are the rows; the bits are
-    those of the length of a string, and the width those of its level.
-    """
-
-    FIRST_ROW = 0
-    ROWS = 1
-    TABLE = 2
-    TABLE_END = 3
-    CHUNKS = 4
-    CHUNKS_END = 5
-    ENTRY = 6
-    VALUES = 7
-    BITS = 8
-    LEVELS = 9
-    WIDTH = 10
-    ITEMS = 11
-    ITEMS_END = 12
-    ITEM_COUNT = 13
 
 
 class LeafColumn(IntEnum):
@@ -74,26 +51,6 @@ class LeafColumn(IntEnum):
     WANTED = 5
 
 
-class Stored(IntEnum):
-    """How values or levels are stored: not at all, plain, or as the encodings of these names."""
-
-    NONE = 0
-    FLAT = 1
-    PACKED = 2  # inline bit-packing
-    PACKED_APART = 3  # out-of-line bit-packing
-    RUNS = 4  # of levels of two bytes, and lengths of one
-    STRINGS = 5  # offsets and bytes
-    LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
-    ZIPPED = 7  # strings of a full-zip page, each behind its level and its length
-    SKIPPED = 8  # levels that are known; their width is the number of their buffers, 1 or 2
-
-
-# The columns of the table of pages that are positions.
-POSITIONS = [
-    *range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1),
-    PageColumn.ITEMS,
-    PageColumn.ITEMS_END,
-]
 _LEVEL_BITS = 16
 # Bytes of a text for which there is room at first, if there are so few that much more is no matter.
 _LIKELY_TEXT, _FEW_TEXTS = 64, 1024
@@ -132,20 +89,6 @@ def take_points(
             nulls[number] = write_leaf(parts, own, out, (at, validity_at))
             nulls[-2:] += np.sum([part.looked_at for part in parts], axis=0)
     return out, nulls
-
-
-class TakenRows(NamedTuple):
-    """Rows of a page.
-
-    Attributes:
-        values: The values; a boolean takes a byte.
-        invalid: Which are null.
-        looked_at: How many bytes were looked at, in how many places.
-    """
-
-    values: Array
-    invalid: Mask
-    looked_at: tuple[int, int]
 
 
 def write_leaf(parts: Sequence[TakenRows], pages: Ints, out: Bytes, at: tuple[int, int]) -> int:
@@ -257,6 +200,12 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     if page[column.VALUES] == Stored.ZIPPED:
         spans, is_null, looked_at = take_zipped(data, page, rows)
         return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
+    if page[column.VALUES] == Stored.WHOLE:
+        return take_whole(data, page, rows)
+    if page[column.VALUES] in (Stored.ENDS, Stored.INDEXED):
+        take = take_by_ends if page[column.VALUES] == Stored.ENDS else take_indexed
+        spans, is_null, looked_at = take(data, page, rows)
+        return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
     begin, end, *_ = buffers_within(data, page)
     taken = take_chunks(data[begin:end], data, page, rows)
     if page[column.VALUES] in (Stored.STRINGS, Stored.LOOKED_UP):
@@ -332,14 +281,14 @@ def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[
     if wanted[-1] >= entries - 1:
         raise CorruptFile(f"row {wanted[-1]} of a page of {entries - 1} rows")
     at = begin + width * wanted
-    low, high = (_numbers(data, at + shift, width) for shift in (0, width))
+    low, high = (numbers_at(data, at + shift, width) for shift in (0, width))
     has_levels, bits = page[column.LEVELS] != Stored.NONE, int(page[column.WIDTH])
     word = 0 if not has_levels else 1 if bits <= 8 else 2
     if np.any((low < 0) | (high > stop - start) | (high - low < word)):
         raise CorruptFile("the row index of a full-zip page descends or leaves the page")
     invalid = np.zeros(len(rows), np.bool_)
     if has_levels:
-        levels = _numbers(data, start + low, word) & ((1 << bits) - 1)
+        levels = numbers_at(data, start + low, word) & ((1 << bits) - 1)
         if np.any(levels > 1):
             raise CorruptFile(f"a definition level of {levels.max()}; the highest is 1")
         invalid = levels == 1
@@ -348,19 +297,12 @@ def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[
     if np.any(begins > high):
         raise CorruptFile("a value of a full-zip page is longer than its row")
     prefixes = (start + low + word)[~invalid]
-    lengths[~invalid] = _numbers(data, prefixes, int(page[column.BITS]) // 8)
+    lengths[~invalid] = numbers_at(data, prefixes, int(page[column.BITS]) // 8)
     if np.any((lengths < 0) | (lengths > high - begins)):
         raise CorruptFile("a value of a full-zip page is longer than its row")
     spans = np.stack((begins, begins + lengths), axis=1) + start
     places = 1 + len(rows) - int(np.count_nonzero(low[1:] == high[:-1]))
     return spans, invalid, (2 * width * len(rows) + int((high - low).sum()), places)
-
-
-def _numbers(data: Bytes, starts: Ints, width: int) -> Ints:
-    """Return unsigned numbers at places within the data; those beyond 63 bits are negative."""
-    found = data[starts[:, None] + np.arange(width)]
-    numbers: Ints = found.view(f"<u{width}").reshape(-1).astype(np.int64)
-    return numbers
 
 
 def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:
