@@ -322,7 +322,7 @@ class ArrayReader(PointReader):
         """
         extents = yield from self._read_extents(column, ranges)
         if is_outline:
-            return Slots(FixedWidth(64, np.diff(extents.offsets)), extents.valid)
+            return Slots(FixedWidth(64, extents.lengths), extents.valid)
         yield from self.container.load([column + 1])
         pages = [
             (self._page(column + 1, number), rows)

@@ -25,6 +25,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    ends,
     files,
     footers,
     fsst,
@@ -515,6 +516,20 @@ def postings_and_norms(draw: st.DrawFn) -> Arguments:
     return postings, list(factors), norms, np.float32(2.2)
 
 
+@st.composite
+def ends_of_rows(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `decode_ends`: some rows are null, some ends descend."""
+    lengths = draw(st.lists(st.integers(0, 9) | st.just(1 << 31), min_size=1, max_size=40))
+    stored = np.cumsum(np.array(lengths, np.int64)) + draw(st.sampled_from([0, 3, 1 << 40]))
+    added = int(stored[-1]) + draw(st.sampled_from([1, 1, 5, -2, 1 << 50]))
+    nulls = draw(st.lists(st.integers(0, len(stored) - 1), max_size=4))
+    stored[nulls] += added
+    if not draw(st.integers(0, 5)):
+        at = draw(st.integers(0, len(stored) - 1))
+        stored[at] = draw(st.sampled_from([0, -1, 1 << 62, -(1 << 63), (1 << 63) - 1]))
+    return stored, draw(st.booleans()), max(added, draw(st.sampled_from([0, 0, (1 << 63) - 1])))
+
+
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),
@@ -527,6 +542,7 @@ PAIRS = {
     "find_items": (items.find_items, zipped_rows()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
+    "decode_ends": (ends.decode_ends, ends_of_rows()),
     "decode_fsst": (fsst.decode_fsst, fsst_strings()),
     "fsst_lengths": (fsst.fsst_lengths, fsst_strings()),
     "decompress_lz4": (lz4.decompress_lz4, lz4_blocks()),
