@@ -38,6 +38,7 @@ from lancefs.datafile.kernels.manifests import find_data_files as find_data_file
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
 from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.plain import read_plain as read_plain
+from lancefs.datafile.kernels.points import join_leaves as join_leaves
 from lancefs.datafile.kernels.points import join_texts as join_texts
 from lancefs.datafile.kernels.points import take_points as take_points
 from lancefs.datafile.kernels.runs import expand as expand

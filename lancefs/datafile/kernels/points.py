@@ -30,6 +30,7 @@ from lancefs.datafile.kernels.pages import numbers_at
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.datafile.kernels.strings import LARGEST, block_header, find_strings, narrowed
+from lancefs.datafile.kernels.utf8 import is_utf8
 from lancefs.datafile.kernels.whole import take_by_ends, take_indexed, take_whole
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -468,3 +469,75 @@ def _compiled_join_texts(
         text = empty(size, np.uint8, SLACK)
         _c_join_texts(*where, symbols, lengths, offsets, text, size)
     return offsets, text[:size]
+
+
+class SpansColumn(IntEnum):
+    """The columns of the table of leaves of strings.
+
+    Where the spans of the leaf begin in the values, and their validity, -1 if all are valid; the
+    number of spans; where the offsets begin among those of all; and whether the text has to be
+    UTF-8.
+    """
+
+    SPANS = 0
+    VALID = 1
+    COUNT = 2
+    OFFSETS = 3
+    IS_TEXT = 4
+
+
+def join_leaves(
+    pieces: Sequence[Bytes], values: Bytes, leaves: Ints
+) -> list[tuple[Array, Bytes, bool]]:
+    """Join the texts of the spans of several leaves; see `join_texts`.
+
+    Args:
+        pieces: The bytes.
+        values: Bytes that hold the spans (int64, aligned), as `take_points` writes them.
+        leaves: The leaves; see `SpansColumn`.
+
+    Returns:
+        The offsets and the bytes of the texts of each leaf, and whether these are UTF-8, or need
+        not be.
+
+    Raises:
+        CorruptFile: As for `join_texts`.
+        TooLarge: As for `join_texts`.
+        MemoryLimitExceeded: As for `join_texts`.
+    """
+    found = []
+    for start, valid_at, count, _, is_text in leaves.tolist():
+        spans = values[start : start + 16 * count].view(np.int64).reshape(-1, 2)
+        valid = None if valid_at < 0 else values[valid_at : valid_at + -(-count // 8)]
+        offsets, text = join_texts(pieces, spans, valid, None)
+        found.append((offsets, text, not is_text or is_utf8(offsets, text)))
+    return found
+
+
+_c_join_leaves = c_function("join_leaves", "ints ints number bytes ints number out out number out")
+
+
+@twin_of(join_leaves)
+def _compiled_join_leaves(
+    pieces: Sequence[Bytes], values: Bytes, leaves: Ints
+) -> list[tuple[Array, Bytes, bool]]:
+    where = *places_in_memory(pieces), values, leaves, len(leaves)
+    rows = leaves.tolist()
+    ends = [at + count + 1 for _, _, count, at, _ in rows]
+    offsets, numbers = empty(max(ends), np.int32), np.empty((len(leaves), 3), np.int64)
+    spans = sum([count for _, _, count, _, _ in rows])
+    room = _LIKELY_TEXT * (spans + len(rows)) if spans <= _FEW_TEXTS else 0
+    text = empty(room, np.uint8, SLACK)
+    size = _c_join_leaves(*where, offsets, text, room, numbers)
+    check_size(size)
+    if size > room:
+        if int(numbers[:, 1].max()) > LARGEST:
+            return join_leaves(pieces, values, leaves)
+        text = empty(size, np.uint8, SLACK)
+        _c_join_leaves(*where, offsets, text, size, numbers)
+    return [
+        (offsets[at:end], text[start : start + own], bool(is_sound))
+        for (_, _, _, at, _), end, (start, own, is_sound) in zip(
+            rows, ends, numbers.tolist(), strict=True
+        )
+    ]

@@ -16,7 +16,12 @@ from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
-from point_inputs import few_rows_of_pages, rows_of_plain_pages, texts_of_spans
+from point_inputs import (
+    few_rows_of_pages,
+    rows_of_plain_pages,
+    texts_of_leaves,
+    texts_of_spans,
+)
 from text_inputs import rows_of_text_pages
 
 from lancefs.datafile import kernels
@@ -566,6 +571,7 @@ PAIRS = {
     "read_texts": (read_texts, rows_of_text_pages()),
     "take_levels": (take_levels, levels_of_rows()),
     "join_texts": (points.join_texts, texts_of_spans()),
+    "join_leaves": (points.join_leaves, texts_of_leaves()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),
     "within": (intervals.within, numbers_and_bounds()),

@@ -101,6 +101,24 @@ def texts_of_spans(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
+def texts_of_leaves(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `join_leaves`."""
+    few = st.binary(max_size=60) | st.text("aé☃", max_size=40).map(str.encode)
+    data = np.frombuffer(draw(few | st.binary(min_size=2000, max_size=3000)), np.uint8)
+    place = st.integers(-1 if draw(st.integers(0, 9)) == 0 else 0, len(data))
+    values, leaves, at = b"", [], 0
+    for _ in range(draw(st.integers(1, 4))):
+        spans = [sorted(span) for span in draw(st.lists(st.tuples(place, place), max_size=9))]
+        bits = draw(st.none() | st.binary(min_size=2, max_size=2))
+        start, values = len(values), values + padded(np.array(spans, "<i8").tobytes())
+        valid, values = len(values), values + padded(bits or b"")
+        leaves.append((start, -1 if bits is None else valid, len(spans), at, draw(st.booleans())))
+        at += len(spans) + draw(st.integers(1, 3))
+    stored = np.frombuffer(values, np.int64).copy().view(np.uint8)
+    return _in_pieces(draw, data), stored, np.array(leaves, np.int64)
+
+
+@st.composite
 def _symbol_tables(draw: st.DrawFn) -> fsst.SymbolTable:
     source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     used = draw(st.sampled_from([3, 255, 255, 255]))
