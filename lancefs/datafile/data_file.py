@@ -1,9 +1,8 @@
-"""Opening a data file of any format, and the interface of its reader."""
+"""Opening a data file of any format, and reading rows of several files as one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +10,16 @@ import pyarrow as pa
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.buffers import empty
 from lancefs.datafile.container import Container
+from lancefs.datafile.field_reader import FieldReader as FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import find_pages
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
-from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField, leaves_below, leaves_of
+from lancefs.datafile.v2_1.leaf_columns import leaves_below, leaves_of
 from lancefs.datafile.v2_1.point_plans import is_worthwhile
+from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import (
     KnownField,
@@ -32,7 +33,6 @@ from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature,
 from lancefs.storage import (
     Bytes,
     File,
-    Reads,
     SparseRanges,
     count_bytes,
     read_all,
@@ -40,58 +40,8 @@ from lancefs.storage import (
     run,
 )
 
-if TYPE_CHECKING:
-    from lancefs.datafile.row_sizes import PageSizes
-
 NEWEST = (2, 3)
 _IS_2_0 = (0, 3)  # how footers tell the format 2.0
-
-
-class FieldReader(Protocol):
-    """Reads fields of one data file."""
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows of the file."""
-        ...
-
-    @property
-    def decodes_dictionaries(self) -> bool:
-        """Whether a field of strings can be read as a field of a dictionary type."""
-        ...
-
-    def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
-        """Read rows of a field as an array of its storage type.
-
-        Args:
-            field: The field, pruned to what the file holds.
-            ranges: Rows of the file, ascending and disjoint.
-        """
-        ...
-
-    def read_all(
-        self, fields: Sequence[Field], ranges: Sequence[RowRange]
-    ) -> Reads[list[pa.Array]]:
-        """Read the same rows of several fields; see `read`. Errors name the field."""
-        ...
-
-    def fetch(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
-    ) -> Reads[FetchedRows] | None:
-        """Fetch rows that are decoded together with the rows of other files.
-
-        Args:
-            leaves: The leaves of fields that are pruned to what the file holds.
-            ranges: Rows of the file, ascending and disjoint.
-
-        Returns:
-            None if the format cannot decode several files as one.
-        """
-        ...
-
-    def page_sizes(self, fields: Sequence[Field]) -> Sequence[Sequence[PageSizes]]:
-        """Return the sizes of the pages of each field's columns."""
-        ...
 
 
 def open_data_file(
@@ -255,7 +205,7 @@ def _read_joint(
     files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
 ) -> JointRows:
     """Read those fields of several local files that a kernel reads at once."""
-    known = [(reader, rows) for _, reader, rows in files if isinstance(reader, StructuralReader)]
+    known = [(reader, rows) for _, reader, rows in files if isinstance(reader, PointReader)]
     plan = plan_joint(known, leaves_of(fields)) if len(known) == len(files) > 1 else None
     if plan is None:
         return JointRows({})

@@ -383,12 +383,6 @@ def _group(
         yield group
 
 
-def _are_plain(reader: FragmentReader) -> bool:
-    """Return whether the files of a fragment are small ones that are read as one with others."""
-    files = reader.fragment.files
-    return not any(file.is_legacy for file in files) and _bytes_of_small_files(reader) is not None
-
-
 def _join(group: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
     return group[0] if len(group) == 1 else FragmentRun(group)
 
@@ -408,6 +402,6 @@ def _kind(reader: FragmentReader) -> _Kind | None:
     fragment = reader.fragment
     if not reader.is_local or fragment.overlays:
         return None
-    if any(file.has_nulls_apart for file in fragment.files) and not _are_plain(reader):
+    if any(file.is_legacy for file in fragment.files):
         return None
     return tuple((file.fields, file.column_indices) for file in fragment.files)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Field
-from lancefs.datafile.v2_1.reader import StructuralReader
+from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import File
 from lancefs.storage.shared_budget import SharedBudget
@@ -37,7 +37,7 @@ class _KnownFile:
         last_use: See `SharedBudget`.
     """
 
-    def __init__(self, key: _FileKey, reader: StructuralReader, fields: Sequence[Field]) -> None:
+    def __init__(self, key: _FileKey, reader: PointReader, fields: Sequence[Field]) -> None:
         self.key = key
         self.reader = reader
         self.fields = fields
@@ -83,14 +83,14 @@ def open_known(
     except CorruptFile:
         file.let_go()  # it may have been read while something wrote it
         raise
-    if key is not None and isinstance(reader, StructuralReader):
+    if key is not None and isinstance(reader, PointReader):
         unread = File(file.store, file.path, file.size)
         known = _KNOWN[key] = _KnownFile(key, _over(unread, reader), fields)
         READERS.hold(known)
     return reader
 
 
-def _over(file: File, reader: StructuralReader) -> StructuralReader:
+def _over(file: File, reader: PointReader) -> PointReader:
     """Return a reader of a file that shares what another one has understood of its bytes."""
     return reader.of(reader.container.of(file))
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.datafile.v2_0 import plain_pages
+from lancefs.datafile.v2_0 import reader
+from lancefs.datafile.v2_1 import joint_points
 from lancefs.errors import CorruptFile
 
 RNG = np.random.default_rng(20)
@@ -32,6 +33,7 @@ PLAIN = {
     "raw",
     "compressed",
     "category",
+    "struct",
 }
 
 
@@ -91,28 +93,96 @@ def test_rows_are_the_same_that_the_general_way_reads(
     selections: list[list[int]] = [[0], list(range(60)), list(range(0, len(whole), 13))]
     looked_up = [lancefs.open(path).take(rows) for rows in selections]
     head = lancefs.open(path).head(9)
-    monkeypatch.setattr(plain_pages, "MOST_ROWS", 0)
+    monkeypatch.setattr(reader, "MOST_ROWS", 0)
     general = lancefs.open(path)
     assert looked_up == [general.take(rows) for rows in selections]
     assert head == general.head(9) == whole.slice(0, 9)
 
 
-def test_pages_of_flat_values_and_strings_are_looked_up(
+def test_a_kernel_reads_few_rows_of_flat_values_and_strings(
     written: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = written
-    calls, look_up = [], plain_pages.look_up
+    calls, read_leaves = [], reader.read_leaves
 
     def counting(*arguments: Any) -> Any:
         calls.append(1)
-        return look_up(*arguments)
+        return read_leaves(*arguments)
 
-    monkeypatch.setattr(plain_pages, "look_up", counting)
+    monkeypatch.setattr(reader, "read_leaves", counting)
     dataset = lancefs.open(path)
     for name in whole.column_names:
         calls.clear()
         dataset.take([5], columns=[name])
         assert bool(calls) == (name.partition(",")[0] in PLAIN), name
+
+
+def large_table(rows: int) -> pa.Table:
+    """Columns of which a file of 20,000 rows is mapped, not read whole."""
+    numbers = np.arange(rows) * 7919 % 100_003
+    keep = pa.array(numbers % 5 > 0)
+    texts = pa.array([f"text {number}" for number in numbers.tolist()])
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "number": pc.if_else(keep, pa.array(numbers), None),
+            "text": pc.if_else(keep, texts, None),
+            "kind": pa.array(np.array(["alpha", "beta", None], object)[numbers % 3]),
+            "long": pa.array([f"{number} of {rows} rows " * 9 for number in numbers.tolist()]),
+            "flag": pa.array(numbers % 2 > 0),
+            "pair": pa.StructArray.from_arrays([pa.array(numbers), texts], ["a", "b"]),
+            "items": pa.array([[number] * (number % 3) for number in numbers.tolist()]),
+        }
+    )
+
+
+@pytest.mark.parametrize("versions", [["2.0"] * 3, ["2.0", "2.1", "2.0"]])
+def test_rows_of_several_fragments_are_those_of_the_table(
+    versions: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, path = large_table(60_000), tmp_path / "t"
+    if len(set(versions)) > 1:  # in 2.1, the column of a field has another index behind nested ones
+        whole = whole.drop_columns(["pair", "items"])
+    for number, version in enumerate(versions):
+        part = whole.slice(20_000 * number, 20_000)
+        lance.write_dataset(part, path, mode="append", data_storage_version=version)
+    lance.dataset(path).delete("id % 1000 = 5")
+    whole = whole.take(np.flatnonzero(np.arange(60_000) % 1000 != 5))
+    last = len(whole) - 1
+    rows = [0, 4, 5, 19_979, 19_980, 30_000, 30_001, 30_002, last - 1, last]
+    joint: list[int] = []
+    read_leaves = joint_points.read_leaves
+
+    def counting(plans: Any, *arguments: Any) -> Any:
+        joint.append(len(plans))
+        return read_leaves(plans, *arguments)
+
+    monkeypatch.setattr(joint_points, "read_leaves", counting)
+    dataset = lancefs.open(path)
+    found = dataset.take(rows)
+    found.validate(full=True)
+    assert found.equals(whole.take(rows))
+    assert joint == [3]  # one call for the files
+    for names in (["text"], ["flag", "number"], ["long", "kind"], whole.column_names[-2:]):
+        assert dataset.take(rows[::3], columns=names).equals(whole.select(names).take(rows[::3]))
+    kept = dataset.to_table(filter="id IN (7, 20007, 59999)")
+    assert kept.equals(whole.filter(pc.is_in(whole["id"], pa.array([7, 20_007, 59_999]))))
+
+
+def test_damage_in_one_of_several_fragments_is_located(tmp_path: Path) -> None:
+    whole, path = large_table(60_000).select(["id", "text"]), tmp_path / "t"
+    lance.write_dataset(whole, path, data_storage_version="2.0", max_rows_per_file=20_000)
+    dataset = lancefs.open(path)
+    damaged = dataset.fragments[1].files[0]
+    start, _ = Container(dataset.opened.files.data_file(damaged)).column(1).pages[0].buffers[0]
+    stored = path / "data" / damaged.path
+    content = bytearray(stored.read_bytes())
+    content[start + 8 * 20 : start + 8 * 21] = (1).to_bytes(8, "little")
+    stored.write_bytes(content)
+    dataset = lancefs.open(path)
+    with pytest.raises(CorruptFile, match=rf"{damaged.path}.*text.*page 0.*do not ascend"):
+        dataset.take([3, 20_020, 40_000])
+    assert dataset.take([3, 20_021 + 5, 40_000]).equals(whole.take([3, 20_026, 40_000]))
 
 
 @pytest.mark.parametrize("way", ["looked up", "general"])
@@ -129,7 +199,7 @@ def test_ends_of_strings_that_descend_are_refused_in_both_ways(
     content[start + 8 * 20 : start + 8 * 21] = (1).to_bytes(8, "little")
     path.write_bytes(content)
     if way == "general":
-        monkeypatch.setattr(plain_pages, "MOST_ROWS", 0)
+        monkeypatch.setattr(reader, "MOST_ROWS", 0)
     with pytest.raises(CorruptFile, match=r"text, column 1 \(text\), page 0.*do not ascend"):
         lancefs.open(tmp_path / "t").take([3, 20])
     assert lancefs.open(tmp_path / "t").take([20], columns=["id"])["id"].to_pylist() == [20]

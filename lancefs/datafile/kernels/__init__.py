@@ -16,6 +16,7 @@ from lancefs.datafile.kernels.calls import TWINS
 from lancefs.datafile.kernels.chunks import find_buffers as find_buffers
 from lancefs.datafile.kernels.chunks import open_chunks as open_chunks
 from lancefs.datafile.kernels.codes import sum_codes as sum_codes
+from lancefs.datafile.kernels.ends import decode_ends as decode_ends
 from lancefs.datafile.kernels.files import identify_files as identify_files
 from lancefs.datafile.kernels.files import read_files as read_files
 from lancefs.datafile.kernels.footers import find_pages as find_pages
@@ -37,6 +38,7 @@ from lancefs.datafile.kernels.manifests import find_data_files as find_data_file
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
 from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.plain import read_plain as read_plain
+from lancefs.datafile.kernels.points import join_leaves as join_leaves
 from lancefs.datafile.kernels.points import join_texts as join_texts
 from lancefs.datafile.kernels.points import take_points as take_points
 from lancefs.datafile.kernels.runs import expand as expand

@@ -1,15 +1,14 @@
 /* Values at a few rows of many pages; see points.py for what is read. */
 #include "points.h"
+#include "utf8.h"
+
+#define TEXT_ALIGN 64 /* bytes, as in points.py */
 
 /* The columns of the table of leaves, as in points.py. */
 enum { FIRST_PAGE, PAGES, OUT, VALIDITY, FIRST_WANTED, WANTED, LEAF_COLUMNS };
 
 #define ESCAPE 255 /* codes of FSST, as in fsst.c */
 #define LONGEST 8
-
-static void set_bit(uint8_t *bits, int64_t position) {
-    bits[position / 8] |= (uint8_t)(1u << (position % 8));
-}
 
 static void set_bits(uint8_t *bits, int64_t start, int64_t stop) {
     for (; start < stop && start % 8; start++)
@@ -27,11 +26,6 @@ static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop)
     const int64_t count = stop - start;
     return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
 }
-
-/* Where a string is, as positions in all pieces. */
-typedef struct {
-    int64_t start, end;
-} Span;
 
 /* The strings of a dictionary: their offsets, each of `width` bytes, and their bytes. */
 typedef struct {
@@ -554,6 +548,8 @@ static int64_t read_page_of(Pieces pieces, const int64_t *page, const int64_t *r
         return DAMAGED;
     if (page[VALUES] == ZIPPED)
         return read_zipped(piece, own, rows, start, stop, out, validity, seen);
+    if (page[VALUES] >= WHOLE)
+        return read_whole_page(piece, own, rows, start, stop, out, validity, seen);
     return read_page(piece, own, rows, start, stop, out, validity, seen);
 }
 
@@ -562,7 +558,7 @@ static int64_t written_bytes(const int64_t *pages, const int64_t *leaf, int64_t 
     if (leaf[PAGES] < 1)
         return 0;
     const int64_t *page = pages + leaf[FIRST_PAGE] * PAGE_COLUMNS;
-    if (page[VALUES] >= STRINGS)
+    if (page[VALUES] >= STRINGS && page[VALUES] != WHOLE)
         return count * (int64_t)sizeof(Span);
     return page[BITS] == 1 ? 0 : count * page[BITS] / 8;
 }
@@ -641,11 +637,10 @@ static int64_t write_text(const uint8_t *codes, int64_t size, const uint8_t *sym
  * codes of FSST. Nulls have no text. Return the size of all texts, which are written whole only if
  * there is `room` for them, and SLACK behind it. `offsets` gets one number more than there are
  * spans. */
-KERNEL(join_texts, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
-       const int64_t *spans, int64_t count, const uint8_t *valid, const uint8_t *symbols,
-       const uint8_t *lengths, int32_t *offsets, uint8_t *out, int64_t room) {
-    const Pieces pieces = {addresses, ends, piece_count};
-    const int64_t all = piece_count ? ends[piece_count - 1] : 0;
+static int64_t join_spans(Pieces pieces, const int64_t *spans, int64_t count, const uint8_t *valid,
+                          const uint8_t *symbols, const uint8_t *lengths, int32_t *offsets,
+                          uint8_t *out, int64_t room) {
+    const int64_t all = pieces.count ? pieces.ends[pieces.count - 1] : 0;
     Piece piece = {NULL, 0, 0};
     int64_t to = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -681,4 +676,43 @@ KERNEL(join_texts, const int64_t *addresses, const int64_t *ends, int64_t piece_
     }
     offsets[count] = (int32_t)to;
     return to;
+}
+
+/* Join the texts of the spans of one leaf; see `join_spans`. */
+KERNEL(join_texts, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
+       const int64_t *spans, int64_t count, const uint8_t *valid, const uint8_t *symbols,
+       const uint8_t *lengths, int32_t *offsets, uint8_t *out, int64_t room) {
+    const Pieces pieces = {addresses, ends, piece_count};
+    return join_spans(pieces, spans, count, valid, symbols, lengths, offsets, out, room);
+}
+
+/* The columns of the table of leaves of strings, as in points.py, and of what is found of them. */
+enum { SPANS, VALID, COUNT, OFFSETS, IS_TEXT, STRING_COLUMNS };
+enum { START, SIZE, FOUND_UTF8, FOUND_COLUMNS };
+
+/* Join the texts of the spans of leaves, which `values` has; see `join_spans`. The texts of each begin
+ * at a multiple of TEXT_ALIGN. Return the bytes of all, which are written if there is room for them. */
+KERNEL(join_leaves, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
+       const uint8_t *values, const int64_t *leaves, int64_t count, int32_t *offsets, uint8_t *out,
+       int64_t room, int64_t *found) {
+    const Pieces pieces = {addresses, ends, piece_count};
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t *const leaf = leaves + i * STRING_COLUMNS;
+        const uint8_t *const valid = leaf[VALID] < 0 ? NULL : values + leaf[VALID];
+        const int64_t *const spans = (const int64_t *)(const void *)(values + leaf[SPANS]);
+        int32_t *const own = offsets + leaf[OFFSETS];
+        const int64_t left = at < room ? room - at : 0;
+        const int64_t size = join_spans(pieces, spans, leaf[COUNT], valid, NULL, NULL, own,
+                                        out + (room - left), left);
+        if (size < 0 || at > INT64_MAX / 4)
+            return DAMAGED;
+        found[START] = at;
+        found[SIZE] = size;
+        found[FOUND_UTF8] =
+            size > left || !leaf[IS_TEXT] || are_utf8(own, 4, leaf[COUNT], out + at, size);
+        found += FOUND_COLUMNS;
+        at += (size + TEXT_ALIGN - 1) / TEXT_ALIGN * TEXT_ALIGN;
+    }
+    return at;
 }

@@ -6,11 +6,12 @@
 
 #define ALIGN 8
 
-/* The columns of the table of pages, as in points.py. */
+/* The columns of the table of pages, as in pages.py. */
 enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
 enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 /* How values and levels are stored. */
 enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
+enum { WHOLE = SKIPPED + 1, ENDS, INDEXED };
 
 #define LEVEL 2 /* bytes of a level */
 
@@ -50,6 +51,11 @@ static inline Piece find_piece(Pieces pieces, int64_t position) {
                    start};
 }
 
+/* Where a string is, as positions in all pieces. */
+typedef struct {
+    int64_t start, end;
+} Span;
+
 /* The levels of a chunk, and its values. */
 typedef struct {
     Buffer levels, values;
@@ -71,6 +77,15 @@ int64_t read_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t w
 int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
                          int64_t within, int64_t taken, uint8_t *out, int64_t at,
                          uint8_t *validity);
+
+/* Write the wanted rows, `rows[start:stop]` and at least one, of a page without chunks; return how many
+ * are null. `seen` counts the bytes that were looked at, and their places. */
+int64_t read_whole_page(Piece piece, const int64_t *page, const int64_t *rows, int64_t start,
+                        int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen);
+
+static inline void set_bit(uint8_t *bits, int64_t position) {
+    bits[position / 8] |= (uint8_t)(1u << (position % 8));
+}
 
 static inline int64_t align(int64_t position) {
     return (position + ALIGN - 1) / ALIGN * ALIGN;

@@ -1,8 +1,9 @@
 """Values at a few rows of many pages, in one call.
 
 The chunk table of a mini-block page is walked up to its end, and the chunks that hold the rows are
-opened; nothing else of a page is read. The index of a full-zip page tells where a row is. A row is
-a value: lists are found by their levels first, see `levels.py`, and the rows here are their items.
+opened; nothing else of a page is read. The index of a full-zip page tells where a row is. Pages of
+data files 2.0 have no chunks; see `whole`. A row is a value: lists are found by their levels first,
+see `levels.py`, and the rows here are their items.
 
 The bytes of several files are given as pieces. Positions count through the pieces as if they were
 one after the other; a page, and a span of bytes, lies in one of them.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,40 +22,18 @@ from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, 
 from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
+from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
+from lancefs.datafile.kernels.pages import PageColumn as PageColumn
+from lancefs.datafile.kernels.pages import Stored as Stored
+from lancefs.datafile.kernels.pages import TakenRows as TakenRows
+from lancefs.datafile.kernels.pages import numbers_at
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.datafile.kernels.strings import LARGEST, block_header, find_strings, narrowed
+from lancefs.datafile.kernels.utf8 import is_utf8
+from lancefs.datafile.kernels.whole import take_by_ends, take_indexed, take_whole
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
-
-
-class PageColumn(IntEnum):
-    """The columns of the table of pages.
-
-    The first row of the page in its leaf, and its number of rows; start and end, in the data, of
-    the chunk table and of the chunks; bytes of an entry of the chunk table; how values are stored,
-    and the bits of a value, an index or an offset; how definition levels are stored, and the bits
-    of one that is packed apart from its width; start and end of a dictionary of strings, and its
-    number of items.
-
-    Of a full-zip page, the table is the index of rows and the chunks are the rows; the bits are
-    those of the length of a string, and the width those of its level.
-    """
-
-    FIRST_ROW = 0
-    ROWS = 1
-    TABLE = 2
-    TABLE_END = 3
-    CHUNKS = 4
-    CHUNKS_END = 5
-    ENTRY = 6
-    VALUES = 7
-    BITS = 8
-    LEVELS = 9
-    WIDTH = 10
-    ITEMS = 11
-    ITEMS_END = 12
-    ITEM_COUNT = 13
 
 
 class LeafColumn(IntEnum):
@@ -74,26 +52,6 @@ class LeafColumn(IntEnum):
     WANTED = 5
 
 
-class Stored(IntEnum):
-    """How values or levels are stored: not at all, plain, or as the encodings of these names."""
-
-    NONE = 0
-    FLAT = 1
-    PACKED = 2  # inline bit-packing
-    PACKED_APART = 3  # out-of-line bit-packing
-    RUNS = 4  # of levels of two bytes, and lengths of one
-    STRINGS = 5  # offsets and bytes
-    LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
-    ZIPPED = 7  # strings of a full-zip page, each behind its level and its length
-    SKIPPED = 8  # levels that are known; their width is the number of their buffers, 1 or 2
-
-
-# The columns of the table of pages that are positions.
-POSITIONS = [
-    *range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1),
-    PageColumn.ITEMS,
-    PageColumn.ITEMS_END,
-]
 _LEVEL_BITS = 16
 # Bytes of a text for which there is room at first, if there are so few that much more is no matter.
 _LIKELY_TEXT, _FEW_TEXTS = 64, 1024
@@ -132,20 +90,6 @@ def take_points(
             nulls[number] = write_leaf(parts, own, out, (at, validity_at))
             nulls[-2:] += np.sum([part.looked_at for part in parts], axis=0)
     return out, nulls
-
-
-class TakenRows(NamedTuple):
-    """Rows of a page.
-
-    Attributes:
-        values: The values; a boolean takes a byte.
-        invalid: Which are null.
-        looked_at: How many bytes were looked at, in how many places.
-    """
-
-    values: Array
-    invalid: Mask
-    looked_at: tuple[int, int]
 
 
 def write_leaf(parts: Sequence[TakenRows], pages: Ints, out: Bytes, at: tuple[int, int]) -> int:
@@ -257,6 +201,12 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     if page[column.VALUES] == Stored.ZIPPED:
         spans, is_null, looked_at = take_zipped(data, page, rows)
         return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
+    if page[column.VALUES] == Stored.WHOLE:
+        return take_whole(data, page, rows)
+    if page[column.VALUES] in (Stored.ENDS, Stored.INDEXED):
+        take = take_by_ends if page[column.VALUES] == Stored.ENDS else take_indexed
+        spans, is_null, looked_at = take(data, page, rows)
+        return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
     begin, end, *_ = buffers_within(data, page)
     taken = take_chunks(data[begin:end], data, page, rows)
     if page[column.VALUES] in (Stored.STRINGS, Stored.LOOKED_UP):
@@ -332,14 +282,14 @@ def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[
     if wanted[-1] >= entries - 1:
         raise CorruptFile(f"row {wanted[-1]} of a page of {entries - 1} rows")
     at = begin + width * wanted
-    low, high = (_numbers(data, at + shift, width) for shift in (0, width))
+    low, high = (numbers_at(data, at + shift, width) for shift in (0, width))
     has_levels, bits = page[column.LEVELS] != Stored.NONE, int(page[column.WIDTH])
     word = 0 if not has_levels else 1 if bits <= 8 else 2
     if np.any((low < 0) | (high > stop - start) | (high - low < word)):
         raise CorruptFile("the row index of a full-zip page descends or leaves the page")
     invalid = np.zeros(len(rows), np.bool_)
     if has_levels:
-        levels = _numbers(data, start + low, word) & ((1 << bits) - 1)
+        levels = numbers_at(data, start + low, word) & ((1 << bits) - 1)
         if np.any(levels > 1):
             raise CorruptFile(f"a definition level of {levels.max()}; the highest is 1")
         invalid = levels == 1
@@ -348,19 +298,12 @@ def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[
     if np.any(begins > high):
         raise CorruptFile("a value of a full-zip page is longer than its row")
     prefixes = (start + low + word)[~invalid]
-    lengths[~invalid] = _numbers(data, prefixes, int(page[column.BITS]) // 8)
+    lengths[~invalid] = numbers_at(data, prefixes, int(page[column.BITS]) // 8)
     if np.any((lengths < 0) | (lengths > high - begins)):
         raise CorruptFile("a value of a full-zip page is longer than its row")
     spans = np.stack((begins, begins + lengths), axis=1) + start
     places = 1 + len(rows) - int(np.count_nonzero(low[1:] == high[:-1]))
     return spans, invalid, (2 * width * len(rows) + int((high - low).sum()), places)
-
-
-def _numbers(data: Bytes, starts: Ints, width: int) -> Ints:
-    """Return unsigned numbers at places within the data; those beyond 63 bits are negative."""
-    found = data[starts[:, None] + np.arange(width)]
-    numbers: Ints = found.view(f"<u{width}").reshape(-1).astype(np.int64)
-    return numbers
 
 
 def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, page: Ints) -> Array:
@@ -526,3 +469,75 @@ def _compiled_join_texts(
         text = empty(size, np.uint8, SLACK)
         _c_join_texts(*where, symbols, lengths, offsets, text, size)
     return offsets, text[:size]
+
+
+class SpansColumn(IntEnum):
+    """The columns of the table of leaves of strings.
+
+    Where the spans of the leaf begin in the values, and their validity, -1 if all are valid; the
+    number of spans; where the offsets begin among those of all; and whether the text has to be
+    UTF-8.
+    """
+
+    SPANS = 0
+    VALID = 1
+    COUNT = 2
+    OFFSETS = 3
+    IS_TEXT = 4
+
+
+def join_leaves(
+    pieces: Sequence[Bytes], values: Bytes, leaves: Ints
+) -> list[tuple[Array, Bytes, bool]]:
+    """Join the texts of the spans of several leaves; see `join_texts`.
+
+    Args:
+        pieces: The bytes.
+        values: Bytes that hold the spans (int64, aligned), as `take_points` writes them.
+        leaves: The leaves; see `SpansColumn`.
+
+    Returns:
+        The offsets and the bytes of the texts of each leaf, and whether these are UTF-8, or need
+        not be.
+
+    Raises:
+        CorruptFile: As for `join_texts`.
+        TooLarge: As for `join_texts`.
+        MemoryLimitExceeded: As for `join_texts`.
+    """
+    found = []
+    for start, valid_at, count, _, is_text in leaves.tolist():
+        spans = values[start : start + 16 * count].view(np.int64).reshape(-1, 2)
+        valid = None if valid_at < 0 else values[valid_at : valid_at + -(-count // 8)]
+        offsets, text = join_texts(pieces, spans, valid, None)
+        found.append((offsets, text, not is_text or is_utf8(offsets, text)))
+    return found
+
+
+_c_join_leaves = c_function("join_leaves", "ints ints number bytes ints number out out number out")
+
+
+@twin_of(join_leaves)
+def _compiled_join_leaves(
+    pieces: Sequence[Bytes], values: Bytes, leaves: Ints
+) -> list[tuple[Array, Bytes, bool]]:
+    where = *places_in_memory(pieces), values, leaves, len(leaves)
+    rows = leaves.tolist()
+    ends = [at + count + 1 for _, _, count, at, _ in rows]
+    offsets, numbers = empty(max(ends), np.int32), np.empty((len(leaves), 3), np.int64)
+    spans = sum([count for _, _, count, _, _ in rows])
+    room = _LIKELY_TEXT * (spans + len(rows)) if spans <= _FEW_TEXTS else 0
+    text = empty(room, np.uint8, SLACK)
+    size = _c_join_leaves(*where, offsets, text, room, numbers)
+    check_size(size)
+    if size > room:
+        if int(numbers[:, 1].max()) > LARGEST:
+            return join_leaves(pieces, values, leaves)
+        text = empty(size, np.uint8, SLACK)
+        _c_join_leaves(*where, offsets, text, size, numbers)
+    return [
+        (offsets[at:end], text[start : start + own], bool(is_sound))
+        for (_, _, _, at, _), end, (start, own, is_sound) in zip(
+            rows, ends, numbers.tolist(), strict=True
+        )
+    ]

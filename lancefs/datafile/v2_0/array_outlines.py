@@ -73,7 +73,7 @@ def _read_binary(encoding: pb.Binary, page: ArrayPage, ranges: Sequence[RowRange
     )
     if not can_skip(encoding.bytes, page, max((end for _, end in extents.ranges), default=0)):
         yield from encodings.read_bytes(encoding.bytes, page, extents.ranges)  # checks the bytes
-    return Slots(FixedWidth(64, np.diff(extents.offsets)), extents.valid)
+    return Slots(FixedWidth(64, extents.lengths), extents.valid)
 
 
 def _read_fixed_size_binary(

@@ -113,13 +113,26 @@ def as_integers(slots: Slots, what: str) -> Ints:
     Raises:
         CorruptFile: The values are not such integers.
     """
-    stored = as_unsigned(slots.values, what)
-    if slots.valid is not None and not slots.valid.all():
-        raise CorruptFile(f"some of {what} are null")
-    values = stored.view(np.int64) if stored.itemsize == 8 else stored.astype(np.int64)
+    values = as_signed(slots, what)
     if len(values) and int(values.min()) < 0:
         raise CorruptFile(f"some of {what} are beyond 2⁶³")
     return values
+
+
+def as_signed(slots: Slots, what: str) -> Ints:
+    """Return slots as 64-bit integers, none of them null; those beyond 2⁶³ are negative.
+
+    Args:
+        slots: The slots.
+        what: Name of the values in messages.
+
+    Raises:
+        CorruptFile: The values are not such integers.
+    """
+    stored = as_unsigned(slots.values, what)
+    if slots.valid is not None and not slots.valid.all():
+        raise CorruptFile(f"some of {what} are null")
+    return stored.view(np.int64) if stored.itemsize == 8 else stored.astype(np.int64)
 
 
 # --- descriptions ---

@@ -37,7 +37,7 @@ from lancefs.datafile.row_ranges import between, bounds_of, count_rows, filled, 
 from lancefs.datafile.v2_0.array_page import (
     ArrayPage,
     Slots,
-    as_integers,
+    as_signed,
     as_unsigned,
     flat_bits,
     name_of,
@@ -300,7 +300,7 @@ def read_extents(
     if not ranges:
         return Extents(np.zeros(1, np.int64), None, [])
     slots = yield from read(ends, page, with_previous_rows(ranges))
-    return decode_extents(as_integers(slots, "the offsets of a page"), ranges, adjustment)
+    return decode_extents(as_signed(slots, "the offsets of a page"), ranges, adjustment)
 
 
 def read_binary(encoding: pb.Binary, page: ArrayPage, ranges: Sequence[RowRange]) -> Reads[Slots]:

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.datafile.blocks import Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.blocks import Array, Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.kernels import decode_ends
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, connected, filled
 from lancefs.errors import CorruptFile
+
+_MOST_ADJUSTMENT = (1 << 63) - 1  # no row ends beyond it
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,20 @@ class Extents:
     """Items of some rows.
 
     Attributes:
-        offsets: n + 1 offsets of n rows into the items of `ranges`, joined; the first is 0.
+        offsets: n + 1 offsets of n rows into the items of `ranges`, joined; the first is 0 (int32
+            or int64).
         valid: Which rows are not null; None where none is null.
         ranges: Items to read. No range is empty.
     """
 
-    offsets: Ints
+    offsets: Array
     valid: Mask | None
     ranges: Sequence[RowRange]
+
+    @property
+    def lengths(self) -> Ints:
+        """Number of items of each row."""
+        return np.diff(self.offsets).astype(np.int64, copy=False)
 
     def shifted(self, items: int) -> Extents:
         """Return the extents in a column with `items` items before the items of the page."""
@@ -58,26 +67,29 @@ def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> E
     """Decode the end offsets of rows.
 
     Args:
-        ends: Stored ends of the rows of `with_previous_rows(ranges)`.
+        ends: Stored ends of the rows of `with_previous_rows(ranges)`; those beyond 2⁶³ are
+            negative.
         ranges: Rows of the page, ascending and disjoint; at least one.
         adjustment: Number that is added to the end of a null row.
 
     Raises:
         CorruptFile: The ends do not ascend.
     """
+    if len(ranges) == 1:
+        added = min(adjustment, _MOST_ADJUSTMENT)
+        offsets, valid, bytes_ = decode_ends(ends, ranges[0][0] > 0, added)
+        return Extents(offsets, valid, filled([bytes_]))
+    if len(ends) and int(ends.min()) < 0:
+        raise CorruptFile("some of the offsets of a page are beyond 2⁶³")
     if ranges[0][0] == 0:
         ends = np.concatenate((np.zeros(1, np.int64), ends))
     bounds, valid = without_adjustment(ends, adjustment)
     valid = None if valid is None else valid[1:]
     if np.any(bounds[1:] < bounds[:-1]):
         raise CorruptFile("the offsets of a page do not ascend")
-    if len(ranges) == 1:
-        items = filled([(int(bounds[0]), int(bounds[-1]))])
-        offsets = bounds - bounds[0] if bounds[0] else bounds
-    else:
-        items, is_row = _split_bounds(bounds, ranges)
-        offsets = offsets_of(np.diff(bounds)[is_row])
-        valid = None if valid is None else valid[is_row]
+    items, is_row = _split_bounds(bounds, ranges)
+    offsets = offsets_of(np.diff(bounds)[is_row])
+    valid = None if valid is None else valid[is_row]
     if valid is not None and valid.all():  # the only null was a previous row
         valid = None
     return Extents(offsets, valid, items)
@@ -113,7 +125,7 @@ def join_extents(pieces: Sequence[Extents]) -> Extents:
                 for piece in pieces
             ]
         )
-    lengths = [np.diff(piece.offsets) for piece in pieces]
+    lengths = [piece.lengths for piece in pieces]
     ranges: list[RowRange] = []
     for start, end in (items for piece in pieces for items in piece.ranges):
         if ranges and ranges[-1][1] == start:

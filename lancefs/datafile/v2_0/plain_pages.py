@@ -1,8 +1,7 @@
-"""A few rows of plain pages, looked up in the bytes of a local file (data files 2.0).
+"""Plain pages of data files 2.0: what their descriptions tell.
 
-The general way asks for the byte ranges of each buffer, which takes ten times as long as finding
-some rows in a file that is mapped anyway. Plain are pages of flat values and of strings, also those
-compressed with FSST, whose buffers are not compressed, and whose validity is stored as bits.
+Plain are pages of flat values and of strings, also those compressed with FSST or with a dictionary,
+whose buffers are not compressed, and whose validity is stored as bits.
 
 Docs: `encodings_v2_0.proto`.
 """
@@ -11,22 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
-from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
-from lancefs.datafile.buffers import check_size, dtype_of
-from lancefs.datafile.kernels import decode_fsst, gather
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
-from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, as_integers
-from lancefs.datafile.v2_0.extents import without_adjustment
-from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_0_pb2 as pb
-from lancefs.storage import ByteRange, Bytes
 
-MOST_ROWS = 4096  # that are looked up; more are quicker read in ranges
 _MOST_BITS = 256  # of a value: those of a decimal
 _INDEX_BITS = (8, 16, 32, 64)  # of an index into a dictionary
-_MOST_ITEMS = 4096  # of a dictionary that is kept
 
 
 class _Flat(NamedTuple):
@@ -77,28 +65,6 @@ class DictionaryForm(NamedTuple):
 
 
 PageForm: TypeAlias = PlainForm | DictionaryForm
-
-
-class PlainPage(NamedTuple):
-    """A plain page, with the location of its buffers in the file.
-
-    Attributes:
-        form: What its description tells.
-        values: The values, or the ends of strings.
-        validity: A bit for each row; None where no value is null or strings tell it.
-        text: The bytes of strings.
-    """
-
-    form: PlainForm
-    values: ByteRange
-    validity: ByteRange | None
-    text: ByteRange | None
-
-    @property
-    def span(self) -> ByteRange:
-        """The bytes of the file from the first buffer to the end of the last one."""
-        known = [some for some in (self.values, self.validity, self.text) if some is not None]
-        return min(start for start, _ in known), max(end for _, end in known)
 
 
 def plain_form(encoding: pb.ArrayEncoding) -> PlainForm | None:
@@ -171,130 +137,3 @@ def _nullable(encoding: pb.Nullable) -> _Flat | None:
             return values._replace(validity=validity.values) if is_known else None
         case _:
             return None
-
-
-class DictionaryPage(NamedTuple):
-    """A page of strings with a dictionary, with the location of its buffers in the file.
-
-    Attributes:
-        indices: The indices.
-        items: The strings.
-        num_items: Number of these.
-    """
-
-    indices: PlainPage
-    items: PlainPage
-    num_items: int
-
-    @property
-    def span(self) -> ByteRange:
-        """The bytes of the file from the first buffer to the end of the last one."""
-        (one, one_end), (other, other_end) = self.indices.span, self.items.span
-        return min(one, other), max(one_end, other_end)
-
-    def decoded(self, data: Bytes, start: int) -> Slots:
-        """Return the strings; arguments and errors as of `look_up`."""
-        return look_up(self.items, np.arange(self.num_items), data, start)[0]
-
-
-def locate_any(form: PageForm, page: ArrayPage) -> PlainPage | DictionaryPage | None:
-    """Return where the buffers of a page are; None if its dictionary is large, or has no items.
-
-    Raises:
-        CorruptFile: As `locate` does.
-        UnsupportedFeature: As `locate` does.
-    """
-    if isinstance(form, PlainForm):
-        return locate(form, page)
-    is_kept = 0 < form.num_items <= _MOST_ITEMS
-    if not is_kept or page.zero_based:
-        return None
-    return DictionaryPage(locate(form.indices, page), locate(form.items, page), form.num_items)
-
-
-def locate(form: PlainForm, page: ArrayPage) -> PlainPage:
-    """Return where the buffers of a page are.
-
-    Raises:
-        CorruptFile: The page does not have them.
-        UnsupportedFeature: The kind of a buffer is not known.
-    """
-    values, validity = form.values.values, form.values.validity
-    return PlainPage(
-        form,
-        page.locate(values),
-        None if validity is None else page.locate(validity),
-        None if form.text is None else page.locate(form.text),
-    )
-
-
-def look_up(page: PlainPage, rows: Ints, data: Bytes, start: int) -> tuple[Slots, int]:
-    """Return rows of a page, and the number of bytes that were looked at.
-
-    Args:
-        page: The page.
-        rows: Rows of the page, ascending and each once; at least one.
-        data: Bytes of the file.
-        start: Where they begin in the file.
-
-    Raises:
-        CorruptFile: The buffers are too short for the rows, or the ends of strings do not ascend.
-        TooLarge: The strings have more bytes than `limited` allows.
-    """
-    flat = page.form.values
-    stored = _part(data, start, page.values)
-    if page.text is None:
-        valid = None
-        if page.validity is not None:
-            valid = _bits(_part(data, start, page.validity), rows).view(np.bool_)
-        if flat.bits == 1:
-            return Slots(FixedWidth(1, _bits(stored, rows)), valid), 2 * len(rows)
-        values = _taken(stored, rows, flat.bits)
-        return Slots(FixedWidth(flat.bits, values.values), valid), len(rows) * (flat.bits // 8 + 1)
-    starts, ends, valid = _bounds(stored, rows, flat.bits, page.form.adjustment)
-    lengths = ends - starts
-    size = int(lengths.sum())
-    check_size(size)
-    strings = VariableWidth(
-        offsets_of(lengths), gather(_part(data, start, page.text), starts, ends)
-    )
-    if page.form.symbols is not None:
-        strings = VariableWidth(*decode_fsst(page.form.symbols, strings.offsets, strings.data))
-    return Slots(strings, valid), size + 2 * len(rows) * flat.bits // 8
-
-
-def _bounds(
-    stored: Bytes, rows: Ints, bits: int, adjustment: int
-) -> tuple[Ints, Ints, Mask | None]:
-    """Return where strings begin and end among the bytes of a page, and which are valid."""
-    what = "the offsets of a page"
-    ends = as_integers(Slots(_taken(stored, rows, bits)), what)
-    before = as_integers(Slots(_taken(stored, np.maximum(rows - 1, 0), bits)), what)
-    starts, _ = without_adjustment(np.where(rows > 0, before, 0), adjustment)
-    ends, valid = without_adjustment(ends, adjustment)
-    if np.any(ends < starts) or np.any(starts[1:] < ends[:-1]):
-        raise CorruptFile("the offsets of a page do not ascend")
-    return starts, ends, valid
-
-
-def _part(data: Bytes, start: int, buffer: ByteRange) -> Bytes:
-    return data[buffer[0] - start : buffer[1] - start]
-
-
-def _taken(stored: Bytes, rows: Ints, bits: int) -> FixedWidth:
-    """Return values of whole bytes."""
-    width, count = bits // 8, int(rows[-1]) + 1
-    _check_end(count * width, len(stored))
-    return FixedWidth(bits, stored[: count * width].view(dtype_of(width))[rows])
-
-
-def _bits(stored: Bytes, rows: Ints) -> Bytes:
-    """Return single bits, in a byte each."""
-    _check_end(int(rows[-1]) // 8 + 1, len(stored))
-    bits: Bytes = (stored[rows // 8] >> (rows % 8).astype(np.uint8)) & np.uint8(1)
-    return bits
-
-
-def _check_end(end: int, size: int) -> None:
-    if end > size:
-        raise CorruptFile(f"{end} bytes of values are wanted, the buffer has {size}")

@@ -8,68 +8,79 @@ rows. A list is therefore read in two rounds of requests: its offsets, then its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.message import DecodeError
 
 from lancefs.datafile.arrays import bitmap, to_arrow
-from lancefs.datafile.blocks import FixedWidth, Ints, RowRange, VariableWidth
+from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.buffers import join_bytes
-from lancefs.datafile.container import ColumnPages, Container, Page, PageEncoding
-from lancefs.datafile.fields import Field
+from lancefs.datafile.container import ColumnPages, Container, Page
+from lancefs.datafile.fields import Field, KeptByFields
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.packed_structs import stored_field, without_dropped
 from lancefs.datafile.page_ranges import by_page, check_column_rows, join_arrays
 from lancefs.datafile.row_ranges import count_rows, filled, rows_of
 from lancefs.datafile.row_sizes import PageSizes, sizes_of
-from lancefs.datafile.v2_0 import encodings, plain_pages
+from lancefs.datafile.v2_0 import encodings
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
+from lancefs.datafile.v2_0.descriptions import check_column, parse_page_encoding
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
-from lancefs.datafile.v2_0.plain_pages import DictionaryPage, PageForm, PlainPage
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
-from lancefs.proto import encodings_v2_0_pb2 as pb
-from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
+from lancefs.datafile.v2_0.point_plans import plan_leaf
+from lancefs.datafile.v2_1.assembly import assemble_rows
+from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
+from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan
+from lancefs.datafile.v2_1.point_reader import PointReader, Understood
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
+from lancefs.storage import Reads, SparseRanges, count_pages, together
 
-if TYPE_CHECKING:
-    from lancefs.datafile.v2_1.leaf_columns import LeafField
-
-_PAGE_TYPE = "lance.encodings.ArrayEncoding"
-_COLUMN_TYPE = "lance.encodings.ColumnEncoding"
 _LISTS = ("list", "list.struct")
 _LARGE_LISTS = ("large_list", "large_list.struct")
 
-_Encoding = TypeVar("_Encoding", pb.ArrayEncoding, pb.ColumnEncoding)
 
+class _FewRows(NamedTuple):
+    """How a few rows of some fields are read.
 
-class ArrayReader:
-    """Reads fields of one data file 2.0.
-
-    Args:
-        container: The file.
-        columns: Column index of each field that owns a column, by field id.
-        rows: Number of rows that the file should have; None if it is not known.
+    Attributes:
+        numbers: Positions of the fields whose pages kernels know.
+        plan: How these are read; None where there are none.
     """
 
+    numbers: Sequence[int]
+    plan: FilePlan | None
+
+
+class _UnderstoodArrays(Understood):
+    """What was understood of a data file.
+
+    Attributes:
+        few: How a few rows of some fields are read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few = KeptByFields[_FewRows]()
+
+
+class ArrayReader(PointReader):
+    """Reads fields of one data file 2.0; see `PointReader` for the arguments."""
+
     decodes_dictionaries = False
+    _understood: _UnderstoodArrays
 
     def __init__(
         self, container: Container, columns: Mapping[int, int], rows: int | None = None
     ) -> None:
-        self.container = container
-        self.columns = columns
-        self._expected_rows = rows
+        super().__init__(container, columns, rows)
+        self._understood = _UnderstoodArrays()
         # The last page that was read of each column, with its number: the next read may share its
         # decompressed buffers and dictionaries.
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
-        # By column, page, and whether the column is of a dictionary type.
-        self._plain_pages: dict[tuple[int, int, bool], PlainPage | DictionaryPage | None] = {}
-        self._items: dict[tuple[int, int], Slots] = {}  # of dictionaries, by column and page
         self._first_items: dict[int, list[int]] = {}  # see `_items_before_pages`
 
     @property
@@ -105,126 +116,65 @@ class ArrayReader:
     ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         url, arrays = self.container.file.url, dict[int, pa.Array]()
-        if self.container.file.is_in_memory and 0 < count_rows(ranges) <= plain_pages.MOST_ROWS:
-            arrays = yield from self._look_up(fields, ranges)
+        if fields and self.container.file.is_in_memory and 0 < count_rows(ranges) <= MOST_ROWS:
+            arrays = yield from self._read_few(fields, ranges)
         others = [field for number, field in enumerate(fields) if number not in arrays]
         left = iter((yield from read_fields(self.read, url, others, ranges)))
         return [arrays[number] if number in arrays else next(left) for number in range(len(fields))]
 
-    def _look_up(
+    def _read_few(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[dict[int, pa.Array]]:
-        """Look few rows up in those fields whose pages are plain; see `plain_pages`.
+        """Read a few rows of those fields whose pages kernels know.
 
         Returns:
-            The rows of these fields, by their positions.
+            The rows of these fields, by their positions; none where the general way has to say
+            what is wrong.
         """
-        leaves = {
-            number: field
-            for number, field in enumerate(fields)
-            if field.id in self.columns
-            and not (field.children or field.is_outline or field.is_blob)
-        }
-        yield from self.container.load(self._columns_of([*leaves.values()]))
-        cuts: dict[tuple[int, ...], list[tuple[int, Ints]]] = {}
-        plain = {
-            number: pages
-            for number, field in leaves.items()
-            if (pages := self._plain_pages_of(field, ranges, cuts))
-        }
-        spans = [page.span for pages in plain.values() for _, page, _ in pages]
-        if not spans:
+        known = self._understood.few.find(fields)
+        numbers, plan = known[1] if known is not None else (yield from self._plan_few(fields))
+        if plan is None:
             return {}
-        start, end = min(first for first, _ in spans), max(last for _, last in spans)
-        (data,) = yield SparseRanges([(start, end)])
-        arrays, size = {}, 0
-        for number, pages in plain.items():
-            field, parts = leaves[number], []
-            with self._locating(field):
-                for at, page, rows in pages:
-                    with locating(place=f"page {at}"):
-                        slots, seen = self._slots(field, at, page, rows, data, start)
-                        parts.append(to_arrow(slots.values, field.storage_type, slots.valid))
-                    size += seen
-                arrays[number] = join_arrays(parts, field.storage_type)
-        count_pages(len(spans))
-        self.container.file.looked_at(size, len(spans))
-        return arrays
+        (data,) = yield SparseRanges([plan.span])
+        rows, file = rows_of(ranges), self.container.file
+        try:
+            found = read_leaves([plan], [rows], [data])
+        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
+            return {}
+        file.looked_at(found.size, found.places)
+        count_pages(plan.table.pages_with(rows))
+        return {
+            number: assemble_rows(fields[number], found.leaves, len(rows)) for number in numbers
+        }
 
-    def _slots(
-        self,
-        field: Field,
-        number: int,
-        page: PlainPage | DictionaryPage,
-        rows: Ints,
-        data: Bytes,
-        start: int,
-    ) -> tuple[Slots, int]:
-        """Look up rows of a page, and count the bytes that were looked at."""
-        if isinstance(page, PlainPage):
-            return plain_pages.look_up(page, rows, data, start)
-        indices, seen = plain_pages.look_up(page.indices, rows, data, start)
-        key = self.columns[field.id], number
-        items = self._items.get(key)
-        if items is None:
-            items = self._items[key] = page.decoded(data, start)
-        return encodings.look_up(indices, items, zero_based=False), seen
+    def _plan_few(self, fields: Sequence[Field]) -> Reads[_FewRows]:
+        """Plan how a few rows of fields are read, which is kept in mind."""
+        of_fields = [
+            [leaf for leaf in leaves_below(field) if leaf.field.id in self.columns]
+            for field in fields
+        ]
+        leaves = [leaf for own in of_fields for leaf in own]
+        yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
+        numbers, planned = [], list[tuple[LeafField, LeafPlan]]()
+        for number, (field, own) in enumerate(zip(fields, of_fields, strict=True)):
+            plans = [(leaf, plan) for leaf in own if (plan := self._fitting_plan(leaf)) is not None]
+            if plans and len(plans) == sum(1 for _ in leaves_below(field)):
+                numbers.append(number)
+                planned += plans
+        few = _FewRows(numbers, self.file_plan(*zip(*planned, strict=True)) if planned else None)
+        self._understood.few.put(fields, few)
+        return few
 
-    def _locating(self, field: Field) -> AbstractContextManager[None]:
-        """Add the file, the column and the field to errors; `read_fields` adds the same."""
-        place = f"{field.name}, column {self.columns[field.id]} ({field.name})"
-        return locating(self.container.file.url, place)
+    def _fitting_plan(self, leaf: LeafField) -> LeafPlan | None:
+        """Return how kernels read a leaf, if it has no more rows than the file should have."""
+        plan = self.plan(leaf, is_nested=False)
+        return plan if plan is not None and self.may_have(plan.rows) else None
 
-    def _plain_pages_of(
-        self,
-        field: Field,
-        ranges: Sequence[RowRange],
-        cuts: dict[tuple[int, ...], list[tuple[int, Ints]]],
-    ) -> list[tuple[int, PlainPage | DictionaryPage, Ints]]:
-        """Return the pages of a leaf that hold rows, each with its number and its rows.
-
-        Args:
-            field: The leaf.
-            ranges: Rows of the file, ascending and disjoint.
-            cuts: The pages and their rows, by the first rows of the pages, for the other leaves.
-
-        Returns:
-            Nothing where one of the pages is not plain.
-        """
-        index, pages = self.columns[field.id], []
-        is_coded = pa.types.is_dictionary(field.storage_type)
-        with self._locating(field):
-            column = self.container.column(index)
-            check_column_rows(column.first_rows[-1], self._expected_rows)
-            if column.first_rows not in cuts:
-                wanted = by_page(column.first_rows, filled(ranges))
-                cuts[column.first_rows] = [(number, rows_of(rows)) for number, rows in wanted]
-            for number, rows in cuts[column.first_rows]:
-                page = self._plain(index, number, is_coded)
-                if page is None:
-                    return []
-                pages.append((number, page, rows))
-        return pages
-
-    def _plain(self, column: int, number: int, is_coded: bool) -> PlainPage | DictionaryPage | None:
-        """Return a page of a column if its rows can be looked up; else None.
-
-        Args:
-            column: Index of the column.
-            number: Number of the page.
-            is_coded: Whether the column is of a dictionary type.
-        """
-        key = column, number, is_coded
-        if key not in self._plain_pages:
-            pages = self.container.column(column)
-            with locating(place=f"page {number}"):
-                check_column(pages.encoding)
-                form = parse_form(pages.pages[number].encoding)
-                page = None if form is None else self._page(column, number, is_coded)
-                self._plain_pages[key] = (
-                    None if form is None or page is None else plain_pages.locate_any(form, page)
-                )
-        return self._plain_pages[key]
+    def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
+        if is_nested or leaf.field.id not in self.columns:
+            return None
+        column = self.container.column(self.columns[leaf.field.id])
+        return plan_leaf(leaf, column, self.container.footer.global_buffers)
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
         """Return None: pages of data files 2.0 are decoded one by one."""
@@ -356,7 +306,7 @@ class ArrayReader:
             counts = []
             for number, page in enumerate(self.container.column(column).pages):
                 with locating(place=f"page {number}"):
-                    encoding = _parse_page_encoding(page.encoding)
+                    encoding = parse_page_encoding(page.encoding)
                     if name_of(encoding) != "list":
                         raise CorruptFile(f"lists encoded as {name_of(encoding)}")
                     counts.append(int(encoding.list.num_items) if page.rows else 0)
@@ -372,7 +322,7 @@ class ArrayReader:
         """
         extents = yield from self._read_extents(column, ranges)
         if is_outline:
-            return Slots(FixedWidth(64, np.diff(extents.offsets)), extents.valid)
+            return Slots(FixedWidth(64, extents.lengths), extents.valid)
         yield from self.container.load([column + 1])
         pages = [
             (self._page(column + 1, number), rows)
@@ -392,7 +342,7 @@ class ArrayReader:
             return latest
         metadata = self.container.column(column)
         page = ArrayPage(
-            _parse_page_encoding(metadata.pages[number].encoding),
+            parse_page_encoding(metadata.pages[number].encoding),
             (
                 metadata.pages[number].buffers,
                 metadata.buffers,
@@ -412,53 +362,9 @@ def _outline_reader(data_type: pa.DataType) -> encodings.Read:
 
 def _decoded_overhead(page: Page) -> float:
     """Estimate the bytes of a decoded page beyond its stored size."""
-    encoding = _parse_page_encoding(page.encoding)
+    encoding = parse_page_encoding(page.encoding)
     return dictionary_overhead(ArrayPage(encoding, (page.buffers, (), ())), page.rows)
 
 
 def _holds_lists(column: ColumnPages) -> bool:
-    return bool(column.pages) and name_of(_parse_page_encoding(column.pages[0].encoding)) == "list"
-
-
-@lru_cache(maxsize=1024)  # most pages of a column, in all fragments, share a description
-def _parse_page_encoding(described: PageEncoding) -> pb.ArrayEncoding:
-    if described.type_name != _PAGE_TYPE:
-        raise UnsupportedFeature(f"page encoding {described.type_name or '(none)'}")
-    return _parse(pb.ArrayEncoding, described)
-
-
-@lru_cache(maxsize=1024)  # as above
-def parse_form(described: PageEncoding) -> PageForm | None:
-    """Return what a description of a page tells; see `plain_pages.page_form`.
-
-    Raises:
-        CorruptFile: The description, or the symbol table of strings, is damaged.
-        UnsupportedFeature: It is not one of an array.
-    """
-    return plain_pages.page_form(_parse_page_encoding(described))
-
-
-@lru_cache(maxsize=1024)  # most columns share a description
-def check_column(described: PageEncoding) -> None:
-    """Check that the pages of a column hold its values.
-
-    The pages of a blob column hold descriptors, which are its values here; zone maps are stored
-    beside the pages and are not needed.
-
-    Raises:
-        UnsupportedFeature: They do not, as far as is known.
-    """
-    if described.type_name != _COLUMN_TYPE:
-        raise UnsupportedFeature(f"column encoding {described.type_name or '(none)'}")
-    encoding = _parse(pb.ColumnEncoding, described)
-    while (kind := encoding.WhichOneof("column_encoding")) != "values":
-        if kind is None:
-            raise UnsupportedFeature("a column encoding that this release of lancefs does not know")
-        encoding = getattr(encoding, kind).inner
-
-
-def _parse(kind: type[_Encoding], described: PageEncoding) -> _Encoding:
-    try:
-        return kind.FromString(described.data)
-    except DecodeError as error:
-        raise CorruptFile(f"the description is not a message {kind.DESCRIPTOR.name}") from error
+    return bool(column.pages) and name_of(parse_page_encoding(column.pages[0].encoding)) == "list"

@@ -23,9 +23,9 @@ from lancefs.datafile.kernels.footers import MOST_BUFFERS, FileColumn
 from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_0.array_page import Slots, as_integers, as_unsigned
+from lancefs.datafile.v2_0.descriptions import check_column, parse_form
 from lancefs.datafile.v2_0.encodings import look_up
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
-from lancefs.datafile.v2_0.reader import check_column, parse_form
 from lancefs.datafile.v2_1.small_files import KnownField, SmallFiles, SmallRows
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb

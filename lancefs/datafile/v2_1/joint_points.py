@@ -1,4 +1,4 @@
-"""A few rows of leaf columns in several local files, by one call of a kernel (2.1 and later).
+"""A few rows of leaf columns in several local files, by one call of a kernel (2.0 and later).
 
 Rows that are drawn from a table lie in many fragments. The columns of all of them whose pages the
 kernel knows are read as one; see `points`.
@@ -14,7 +14,7 @@ from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, is_worthwhile
-from lancefs.datafile.v2_1.reader import StructuralReader
+from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, count_pages
 
@@ -68,7 +68,7 @@ class JointPlan(NamedTuple):
 
 
 def plan_joint(
-    files: Sequence[tuple[StructuralReader, Sequence[RowRange]]], leaves: Sequence[LeafField]
+    files: Sequence[tuple[PointReader, Sequence[RowRange]]], leaves: Sequence[LeafField]
 ) -> JointPlan | None:
     """Plan how rows are read of those columns whose pages the kernel knows in all files.
 
@@ -87,11 +87,12 @@ def plan_joint(
     count = sum(map(len, rows))
     if count > MOST_ROWS or not all(reader.container.file.is_in_memory for reader in readers):
         return None
+    stored = {leaf.field.id for leaf in leaves}.intersection(*(each.columns for each in readers))
     for reader in readers:
-        reader.container.load_columns([reader.columns[leaf.field.id] for leaf in leaves])
+        reader.container.load_columns([reader.columns[id] for id in stored])
     planned, others = [], set()
     for leaf in leaves:
-        plans = _plans(leaf, readers)
+        plans = _plans(leaf, readers) if leaf.field.id in stored else None
         if plans is not None and _are_worthwhile(plans, count):
             planned.append((leaf, plans))
         else:
@@ -111,14 +112,14 @@ def _are_worthwhile(plans: Sequence[LeafPlan], count: int) -> bool:
     return is_worthwhile(count, rows, values)
 
 
-def _plans(leaf: LeafField, readers: Sequence[StructuralReader]) -> list[LeafPlan] | None:
+def _plans(leaf: LeafField, readers: Sequence[PointReader]) -> list[LeafPlan] | None:
     """Return the plan of a leaf in each file; None where these cannot be read as one."""
     plans = _alike(leaf, readers, is_nested=False)
     return _alike(leaf, readers, is_nested=True) if plans is None and leaf.around else plans
 
 
 def _alike(
-    leaf: LeafField, readers: Sequence[StructuralReader], is_nested: bool
+    leaf: LeafField, readers: Sequence[PointReader], is_nested: bool
 ) -> list[LeafPlan] | None:
     plans: list[LeafPlan] = []
     for reader in readers:

@@ -71,19 +71,25 @@ class PagePart:
     """What is known of a page beside its plan.
 
     Args:
-        description: The parsed description of the page.
+        description: The parsed description of the page; None where it has no chunks.
         items: The byte range of its dictionary, if it has one; else any.
+        symbols: Symbols of FSST, if the description does not tell them.
 
     Attributes:
         longest: Bytes of the longest string of the dictionary.
     """
 
-    def __init__(self, description: MiniBlock | FullZip, items: ByteRange) -> None:
+    def __init__(
+        self,
+        description: MiniBlock | FullZip | None,
+        items: ByteRange,
+        symbols: SymbolTable | None = None,
+    ) -> None:
         self.description = description
         self.items = items
         self.longest = 0
         self._values: pa.Array | None = None
-        self._symbols: SymbolTable | None = None
+        self._symbols = symbols
 
     def values(self, data_type: pa.DataType, data: Bytes, start: int) -> pa.Array:
         """Return the items of the dictionary of the page, which is decoded once.
@@ -132,6 +138,7 @@ class PagePart:
     def symbols(self) -> SymbolTable:
         """The symbols of strings that are compressed with FSST."""
         if self._symbols is None:
+            assert self.description is not None  # others come with their symbols
             encoding = self.description.layout.value_compression
             self._symbols = parse_table(encoding.fsst.symbol_table)
         return self._symbols

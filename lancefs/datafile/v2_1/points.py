@@ -14,10 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import as_text, bitmap, strings_array, strings_of, to_arrow
+from lancefs.datafile.arrays import (
+    as_text,
+    bitmap,
+    is_text,
+    strings_array,
+    strings_of,
+    to_arrow,
+)
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
-from lancefs.datafile.kernels import join_texts, take_points
+from lancefs.datafile.kernels import join_leaves, join_texts, take_points
 from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn, Pieces
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
@@ -81,6 +88,8 @@ class _LeafValues(NamedTuple):
         nulls: Number of nulls among them.
         values: The values.
         validity: A bit for each value that tells whether it is valid; None where all are.
+        places: Where the values begin in the memory of all leaves, and the validity, -1 where all
+            are valid; None where the validity is not there.
     """
 
     plan: LeafPlan
@@ -90,6 +99,7 @@ class _LeafValues(NamedTuple):
     nulls: int
     values: pa.Buffer
     validity: pa.Buffer | None
+    places: tuple[int, int] | None
 
     @property
     def bits(self) -> Bytes | None:
@@ -301,12 +311,15 @@ def _memory(reading: Reading, leaves: range) -> LeafMemory:
 
 
 def _read_some(reading: Reading, leaves: range) -> Points:
-    found, size, places = _take(reading, leaves)
+    out, found, size, places = _take(reading, leaves)
+    texts = iter(_joined(out, found, reading))
     arrays = []
     for leaf, one in zip(leaves, found, strict=True):
         match one.plan.form:
             case PointForm.VALUES:
                 arrays.append(one.array(one.plan.data_type))
+            case PointForm.STRINGS if one.places is not None:
+                arrays.append(next(texts))
             case PointForm.STRINGS:
                 arrays.append(_strings(one, reading))
             case PointForm.CODES:
@@ -316,8 +329,13 @@ def _read_some(reading: Reading, leaves: range) -> Points:
     return Points(arrays, size, places)
 
 
-def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]:
-    """Call the kernel; return what it found, and how many bytes it looked at in how many places."""
+def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], int, int]:
+    """Call the kernel.
+
+    Returns:
+        The memory of the leaves; what is found of each; and how many bytes the kernel looked at, in
+        how many places.
+    """
     memory = _memory(reading, leaves)
     pages = reading.pages
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
@@ -332,11 +350,30 @@ def _take(reading: Reading, leaves: range) -> tuple[list[_LeafValues], int, int]
         rows = reading.rows[first_wanted : first_wanted + number]
         values = buffer.slice(start, length)
         valid = buffer.slice(valid_at, -(-number // 8)) if null else None
+        at: tuple[int, int] | None = (start, valid_at if null else -1)
         if leaf >= told and (mask := reading.valid[leaf - told]) is not None:
-            null, valid = number - int(np.count_nonzero(mask)), bitmap(mask)
+            null, valid, at = number - int(np.count_nonzero(mask)), bitmap(mask), None
         of_leaf = reading.plans[leaf], first_rows[first : first + count], rows, number
-        found.append(_LeafValues(*of_leaf, null, values, valid))
-    return found, seen, places
+        found.append(_LeafValues(*of_leaf, null, values, valid, at))
+    return out, found, seen, places
+
+
+def _joined(out: Bytes, found: Sequence[_LeafValues], reading: Reading) -> Iterator[pa.Array]:
+    """Yield the strings of leaves, of which the kernel found the places, all by one call."""
+    leaves, first = [], 0
+    strings = [
+        one for one in found if one.plan.form is PointForm.STRINGS and one.places is not None
+    ]
+    for one in strings:
+        assert one.places is not None  # as filtered above
+        leaves.append((*one.places, one.length, first, is_text(one.plan.data_type)))
+        first += one.length + 1
+    if not leaves:
+        return
+    texts = join_leaves(reading.pieces, out, np.array(leaves, np.int64))
+    for one, (offsets, text, is_sound) in zip(strings, texts, strict=True):
+        block, data_type = VariableWidth(offsets, text), one.plan.data_type
+        yield strings_array(block, data_type, one.validity, one.nulls, is_sound)
 
 
 def _strings(found: _LeafValues, reading: Reading) -> pa.Array:

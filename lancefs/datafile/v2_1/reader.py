@@ -6,14 +6,13 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Ints, RowRange
+from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
@@ -38,7 +37,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
@@ -51,17 +50,16 @@ from lancefs.datafile.v2_1.point_plans import (
     most_rows,
     plan_leaf,
 )
+from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Bytes, Reads, SparseRanges, count_pages, together
+from lancefs.storage import Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
 
 # A leaf, and how kernels read it.
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
-# Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
-_MOST_PLANS = 16
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MOST_TABLES = 8 * 1024 * 1024
 
@@ -89,23 +87,20 @@ class _Asked:
         self.is_planned = False
 
 
-class _Understood:
-    """What was understood of a data file, and nothing that its memory is needed for.
+class _Understood(Understood):
+    """What was understood of a data file.
 
     Attributes:
-        plans: How kernels read columns, by column and whether it may be nested.
         asked: What was asked for last, which mostly is asked for again.
         planned: Leaves, whether they may be nested, and how those that kernels read are read.
-        file_plans: Plans of leaves that were read at once.
         plain: Which of some fields are plain.
         packed: Packed structs as the file stores them, by field id.
     """
 
     def __init__(self) -> None:
-        self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
+        super().__init__()
         self.asked = _Asked((), (), False)
         self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
-        self.file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
         self.plain = KeptByFields[PlainColumns | None]()
         self.packed: dict[int, Field] = {}
 
@@ -117,44 +112,21 @@ class _Understood:
     @property
     def kept_bytes(self) -> int:
         """Bytes of dictionaries and chunk tables."""
-        plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
-        return self.table_bytes + sum([part.kept_bytes for plan in plans for part in plan.parts])
+        return self.table_bytes + super().kept_bytes
 
 
-class StructuralReader:
-    """Reads fields of one data file 2.1 or later.
-
-    Args:
-        container: The file.
-        columns: Column index of each leaf field, by field id.
-        rows: Number of rows that the file should have; None if it is not known.
-    """
+class StructuralReader(PointReader):
+    """Reads fields of one data file 2.1 or later; see `PointReader` for the arguments."""
 
     decodes_dictionaries = True
+    _understood: _Understood
 
     def __init__(
         self, container: Container, columns: Mapping[int, int], rows: int | None = None
     ) -> None:
-        self.container = container
-        self.columns = columns
-        self._expected_rows = rows
+        super().__init__(container, columns, rows)
         self._pages: dict[tuple[int, int], PageReader] = {}
         self._understood = _Understood()
-
-    def of(self, container: Container) -> StructuralReader:
-        """Return a reader of a file with the same bytes, which shares what was understood of them.
-
-        Args:
-            container: The file, from `Container.of`; the memory of the other one is not used.
-        """
-        reader = StructuralReader(container, self.columns, self._expected_rows)
-        reader._understood = self._understood
-        return reader
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of what is kept of pages, beside the metadata of columns."""
-        return self._understood.kept_bytes
 
     @property
     def num_rows(self) -> int:
@@ -386,41 +358,9 @@ class StructuralReader:
             self._understood.planned = leaves, are_nested, planned
         return planned
 
-    def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
-        """Return how kernels read a leaf.
-
-        Args:
-            leaf: The leaf.
-            is_nested: Whether it may have lists or null structs around it, which are found first.
-
-        Returns:
-            None where the leaf is not read in this way.
-        """
-        field, key = leaf.field, (self.columns[leaf.field.id], is_nested)
-        known, plan = self._understood.plans.get(key, (None, None))
-        if known is not field:
-            plan, make = None, plan_nested if is_nested else plan_leaf
-            with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
-                plan = make(leaf, self.container.column(key[0]))
-            self._understood.plans[key] = field, plan
-        return plan
-
-    def may_have(self, rows: int) -> bool:
-        """Whether a column may have so many rows; see `check_column_rows`."""
-        return self._expected_rows is None or rows <= self._expected_rows
-
-    def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
-        """Check the levels of rows that kernels refused; see `check_levels_of`."""
-        check_levels_of(plan, rows, data, self.container.file.url, self.columns)
-
-    def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
-        """Return plans of leaves as one, which is kept for the next read."""
-        for known in tuple(self._understood.file_plans):
-            if known.is_of(plans):
-                return known
-        made = FilePlan(leaves, plans)
-        self._understood.file_plans.append(made)
-        return made
+    def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
+        make = plan_nested if is_nested else plan_leaf
+        return make(leaf, self.container.column(self.columns[leaf.field.id]))
 
     def _cut(
         self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]

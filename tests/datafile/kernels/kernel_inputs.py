@@ -16,7 +16,12 @@ from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
-from point_inputs import few_rows_of_pages, rows_of_plain_pages, texts_of_spans
+from point_inputs import (
+    few_rows_of_pages,
+    rows_of_plain_pages,
+    texts_of_leaves,
+    texts_of_spans,
+)
 from text_inputs import rows_of_text_pages
 
 from lancefs.datafile import kernels
@@ -25,6 +30,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    ends,
     files,
     footers,
     fsst,
@@ -515,6 +521,20 @@ def postings_and_norms(draw: st.DrawFn) -> Arguments:
     return postings, list(factors), norms, np.float32(2.2)
 
 
+@st.composite
+def ends_of_rows(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `decode_ends`: some rows are null, some ends descend."""
+    lengths = draw(st.lists(st.integers(0, 9) | st.just(1 << 31), min_size=1, max_size=40))
+    stored = np.cumsum(np.array(lengths, np.int64)) + draw(st.sampled_from([0, 3, 1 << 40]))
+    added = int(stored[-1]) + draw(st.sampled_from([1, 1, 5, -2, 1 << 50]))
+    nulls = draw(st.lists(st.integers(0, len(stored) - 1), max_size=4))
+    stored[nulls] += added
+    if not draw(st.integers(0, 5)):
+        at = draw(st.integers(0, len(stored) - 1))
+        stored[at] = draw(st.sampled_from([0, -1, 1 << 62, -(1 << 63), (1 << 63) - 1]))
+    return stored, draw(st.booleans()), max(added, draw(st.sampled_from([0, 0, (1 << 63) - 1])))
+
+
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),
@@ -527,6 +547,7 @@ PAIRS = {
     "find_items": (items.find_items, zipped_rows()),
     "split_lists": (lists.split_lists, list_levels()),
     "gather": (segments.gather, some_segments()),
+    "decode_ends": (ends.decode_ends, ends_of_rows()),
     "decode_fsst": (fsst.decode_fsst, fsst_strings()),
     "fsst_lengths": (fsst.fsst_lengths, fsst_strings()),
     "decompress_lz4": (lz4.decompress_lz4, lz4_blocks()),
@@ -550,6 +571,7 @@ PAIRS = {
     "read_texts": (read_texts, rows_of_text_pages()),
     "take_levels": (take_levels, levels_of_rows()),
     "join_texts": (points.join_texts, texts_of_spans()),
+    "join_leaves": (points.join_leaves, texts_of_leaves()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),
     "within": (intervals.within, numbers_and_bounds()),

@@ -12,7 +12,8 @@ from lancefs.datafile.kernels import fsst
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
 _VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
-_TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED)
+_WHOLE = [Stored.WHOLE, Stored.ENDS, Stored.INDEXED]  # pages without chunks
+_TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED, Stored.ENDS, Stored.INDEXED)
 LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
 _WITHOUT = (Stored.NONE, Stored.SKIPPED)  # levels that are read
 _POSITIONS = [*range(PageColumn.TABLE, PageColumn.CHUNKS_END + 1), PageColumn.ITEMS]
@@ -100,6 +101,24 @@ def texts_of_spans(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
+def texts_of_leaves(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `join_leaves`."""
+    few = st.binary(max_size=60) | st.text("aé☃", max_size=40).map(str.encode)
+    data = np.frombuffer(draw(few | st.binary(min_size=2000, max_size=3000)), np.uint8)
+    place = st.integers(-1 if draw(st.integers(0, 9)) == 0 else 0, len(data))
+    values, leaves, at = b"", [], 0
+    for _ in range(draw(st.integers(1, 4))):
+        spans = [sorted(span) for span in draw(st.lists(st.tuples(place, place), max_size=9))]
+        bits = draw(st.none() | st.binary(min_size=2, max_size=2))
+        start, values = len(values), values + padded(np.array(spans, "<i8").tobytes())
+        valid, values = len(values), values + padded(bits or b"")
+        leaves.append((start, -1 if bits is None else valid, len(spans), at, draw(st.booleans())))
+        at += len(spans) + draw(st.integers(1, 3))
+    stored = np.frombuffer(values, np.int64).copy().view(np.uint8)
+    return _in_pieces(draw, data), stored, np.array(leaves, np.int64)
+
+
+@st.composite
 def _symbol_tables(draw: st.DrawFn) -> fsst.SymbolTable:
     source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     used = draw(st.sampled_from([3, 255, 255, 255]))
@@ -137,7 +156,8 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     pages: list[tuple[int, ...]] = []
     leaves, size = [], 0
     for _ in range(draw(st.integers(1, 3))):
-        values, levels = draw(st.sampled_from(_VALUES)), Stored(draw(st.sampled_from(LEVELS)))
+        values = draw(st.sampled_from([*_VALUES, *_WHOLE]))
+        levels = Stored(draw(st.sampled_from(_levels_of(values))))
         bits = draw(st.sampled_from(_bits_of(values)))
         first = len(pages)
         pages += pages_of_leaf(draw, source, file, rows, (values, bits), levels)
@@ -178,10 +198,16 @@ def _at_pages(
     return [data[start:end].copy() for start, end in pairwise([0, *cuts, len(data)])]
 
 
+def _levels_of(values: Stored) -> list[int]:
+    if values is Stored.WHOLE:
+        return [Stored.NONE, Stored.FLAT]
+    return [Stored.FLAT] if values in _WHOLE else LEVELS
+
+
 def _bits_of(values: Stored) -> list[int]:
-    if values is Stored.FLAT:
+    if values in (Stored.FLAT, Stored.WHOLE):
         return [1, 8, 16, 24, 32, 64, 128]
-    return [32, 64] if values is Stored.STRINGS else [8, 16, 32, 64]
+    return [32, 64] if values in (Stored.STRINGS, Stored.ENDS) else [8, 16, 32, 64]
 
 
 def damage(draw: st.DrawFn, data: np.ndarray[Any, Any], pages: np.ndarray[Any, Any]) -> None:
@@ -208,6 +234,8 @@ def _page(
     """Write a page; return its plan."""
     if stored[0] is Stored.ZIPPED:
         return _zipped_page(source, file, rows, stored[1], levels)
+    if stored[0] in _WHOLE:
+        return _whole_page(source, file, rows, stored, levels)
     entry, (values, bits), width = int(source.choice([2, 4])), stored, int(source.integers(1, 4))
     most = 10 if Stored.PACKED in (values, levels) or values is Stored.LOOKED_UP else 11
     items = int(source.integers(1, 6))
@@ -251,6 +279,41 @@ def _zipped_page(
     places = file.add(items)
     stored = entry, Stored.ZIPPED, bits, Stored.FLAT if has_levels else Stored.NONE, width
     return (*rows, *index, *places, *stored, *places, 0)
+
+
+def _whole_page(
+    source: np.random.Generator,
+    file: WrittenBytes,
+    rows: tuple[int, int],
+    stored: tuple[Stored, int],
+    levels: Stored,
+) -> tuple[int, ...]:
+    """Write a page without chunks; return its plan."""
+    values, bits, count = *stored, rows[1]
+    file.borders.append(len(file.data))
+    adjustment, width, items = int(source.integers(20, 60)), 0, 0
+    if values is Stored.WHOLE:
+        table = file.add(source.bytes((count + 7) // 8)) if levels is not Stored.NONE else None
+        chunks = text = file.add(source.bytes((count * bits + 7) // 8))
+        table = table or chunks
+    elif values is Stored.ENDS:
+        table = file.add(_ends(source, count, bits, adjustment))
+        chunks = text = file.add(source.bytes(60))
+    else:
+        width, items = int(source.choice([32, 64])), int(source.integers(0, 9))
+        indices = source.integers(0, items + 1, count)
+        table = file.add(indices.astype(f"<u{bits // 8}").tobytes())
+        chunks = file.add(_ends(source, items, width, adjustment))
+        text = file.add(source.bytes(60))
+    places = *table, *chunks, adjustment, values, bits, levels, width
+    return (*rows, *places, *text, items)
+
+
+def _ends(source: np.random.Generator, count: int, bits: int, adjustment: int) -> bytes:
+    """Return where strings end in a text of up to 60 bytes; those of some are null."""
+    ends = np.sort(source.integers(0, min(adjustment, 61), count))
+    nulls = source.random(count) < 0.2
+    return (ends + adjustment * nulls).astype(f"<u{bits // 8}").tobytes()
 
 
 def _chunk(

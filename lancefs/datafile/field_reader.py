@@ -1,0 +1,63 @@
+"""The interface of the reader of a data file of any format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.fields import Field
+from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField
+from lancefs.storage import Reads
+
+if TYPE_CHECKING:
+    from lancefs.datafile.row_sizes import PageSizes
+
+
+class FieldReader(Protocol):
+    """Reads fields of one data file."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of the file."""
+        ...
+
+    @property
+    def decodes_dictionaries(self) -> bool:
+        """Whether a field of strings can be read as a field of a dictionary type."""
+        ...
+
+    def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
+        """Read rows of a field as an array of its storage type.
+
+        Args:
+            field: The field, pruned to what the file holds.
+            ranges: Rows of the file, ascending and disjoint.
+        """
+        ...
+
+    def read_all(
+        self, fields: Sequence[Field], ranges: Sequence[RowRange]
+    ) -> Reads[list[pa.Array]]:
+        """Read the same rows of several fields; see `read`. Errors name the field."""
+        ...
+
+    def fetch(
+        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
+    ) -> Reads[FetchedRows] | None:
+        """Fetch rows that are decoded together with the rows of other files.
+
+        Args:
+            leaves: The leaves of fields that are pruned to what the file holds.
+            ranges: Rows of the file, ascending and disjoint.
+
+        Returns:
+            None if the format cannot decode several files as one.
+        """
+        ...
+
+    def page_sizes(self, fields: Sequence[Field]) -> Sequence[Sequence[PageSizes]]:
+        """Return the sizes of the pages of each field's columns."""
+        ...

@@ -1,0 +1,58 @@
+/* Where strings and lists end, as data files 2.0 store it; see ends.py. */
+#include "kernels.h"
+
+/* Write the offsets of `count` rows, one or more, of which none is null; `before` is where the first
+ * one begins. Return a number whose highest bit is set if they descend, or a row is null. */
+static uint64_t rebase(const uint8_t *restrict ends, int64_t count, uint64_t before, uint64_t added,
+                       int32_t *restrict offsets) {
+    uint64_t end = load(ends, 8), previous, seen = end | (end - before) | (added - 1 - end);
+    offsets[0] = 0;
+    offsets[1] = (int32_t)(uint32_t)(end - before);
+    for (int64_t i = 1; i < count; i++) { /* without a branch, and what the round before has found */
+        memcpy(&end, ends + 8 * i, sizeof end);
+        memcpy(&previous, ends + 8 * i - 8, sizeof previous);
+        seen |= end | (end - previous) | (added - 1 - end);
+        offsets[i + 1] = (int32_t)(uint32_t)(end - before);
+    }
+    return seen;
+}
+
+/* Write the offsets of `count` rows, from 0 on and modulo 2^32, and which rows are valid if some are
+ * not. `ends` has a number of 8 bytes for each row, and before them that of the row before the first
+ * one if `has_previous`. Those of nulls have the adjustment added. `found` gets where the first row
+ * begins, and the number of nulls. Return the last offset, DAMAGED if the ends descend. */
+KERNEL(decode_ends, const uint8_t *ends, int64_t count, int64_t has_previous, int64_t adjustment,
+       int32_t *offsets, uint8_t *valid, int64_t *found) {
+    const uint64_t added = (uint64_t)adjustment;
+    uint64_t before = 0, all = 0, descends = 0;
+    int64_t nulls = 0;
+    if (has_previous) {
+        all = before = load(ends, 8);
+        before -= before >= added ? added : 0;
+        ends += 8;
+    }
+    const uint64_t base = before;
+    found[0] = (int64_t)base;
+    found[1] = 0;
+    offsets[0] = 0;
+    if (count == 0)
+        return all >> 63 ? DAMAGED : 0;
+    if (!((all | rebase(ends, count, base, added, offsets)) >> 63))
+        return (int64_t)(load(ends + 8 * (count - 1), 8) - base);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t end;
+        memcpy(&end, ends + 8 * i, sizeof end);
+        all |= end;
+        const int is_null = end >= added;
+        end -= is_null ? added : 0;
+        descends |= end < before;
+        valid[i] = !is_null;
+        nulls += is_null;
+        offsets[i + 1] = (int32_t)(uint32_t)(end - base);
+        before = end;
+    }
+    if (descends || all >> 63)
+        return DAMAGED;
+    found[1] = nulls;
+    return (int64_t)(before - base);
+}

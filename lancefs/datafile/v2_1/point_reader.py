@@ -1,0 +1,119 @@
+"""Readers of data files of which kernels read a few rows of many leaves at once (2.0 and later)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Self
+
+from lancefs.datafile.blocks import Ints
+from lancefs.datafile.container import Container
+from lancefs.datafile.field_reader import FieldReader
+from lancefs.datafile.fields import Field
+from lancefs.datafile.v2_1.leaf_columns import LeafField
+from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of
+from lancefs.datafile.v2_1.point_plans import LeafPlan
+from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.storage import Bytes
+
+# Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
+_MOST_PLANS = 16
+
+
+class Understood:
+    """What was understood of a data file, and nothing that its memory is needed for.
+
+    Attributes:
+        plans: How kernels read columns, by column and whether it may be nested.
+        file_plans: Plans of leaves that were read at once.
+    """
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
+        self.file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of what is kept of pages, beside the metadata of columns."""
+        plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
+        return sum([part.kept_bytes for plan in plans for part in plan.parts])
+
+
+class PointReader(FieldReader):
+    """Reads fields of one data file.
+
+    Args:
+        container: The file.
+        columns: Column index of each field that has a column, by field id.
+        rows: Number of rows that the file should have; None if it is not known.
+    """
+
+    def __init__(
+        self, container: Container, columns: Mapping[int, int], rows: int | None = None
+    ) -> None:
+        self.container = container
+        self.columns = columns
+        self._expected_rows = rows
+        self._understood = Understood()
+
+    def of(self, container: Container) -> Self:
+        """Return a reader of a file with the same bytes, which shares what was understood of them.
+
+        Args:
+            container: The file, from `Container.of`; the memory of the other one is not used.
+        """
+        reader = type(self)(container, self.columns, self._expected_rows)
+        reader._understood = self._understood
+        return reader
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of what is kept of pages, beside the metadata of columns."""
+        return self._understood.kept_bytes
+
+    def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
+        """Return how kernels read a leaf, whose column is loaded.
+
+        Args:
+            leaf: The leaf.
+            is_nested: Whether it may have lists or null structs around it, which are found first.
+
+        Returns:
+            None where the leaf is not read in this way.
+        """
+        field, key = leaf.field, (self.columns[leaf.field.id], is_nested)
+        known, plan = self._understood.plans.get(key, (None, None))
+        if known is not field:
+            plan = None
+            with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
+                plan = self._make_plan(leaf, is_nested)
+            self._understood.plans[key] = field, plan
+        return plan
+
+    @abstractmethod
+    def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
+        """Return how kernels read a leaf; see `plan`.
+
+        Raises:
+            CorruptFile: The metadata of the column is damaged.
+            UnsupportedFeature: Something in it is not known.
+        """
+
+    def may_have(self, rows: int) -> bool:
+        """Whether a column may have so many rows; see `check_column_rows`."""
+        return self._expected_rows is None or rows <= self._expected_rows
+
+    def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
+        """Check the levels of rows that kernels refused; see `check_levels_of`."""
+        check_levels_of(plan, rows, data, self.container.file.url, self.columns)
+
+    def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
+        """Return plans of leaves as one, which is kept for the next read."""
+        for known in tuple(self._understood.file_plans):
+            if known.is_of(plans):
+                return known
+        made = FilePlan(leaves, plans)
+        self._understood.file_plans.append(made)
+        return made
