@@ -187,7 +187,7 @@ class Coverage:
         Raises:
             CorruptFile: The segment names a row twice, or a row that cannot be.
         """
-        order = np.argsort(numbers, kind="stable")
+        order = numbers.argsort(kind="stable")
         ordered, name = numbers[order], segment.index.name
         if (ordered[1:] == ordered[:-1]).any():
             raise CorruptFile(f"the index {name} names a row twice")
@@ -196,14 +196,18 @@ class Coverage:
             found = self._row_index.find_ids(ordered)
         else:
             self._limits.check_fragments(name, ordered)
-            lives, addresses = self._reuse.follow(ordered)
-            ascending = np.argsort(addresses, kind="stable")
-            order, ordered = order[lives[ascending]], addresses[ascending]
+            if self._reuse:
+                lives, addresses = self._reuse.follow(ordered)
+                ascending = np.argsort(addresses, kind="stable")
+                order, ordered = order[lives[ascending]], addresses[ascending]
             self._limits.check_offsets(name, ordered)
             found = self._row_index.find_addresses(ordered)
-        covered = set(segment.covered.tolist())
-        own = [one.which for one in found if one.reader.fragment.id in covered]
-        which = np.concatenate([np.empty(0, np.int64), *own])
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        fragments = np.array([one.reader.fragment.id for one in found], np.int64)
+        is_own = is_among(fragments, segment.covered).tolist()
+        own = [one.which for one, covers in zip(found, is_own, strict=True) if covers]
+        which = own[0] if len(own) == 1 else np.concatenate([np.empty(0, np.int64), *own])
         return order[which], ordered[which]
 
     def check_fragments(self, segment: IndexSegment, fragments: Iterable[int]) -> None:
@@ -332,7 +336,7 @@ class _Limits:
             return
         ids, rows = counts
         numbers = fragments_of(addresses)
-        at = np.minimum(np.searchsorted(ids, numbers), len(ids) - 1)
+        at = np.minimum(ids.searchsorted(numbers), len(ids) - 1)
         offsets = addresses & np.uint64((1 << OFFSET_BITS) - 1)
         beyond = (ids[at] == numbers) & (offsets >= rows[at])
         if beyond.any():
