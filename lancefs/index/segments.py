@@ -168,7 +168,9 @@ class Coverage:
             addresses = self._addresses_of_ids(ordered)
         else:
             self._limits.check_fragments(name, ordered)
-            addresses = _ascending(self._reuse.translate(ordered))
+            addresses = ordered
+            if self._reuse:
+                addresses = _ascending(self._reuse.translate(ordered))
             self._limits.check_offsets(name, addresses)
             if not self._reuse:
                 self._limits.check_covered(segment, addresses, entries)

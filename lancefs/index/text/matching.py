@@ -56,9 +56,19 @@ def match_any(
         numbers = np.flatnonzero(total >= least if least else total)
         return numbers, total[numbers]
     parts = [one.documents for one in chosen.values()]
-    candidates = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+    candidates = parts[0] if len(parts) == 1 else _in_any(parts)
     scores = _scores_of_any(documents, candidates, found, factors, statistics)
     return candidates.astype(np.int64), scores
+
+
+def _in_any(parts: Sequence[Numbers32]) -> Numbers32:
+    """Return the numbers of any part, ascending; `np.unique` takes several times as long."""
+    every = np.concatenate(parts)
+    every.sort()
+    is_new = np.empty(len(every), np.bool_)
+    is_new[:1] = True
+    np.not_equal(every[1:], every[:-1], out=is_new[1:])
+    return every[is_new]
 
 
 def _decisive(
@@ -181,9 +191,8 @@ def _scores_of_any(
         if one.documents is numbers:
             total += factors[token] * weights(one.frequencies, norms)
             continue
-        at = np.minimum(np.searchsorted(one.documents, numbers), len(one.documents) - 1)
-        has = np.flatnonzero(one.documents[at] == numbers)
-        total[has] += factors[token] * weights(one.frequencies[at[has]], norms[has])
+        has, at = find_common(numbers, one.documents)
+        total[has] += factors[token] * weights(one.frequencies[at], norms[has])
     return total
 
 
