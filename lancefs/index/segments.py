@@ -337,6 +337,11 @@ class _Limits:
         if counts is None or not len(addresses):
             return
         ids, rows = counts
+        first, last = int(addresses[0]) >> OFFSET_BITS, int(addresses[-1])
+        place = int(ids.searchsorted(first))
+        is_one = first == last >> OFFSET_BITS and place < len(ids) and ids[place] == first
+        if is_one and last - (first << OFFSET_BITS) < rows[place]:
+            return  # most often, and quicker without arrays
         numbers = fragments_of(addresses)
         at = np.minimum(ids.searchsorted(numbers), len(ids) - 1)
         offsets = addresses & np.uint64((1 << OFFSET_BITS) - 1)
