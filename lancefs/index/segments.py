@@ -168,7 +168,9 @@ class Coverage:
             addresses = self._addresses_of_ids(ordered)
         else:
             self._limits.check_fragments(name, ordered)
-            addresses = _ascending(self._reuse.translate(ordered))
+            addresses = ordered
+            if self._reuse:
+                addresses = _ascending(self._reuse.translate(ordered))
             self._limits.check_offsets(name, addresses)
             if not self._reuse:
                 self._limits.check_covered(segment, addresses, entries)
@@ -187,7 +189,7 @@ class Coverage:
         Raises:
             CorruptFile: The segment names a row twice, or a row that cannot be.
         """
-        order = np.argsort(numbers, kind="stable")
+        order = numbers.argsort(kind="stable")
         ordered, name = numbers[order], segment.index.name
         if (ordered[1:] == ordered[:-1]).any():
             raise CorruptFile(f"the index {name} names a row twice")
@@ -196,14 +198,18 @@ class Coverage:
             found = self._row_index.find_ids(ordered)
         else:
             self._limits.check_fragments(name, ordered)
-            lives, addresses = self._reuse.follow(ordered)
-            ascending = np.argsort(addresses, kind="stable")
-            order, ordered = order[lives[ascending]], addresses[ascending]
+            if self._reuse:
+                lives, addresses = self._reuse.follow(ordered)
+                ascending = np.argsort(addresses, kind="stable")
+                order, ordered = order[lives[ascending]], addresses[ascending]
             self._limits.check_offsets(name, ordered)
             found = self._row_index.find_addresses(ordered)
-        covered = set(segment.covered.tolist())
-        own = [one.which for one in found if one.reader.fragment.id in covered]
-        which = np.concatenate([np.empty(0, np.int64), *own])
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.uint64)
+        fragments = np.array([one.reader.fragment.id for one in found], np.int64)
+        is_own = is_among(fragments, segment.covered).tolist()
+        own = [one.which for one, covers in zip(found, is_own, strict=True) if covers]
+        which = own[0] if len(own) == 1 else np.concatenate([np.empty(0, np.int64), *own])
         return order[which], ordered[which]
 
     def check_fragments(self, segment: IndexSegment, fragments: Iterable[int]) -> None:
@@ -331,8 +337,13 @@ class _Limits:
         if counts is None or not len(addresses):
             return
         ids, rows = counts
+        first, last = int(addresses[0]) >> OFFSET_BITS, int(addresses[-1])
+        place = int(ids.searchsorted(first))
+        is_one = first == last >> OFFSET_BITS and place < len(ids) and ids[place] == first
+        if is_one and last - (first << OFFSET_BITS) < rows[place]:
+            return  # most often, and quicker without arrays
         numbers = fragments_of(addresses)
-        at = np.minimum(np.searchsorted(ids, numbers), len(ids) - 1)
+        at = np.minimum(ids.searchsorted(numbers), len(ids) - 1)
         offsets = addresses & np.uint64((1 << OFFSET_BITS) - 1)
         beyond = (ids[at] == numbers) & (offsets >= rows[at])
         if beyond.any():

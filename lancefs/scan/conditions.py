@@ -355,7 +355,8 @@ def _compare(array: pa.Array, test: ColumnCondition) -> Mask:
         return mask_of(pc.is_in(array, value_set=test.values))
     if test.value is None:
         return mask_of(array.is_valid())
-    return mask_of(pc.fill_null(getattr(pc, test.operator)(array, test.value), _FALSE))
+    found = getattr(pc, test.operator)(array, test.value)
+    return mask_of(pc.fill_null(found, _FALSE) if found.null_count else found)
 
 
 def _hold(array: pa.StringArray, part: bytes) -> Mask:

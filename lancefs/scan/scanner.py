@@ -320,9 +320,7 @@ class LanceScanner:
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
             raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
-        rows, position = wanted, np.zeros(1, np.int64)
-        if len(wanted) != 1:
-            rows, position = np.unique(wanted, return_inverse=True)
+        rows, position = _ascending(wanted)
         return _take(self._gather(self._kept.rows_at(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
@@ -336,10 +334,10 @@ class LanceScanner:
             TypeError: They are no whole numbers.
         """
         self._version.refuse_if_fresh(ROW_ID.name)
-        wanted, position = np.unique(_as_ids(row_ids), return_inverse=True)
+        wanted, position = _ascending(_as_ids(row_ids))
         found = self._version.row_index.find_ids(wanted)
         which = np.concatenate([np.empty(0, np.int64), *(rows.which for rows in found)])
-        order = np.argsort(which)
+        order = which.argsort()
         if len(which) < len(wanted):
             missing = np.delete(wanted, which)
             raise IndexError(
@@ -482,26 +480,38 @@ def _fragment_id(fragment: Any) -> int:
     raise TypeError(f"fragments has {fragment!r}; fragments of the dataset, or ids, were expected")
 
 
+def _ascending(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Positions]:
+    """Return numbers in order, each once, and where each of the given ones is among them."""
+    order = numbers.argsort(kind="stable")
+    ordered = numbers[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        return np.unique(numbers, return_inverse=True)
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return ordered, position
+
+
 def _take(table: pa.Table, positions: Positions) -> pa.Table:
     """Return rows of a table by their positions."""
-    if _are_all(table, positions):
-        return table
-    if table.num_columns:
-        return table.take(to_arrow_numbers(positions))
-    # What Arrow takes of a table without columns has no rows.
-    return pa.Table.from_batches([without_columns(len(positions))], table.schema)
-
-
-def _are_all(table: pa.Table, positions: Positions) -> bool:
-    """Return whether the rows are those of a small table, in order, which is one batch."""
-    if len(positions) != table.num_rows:
-        return False
+    if not table.num_columns:  # what Arrow takes of a table without columns has no rows
+        return pa.Table.from_batches([without_columns(len(positions))], table.schema)
     batches = table.to_batches()
     if len(batches) != 1:
+        return table.take(to_arrow_numbers(positions))
+    if _are_all(batches[0], positions):
+        return table
+    # Of a few rows, a table takes twice as long as its batch.
+    taken = batches[0].take(to_arrow_numbers(positions))
+    return pa.Table.from_batches([taken], table.schema)
+
+
+def _are_all(batch: pa.RecordBatch, positions: Positions) -> bool:
+    """Return whether the rows are those of a small batch, in order."""
+    if len(positions) != batch.num_rows:
         return False
     size = 0
     # Not `get_total_buffer_size`, which has the hazard that `array_bytes` tells of.
-    for column in batches[0].columns:
+    for column in batch.columns:
         for buffer in column.buffers():
             size += 0 if buffer is None else buffer.size
     if size > _SMALL_TABLE:

@@ -11,6 +11,9 @@ from lancefs.datafile.buffers import Ints, Mask
 from lancefs.index.row_sets import Addresses
 from lancefs.index.text.scoring import Scores
 
+# Rows up to which sorting them takes no longer than choosing some of them.
+_FEW = 256
+
 
 class Scored(NamedTuple):
     """Rows, each of them once, in any order.
@@ -38,10 +41,10 @@ def best(found: Scored, k: int | None) -> Scored:
         found: The rows.
         k: How many; None for all.
     """
-    if k is not None:
+    if k is not None and len(found.scores) > _FEW:
         which = best_places(found.row_ids, found.scores, k)
         found = Scored(found.row_ids[which], found.scores[which])
-    order = np.lexsort((found.row_ids, -found.scores))
+    order = np.lexsort((found.row_ids, -found.scores))[:k]
     return Scored(found.row_ids[order], found.scores[order])
 
 
@@ -55,6 +58,8 @@ def best_places(numbers: Addresses, scores: Scores, k: int) -> Ints:
     """
     if len(scores) <= k:
         return np.arange(len(scores))
+    if len(scores) <= _FEW:
+        return np.lexsort((numbers, -scores))[:k]
     limit = np.partition(scores, len(scores) - k)[len(scores) - k]
     better, equal = np.flatnonzero(scores > limit), np.flatnonzero(scores == limit)
     missing = k - len(better)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.errors import LanceError
-from lancefs.index.row_sets import Addresses
+from lancefs.index.row_sets import Addresses, is_among
 from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.vector_indices import VectorIndices
@@ -169,10 +169,14 @@ class IndexSearch:
             ids = wanted[start : start + _TAKEN_ROWS]
             vectors = self._vectors_of(ids)
             for one, candidate, vector in zip(best, candidates, query.vectors, strict=True):
-                which = np.flatnonzero(np.isin(ids, candidate.row_ids))
-                found = distances(metric, matrix(vectors.take(pa.array(which))), vector[None, :])[0]
-                found[~np.asarray(vectors.is_valid())[which]] = np.nan
-                one.add(ids[which], found)
+                own, some = ids, vectors
+                if len(candidates) > 1:
+                    which = np.flatnonzero(is_among(ids, np.sort(candidate.row_ids)))
+                    own, some = ids[which], vectors.take(pa.array(which))
+                found = distances(metric, matrix(some), vector[None, :])[0]
+                if some.null_count:
+                    found[~np.asarray(some.is_valid())] = np.nan
+                one.add(own, found)
         if query.refine_factor is not None or self._uncovered:
             self.notes.append(f"refined: {plural(len(wanted), 'vector')} compared by {metric}")
         if self._uncovered:

@@ -86,7 +86,7 @@ class RowIndex:
             if len(which):
                 matches.setdefault(position, []).append((which, offsets + first))
         rows = [
-            _live_rows(self._readers[position], *map(np.concatenate, zip(*parts, strict=True)))
+            _live_rows(self._readers[position], *_by_offset(parts))
             for position, parts in matches.items()
         ]
         _check_unique(rows, ids)
@@ -94,16 +94,15 @@ class RowIndex:
 
     def find_addresses(self, addresses: Ids) -> list[Found]:
         """Find rows by their addresses, ascending, each once; raises as `find_ids` does."""
-        fragment_ids = addresses >> np.uint64(OFFSET_BITS)
-        edges = np.flatnonzero(np.diff(fragment_ids)) + 1
         rows = []
-        for start, end in pairwise([0, *edges.tolist(), len(addresses)] if len(addresses) else []):
-            position = self._fragments.positions.get(int(fragment_ids[start]))
+        for number, start, end in _by_fragment(addresses):
+            position = self._fragments.positions.get(number)
             if position is not None:
                 reader = self._readers[position]
                 offsets = (addresses[start:end] & np.uint64(_MAX_OFFSET)).astype(np.int64)
-                known = np.flatnonzero(offsets < reader.physical_rows)
-                rows.append(_live_rows(reader, known + start, offsets[known]))
+                known = int(offsets.searchsorted(reader.physical_rows))
+                which: Ints = np.arange(start, start + known)
+                rows.append(_live_rows(reader, which, offsets[:known]))
         return [found for found in rows if len(found.which)]
 
     def ranges_of_ids(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
@@ -194,14 +193,34 @@ def among(offsets: Ints, ascending: Ints) -> Mask:
     return is_member
 
 
+def _by_fragment(addresses: Ids) -> Iterator[tuple[int, int, int]]:
+    """Yield the id of each fragment of ascending addresses, the first of its own, and their end."""
+    if not len(addresses):
+        return
+    fragment_ids = addresses >> np.uint64(OFFSET_BITS)
+    first = int(fragment_ids[0])
+    if first == int(fragment_ids[-1]):
+        yield first, 0, len(addresses)
+        return
+    edges = np.flatnonzero(np.diff(fragment_ids)) + 1
+    for start, end in pairwise([0, *edges.tolist(), len(addresses)]):
+        yield int(fragment_ids[start]), start, end
+
+
+def _by_offset(parts: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    """Return rows of several parts of a fragment, and their offsets, by these."""
+    which, offsets = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(offsets, kind="stable")
+    return which[order], offsets[order]
+
+
 def _live_rows(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
-    """Drop deleted rows from those found in a fragment, and sort the rest by offset."""
+    """Drop deleted rows from those found in a fragment, whose offsets ascend."""
     deleted = reader.deleted
     if len(deleted):
         is_live = ~among(offsets, deleted)
         which, offsets = which[is_live], offsets[is_live]
-    order = np.argsort(offsets, kind="stable")
-    return Found(reader, which[order], offsets[order])
+    return Found(reader, which, offsets)
 
 
 def _check_unique(rows: Sequence[Found], ids: Ids) -> None:

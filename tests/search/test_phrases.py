@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs import PhraseQuery
-from lancefs.index.text import matching
 
 WORDS = st.sampled_from(["ash", "bay", "cob", "dew"])
 PHRASES = st.lists(WORDS, min_size=2, max_size=4)
@@ -39,17 +38,13 @@ def table(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("most_seen", [0, matching._MOST_SEEN])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(phrase=PHRASES)
 def test_texts_that_hold_a_phrase_are_found(
     table: Path,
     texts: list[str],
-    most_seen: int,
     phrase: list[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(matching, "_MOST_SEEN", most_seen)
     query = " ".join(phrase)
     found = lancefs.open(table).search(PhraseQuery(query, "body"), k=len(texts), select=["id"])
     expected = [number for number, text in enumerate(texts) if f" {query} " in f" {text} "]

@@ -52,6 +52,7 @@ from lancefs.datafile.v2_1.point_plans import (
 )
 from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
+from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
@@ -74,6 +75,7 @@ class _Asked:
 
     Attributes:
         plan: How a few rows of all leaves are read at once; None where not all leaves can be.
+        vectors: How rows of those leaves are read that are vectors, which `plan` leaves out.
         is_planned: Whether that is known.
     """
 
@@ -84,6 +86,7 @@ class _Asked:
         self.leaves = leaves
         self.are_numbers = are_numbers
         self.plan: FilePlan | None = None
+        self.vectors: Sequence[tuple[LeafField, VectorPlan]] = ()
         self.is_planned = False
 
 
@@ -171,24 +174,53 @@ class StructuralReader(PointReader):
         if not 0 < count <= MOST_ROWS:
             return None
         if not asked.is_planned:
-            yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
-            planned = self._plans_of(asked.leaves, True)
-            are_all = len(planned) == len(asked.leaves)
-            if are_all and all(self.may_have(plan.rows) for _, plan in planned):
-                asked.plan = self.file_plan(*zip(*planned, strict=True))
-            asked.is_planned = True
-        plan = asked.plan
-        if plan is None or not plan.is_worthwhile(count):
+            yield from self._plan_few(asked)
+        plan, vectors = asked.plan, asked.vectors
+        if plan is None and not vectors:
             return None
-        (data,) = yield SparseRanges([plan.span])
-        rows, file = rows_of(ranges), self.container.file
+        if plan is not None and not plan.is_worthwhile(count):
+            return None
+        plans = () if plan is None else (plan,)
+        data = yield SparseRanges([each.span for each in (*plans, *(own for _, own in vectors))])
+        rows, file, leaves = rows_of(ranges), self.container.file, dict[int, LeafRows]()
         try:
-            found = read_leaves([plan], [rows], [data])
+            for (leaf, own), some in zip(vectors, data[len(plans) :], strict=True):
+                leaves[leaf.field.id] = LeafRows(own.read(some, rows), {})
+            found = read_leaves([plan], [rows], data[:1]) if plan is not None else None
         except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
             return None
-        file.looked_at(found.size, found.places)
-        count_pages(plan.table.pages_with(rows))
-        return [self._assembled(field, found.leaves, count) for field in asked.fields]
+        for _, own in vectors:
+            file.looked_at(count * own.width, count)
+            count_pages(len(set(own.pages_of(rows).tolist())))
+        if plan is not None and found is not None:
+            file.looked_at(found.size, found.places)
+            count_pages(plan.table.pages_with(rows))
+            leaves |= found.leaves
+        return [self._assembled(field, leaves, count) for field in asked.fields]
+
+    def _plan_few(self, asked: _Asked) -> Reads[None]:
+        """Plan how a few rows of fields are read, where that is known for all of their leaves."""
+        yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
+        vectors = [
+            (leaf, plan) for leaf in asked.leaves if (plan := self._vector_plan(leaf)) is not None
+        ]
+        ids = {leaf.field.id for leaf, _ in vectors}
+        others = (
+            [leaf for leaf in asked.leaves if leaf.field.id not in ids] if ids else asked.leaves
+        )
+        planned = self._plans_of(others, True)
+        are_all = len(planned) == len(others)
+        if are_all and all(self.may_have(plan.rows) for _, plan in planned):
+            asked.plan = self.file_plan(*zip(*planned, strict=True)) if planned else None
+            asked.vectors = vectors
+        asked.is_planned = True
+
+    def _vector_plan(self, leaf: LeafField) -> VectorPlan | None:
+        """Return how rows of a leaf are read that is one of vectors; None for all others."""
+        plan = None
+        with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
+            plan = plan_vectors(leaf, self.container.column(self.columns[leaf.field.id]))
+        return plan if plan is not None and self.may_have(int(plan.first_rows[-1])) else None
 
     def _assembled(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
         leaf = leaves.get(field.id)

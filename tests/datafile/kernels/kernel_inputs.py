@@ -16,6 +16,7 @@ from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from level_inputs import levels_of_rows
+from phrase_inputs import ascending_numbers, words_of_documents
 from point_inputs import (
     few_rows_of_pages,
     rows_of_plain_pages,
@@ -42,6 +43,7 @@ from lancefs.datafile.kernels import (
     lz4,
     manifests,
     parts,
+    phrases,
     plain,
     points,
     runs,
@@ -574,5 +576,7 @@ PAIRS = {
     "join_leaves": (points.join_leaves, texts_of_leaves()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),
+    "find_common": (phrases.find_common, ascending_numbers()),
+    "follow_words": (phrases.follow_words, words_of_documents()),
     "within": (intervals.within, numbers_and_bounds()),
 }
