@@ -7,7 +7,7 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
