@@ -106,6 +106,7 @@ class LazyFile(View):
         self._is_copying = False  # whether ranges follow each other regardless of buffers
         self._messages_read = 0  # messages of batches, read since any values were
         self._next_batch = 0  # the batch after the one that was read last
+        self._is_reading_all = False  # whether all columns of that one were read
         self._run = 1  # batches that the last remote read took together, budget aside
         # By column: the batch after those that the last remote read took, and that read's `_run`.
         self._continuations: dict[int, tuple[int, int]] = {}
@@ -235,6 +236,8 @@ class LazyFile(View):
         if not (output.start < body and start < output.end):
             return
         if not measures.is_known(batch):
+            self._read_whole(batch)
+        if not measures.is_known(batch):
             # A reader that asks for a second message without values in between reads all messages:
             # find the null counts of all batches. Any other reader needs those of this batch; on a
             # remote store find those of the batches that will be read ahead with it.
@@ -248,6 +251,18 @@ class LazyFile(View):
         self._messages_read += 1
         output.write(start, layout.batch_message(batch, measures.null_counts([batch])[0]))
 
+    def _read_whole(self, batch: int) -> None:
+        """Read a local batch whose message is asked for, after all columns of the one before."""
+        content = self._content()
+        every = list(range(len(content.layout.shapes)))
+        size = self._bytes_of(batch, every)
+        is_next = batch == self._next_batch and self._is_reading_all
+        if content.measures.batches[batch].is_remote or not is_next or size > _TASK_BYTES:
+            return
+        missing = [column for column in every if not self._has(batch, column)]
+        with content.lock:
+            self._hold([batch], missing, content.measures.read_and_measure([batch], missing))
+
     def _read_small(self, batch: int, output: _OutputRange) -> None:
         """Read ahead the batches of small local fragments, for a reader of one after the other."""
         content = self._content()
@@ -255,6 +270,7 @@ class LazyFile(View):
         if not columns:
             return
         is_next, self._next_batch = batch == self._next_batch, batch + 1
+        self._is_reading_all = len(columns) == len(content.layout.shapes)
         if self._is_copying:
             columns = list(range(len(content.layout.shapes)))
         missing = [column for column in columns if not self._has(batch, column)]
