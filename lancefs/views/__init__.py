@@ -10,7 +10,8 @@
    `arrow/unified_dictionaries` which dictionaries the file has. `arrow/layout_cache` keeps these on
    disk for other processes.
 6. `arrow/arrow_layout` computes where everything lies; `arrow/ipc_format` writes the messages.
-7. `view_batches` reads columns of batches from a fragment; `arrow/bodies` encodes their buffers.
+7. `view_batches` reads columns of batches from a fragment; `arrow/bodies` encodes their buffers,
+   `arrow/small_batches` those of many small batches at once.
 8. `arrow/arrow_file` encodes whole files that cannot be laid out in advance; `arrow/arrow_stream`
    encodes `.arrows` streams, whose batches `read_ahead` reads in order.
 

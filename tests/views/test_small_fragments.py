@@ -17,7 +17,9 @@ from lancefs.errors import CorruptFile, LanceError
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table import fragment_readers
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.views.arrow import lazy_file
 from lancefs.views.arrow.measures import Measures
+from lancefs.views.file_objects import ViewFile
 from lancefs.views.view_batches import Batches
 
 PATH = "latest.arrow"
@@ -112,6 +114,50 @@ def test_blocks_have_the_bytes_of_fragments_that_are_read_alone(
     monkeypatch.setattr(Measures, "_are_small", lambda *_: False)
     assert copied() == together
     assert LanceFileSystem(fo=str(changed)).info(PATH)["size"] == len(together)
+
+
+class Recorder:
+    """A file that keeps what pyarrow reads of it, in which it asks for messages and bodies."""
+
+    closed = False
+
+    def __init__(self, file: ViewFile) -> None:
+        self.file = file
+        self.parts: list[bytes] = []
+
+    def read(self, size: int) -> bytes:
+        self.parts.append(bytes(self.file.read(size)))
+        return self.parts[-1]
+
+    def seek(self, *where: int) -> int:
+        return int(self.file.seek(*where))
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def close(self) -> None:
+        self.file.close()
+
+
+@pytest.mark.parametrize("names", ["number,share,flag,word,kind,raw", "flag", "word", "word,list"])
+def test_batches_that_are_encoded_together_have_the_bytes_of_single_ones(
+    changed: Path, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> tuple[pa.Table, list[bytes]]:
+        forget_views()
+        fs = LanceFileSystem(fo=str(changed), skip_instance_cache=True)
+        with fs.open(f"latest/columns/{names}.arrow") as file:
+            recorder = Recorder(file)
+            table = pa.ipc.open_file(pa.PythonFile(recorder, "r")).read_all()
+        return table, recorder.parts
+
+    rows, together = read()
+    assert_same_table(rows, lancefs.open(changed).to_table(columns=names.split(",")))
+    monkeypatch.setattr(Measures, "small_group", lambda _, batch: [batch])
+    monkeypatch.setattr(Measures, "_are_small", lambda *_: False)
+    monkeypatch.setattr(Batches, "plain_run", lambda *_: None)
+    monkeypatch.setattr(lazy_file, "encode_batches", None)
+    assert read() == (rows, together)
 
 
 def test_a_damaged_file_is_named(table: Path) -> None:

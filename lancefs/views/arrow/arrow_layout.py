@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
+from lancefs.storage import Bytes
 from lancefs.views.arrow import ipc_format
 from lancefs.views.arrow.ipc_format import ALIGNMENT
 from lancefs.views.arrow.shapes import Shape
@@ -76,6 +77,19 @@ class Layout:
         buffers = np.stack([self.buffer_offsets[batch, :-1], self.buffer_lengths[batch]], 1)
         body = int(self.buffer_offsets[batch, -1])
         return ipc_format.batch_message(int(self.rows[batch]), nodes, buffers, body)
+
+    def batch_messages(self, batches: range, null_counts: Ints) -> Bytes:
+        """Return the messages of batches that follow each other, of shape (batches, `message`).
+
+        Args:
+            batches: Numbers of the batches.
+            null_counts: Null counts of each node in each batch, of shape (batches, nodes).
+        """
+        chosen = slice(batches.start, batches.stop)
+        offsets = self.buffer_offsets[chosen]
+        nodes = np.stack([self.node_lengths[chosen], null_counts], 2)
+        buffers = np.stack([offsets[:, :-1], self.buffer_lengths[chosen]], 2)
+        return ipc_format.batch_messages(self.rows[chosen], nodes, buffers, offsets[:, -1])
 
     def body_start(self, batch: int) -> int:
         """Return the position in the file of the body of a batch."""

@@ -62,7 +62,7 @@ def _encode_flat(array: pa.Array, node: ArrayNode, into: Bytes) -> bool:
     size = count * node.width // 8
     if node.kind == "bytes":
         end = begin + (count + 1) * node.width
-        offsets, text = _shown_text(array)
+        offsets, text = shown_text(array)
         np.subtract(offsets, offsets[0], out=into[begin:end].view(f"<i{node.width}"))
         begin, size = aligned(end), len(text)
         into[end:begin] = 0
@@ -79,7 +79,7 @@ def _encode_flat(array: pa.Array, node: ArrayNode, into: Bytes) -> bool:
     return True
 
 
-def _shown_text(array: pa.Array) -> tuple[Ints, Bytes]:
+def shown_text(array: pa.Array) -> tuple[Ints, Bytes]:
     """Return the offsets of strings, and their bytes from the first offset on.
 
     The bytes of nulls are left out.

@@ -38,6 +38,8 @@ _MESSAGE = struct.Struct("<I4x HHHHHH4x iIqHB5x")
 _BATCH = struct.Struct("<HHHHH6x iIqI")
 _DICTIONARY = struct.Struct("<HHHH8x iIq")
 _FOOTER = struct.Struct("<I4x HHHHHH4x iIIIH10x")
+# Positions of numbers in the patterns: the body's length in `_MESSAGE`, the rows in `_BATCH`.
+_BODY_LENGTH, _ROWS = 32, 24
 
 
 def aligned(length: int) -> int:
@@ -70,6 +72,34 @@ def batch_message(rows: int, nodes: Ints, buffers: Ints, body: int) -> bytes:
         body: Length of the body in bytes.
     """
     return _frame(_message_table(_RECORD_BATCH, body) + _batch_table(rows, nodes, buffers))
+
+
+def batch_messages(rows: Ints, nodes: Ints, buffers: Ints, bodies: Ints) -> npt.NDArray[np.uint8]:
+    """Return the messages of several record batches, which are equally long.
+
+    Args:
+        rows: Number of rows of each batch.
+        nodes: Length and null count of each node of each batch, of shape (batches, nodes, 2).
+        buffers: Offset in the body and length in bytes of each buffer of each batch, of shape
+            (batches, buffers, 2).
+        bodies: Length of each body in bytes.
+
+    Returns:
+        The messages, of shape (batches, length).
+    """
+    first = batch_message(int(rows[0]), nodes[0], buffers[0], int(bodies[0]))
+    messages = np.tile(np.frombuffer(first, np.uint8), (len(rows), 1))
+    vectors = 8 + _MESSAGE.size + _BATCH.size
+    numbers = (
+        (8 + _BODY_LENGTH, bodies[:, None]),
+        (8 + _MESSAGE.size + _ROWS, rows[:, None]),
+        (vectors + 4, nodes.reshape(len(rows), -1)),
+        (vectors + 12 + 16 * nodes.shape[1], buffers.reshape(len(rows), -1)),
+    )
+    for at, values in numbers:
+        data = np.ascontiguousarray(values, "<i8").view(np.uint8)
+        messages[:, at : at + data.shape[1]] = data
+    return messages
 
 
 def dictionary_message(number: int, nodes: Ints, buffers: Ints, body: int) -> bytes:

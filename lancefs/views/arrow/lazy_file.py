@@ -26,15 +26,17 @@ from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.arrow.measures import LEAST_TOGETHER, Measures, OtherLayout
+from lancefs.views.arrow.small_batches import are_plain, encode_batches
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size
+from lancefs.views.view_batches import split
 
 # These constants count bytes of values in the file.
 # Columns that are read together for a sequential reader. Reads of at most this size are cached for
 # other readers.
 GROUP_BYTES = 16 * 1024 * 1024
-# Columns that one thread reads and encodes at a time: they stay in the CPU caches.
-_TASK_BYTES = 2 * 1024 * 1024
+# Columns that one thread reads and encodes at a time. Less takes more of Python than threads save.
+_TASK_BYTES = 16 * 1024 * 1024
 # Columns of one batch that are read in one round of requests.
 _ROUND_BYTES = 64 * 1024 * 1024
 # Largest read-ahead of a remote store: decoded values that wait to be encoded.
@@ -104,6 +106,7 @@ class LazyFile(View):
         self._is_copying = False  # whether ranges follow each other regardless of buffers
         self._messages_read = 0  # messages of batches, read since any values were
         self._next_batch = 0  # the batch after the one that was read last
+        self._is_reading_all = False  # whether all columns of that one were read
         self._run = 1  # batches that the last remote read took together, budget aside
         # By column: the batch after those that the last remote read took, and that read's `_run`.
         self._continuations: dict[int, tuple[int, int]] = {}
@@ -111,6 +114,8 @@ class LazyFile(View):
         # that the last range covered only in part.
         self._arrays: dict[tuple[int, int], pa.Array] = {}
         self._bodies: dict[tuple[int, int], Bytes] = {}
+        # The bytes of small batches that are read one after the other, and where they begin.
+        self._ahead: tuple[int, pa.Buffer] | None = None
 
     @property
     def size(self) -> int:
@@ -143,7 +148,7 @@ class LazyFile(View):
             self._cache.discard(self.key[2])
         _CONTENTS.discard(lambda key: key == self.key)
         self._known_content = None
-        self._arrays, self._bodies = {}, {}
+        self._arrays, self._bodies, self._ahead = {}, {}, None
         size = self._content().layout.size
         note_size(self.key, size)
         if self._has_given_bytes or size != told:
@@ -161,17 +166,42 @@ class LazyFile(View):
         # goes on to the end of the file. Other readers ask for whole buffers.
         is_next = start == self._last_end
         self._is_copying = is_next and (self._is_copying or layout.is_inside_a_buffer(start))
+        if (ready := self._ready(start, end)) is not None:
+            self._last_end = end
+            return ready
         output = _OutputRange(start, empty(end - start, np.uint8))
         output.write(0, layout.head)
         first = max(0, int(np.searchsorted(layout.starts, start, "right")) - 1)
         last = min(len(layout.rows), int(np.searchsorted(layout.starts, end, "left")))
         for batch in range(first, last):
             self._read_small(batch, output)
+            if self._ahead is not None and self._is_ahead(batch):
+                output.write(self._ahead[0], np.frombuffer(self._ahead[1], np.uint8))
+                continue
             self._write_message(batch, output)
             self._write_body(batch, output)
         output.write(int(layout.starts[-1]), layout.tail)
         self._last_end = end
         return pa.py_buffer(output.data)
+
+    def _ready(self, start: int, end: int) -> pa.Buffer | None:
+        """Return a range of the batches that were encoded ahead, if it lies in them."""
+        if self._ahead is None:
+            return None
+        first, data = self._ahead
+        if not first <= start < end <= first + data.size:
+            return None
+        if end == first + data.size:  # a reader of one batch after the other needs no more of it
+            self._ahead = None
+        return data.slice(start - first, end - start)
+
+    def _is_ahead(self, batch: int) -> bool:
+        """Return whether a batch is among those that were encoded ahead."""
+        if self._ahead is None:
+            return False
+        first, data = self._ahead
+        starts = self._content().layout.starts
+        return bool(first <= starts[batch] and starts[batch + 1] <= first + data.size)
 
     def _content(self) -> Content:
         if self._known_content is None:
@@ -206,6 +236,8 @@ class LazyFile(View):
         if not (output.start < body and start < output.end):
             return
         if not measures.is_known(batch):
+            self._read_whole(batch)
+        if not measures.is_known(batch):
             # A reader that asks for a second message without values in between reads all messages:
             # find the null counts of all batches. Any other reader needs those of this batch; on a
             # remote store find those of the batches that will be read ahead with it.
@@ -217,7 +249,19 @@ class LazyFile(View):
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self.key[2], measures, self._content().dictionaries)
         self._messages_read += 1
-        output.write(start, layout.batch_message(batch, measures.null_counts(batch)))
+        output.write(start, layout.batch_message(batch, measures.null_counts([batch])[0]))
+
+    def _read_whole(self, batch: int) -> None:
+        """Read a local batch whose message is asked for, after all columns of the one before."""
+        content = self._content()
+        every = list(range(len(content.layout.shapes)))
+        size = self._bytes_of(batch, every)
+        is_next = batch == self._next_batch and self._is_reading_all
+        if content.measures.batches[batch].is_remote or not is_next or size > _TASK_BYTES:
+            return
+        missing = [column for column in every if not self._has(batch, column)]
+        with content.lock:
+            self._hold([batch], missing, content.measures.read_and_measure([batch], missing))
 
     def _read_small(self, batch: int, output: _OutputRange) -> None:
         """Read ahead the batches of small local fragments, for a reader of one after the other."""
@@ -226,6 +270,7 @@ class LazyFile(View):
         if not columns:
             return
         is_next, self._next_batch = batch == self._next_batch, batch + 1
+        self._is_reading_all = len(columns) == len(content.layout.shapes)
         if self._is_copying:
             columns = list(range(len(content.layout.shapes)))
         missing = [column for column in columns if not self._has(batch, column)]
@@ -233,8 +278,33 @@ class LazyFile(View):
             return
         with content.lock:
             group = content.measures.small_group(batch)
-            if len(group) >= LEAST_TOGETHER:
-                self._hold(group, missing, content.measures.read_small(group, missing))
+            if len(group) < LEAST_TOGETHER:
+                return
+            arrays = content.measures.read_small(group, missing)
+            if self._encode_ahead(group, missing, arrays):
+                self._next_batch = group[-1] + 1
+                return
+            parts = split(arrays, content.layout.rows[group].tolist())
+            self._hold(group, missing, parts)
+
+    def _encode_ahead(
+        self, batches: Sequence[int], columns: Sequence[int], arrays: Sequence[pa.Array]
+    ) -> bool:
+        """Encode small batches for a reader of all columns; return whether this can be done.
+
+        Args:
+            batches: Numbers of the batches, which follow each other.
+            columns: The columns that were read.
+            arrays: Their rows in all of these batches.
+        """
+        layout, measures = self._content().layout, self._content().measures
+        first, last = batches[0], batches[-1] + 1
+        is_large = layout.starts[last] - layout.starts[first] > _ROUND_BYTES
+        if len(columns) < len(layout.shapes) or is_large or not are_plain(layout.shapes):
+            return False
+        data = encode_batches(arrays, layout, first, measures.null_counts(batches))
+        self._ahead = int(layout.starts[first]), pa.py_buffer(data)
+        return True
 
     def _columns_in(self, batch: int, output: _OutputRange) -> list[int]:
         """Return the columns of a batch that lie in the output range, at least partly."""

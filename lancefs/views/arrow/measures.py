@@ -145,14 +145,16 @@ class Measures:
         """
         self._require(batches, [0] * len(self.shapes))
 
-    def null_counts(self, batch: int) -> Ints:
-        """Return the null counts of all nodes in a batch, which must be known."""
+    def null_counts(self, batches: Sequence[int]) -> Ints:
+        """Return the null counts of all nodes, which must be known, of shape (batches, nodes)."""
+        numbers = list(batches)
         return np.concatenate(
-            [np.empty(0, np.int64)]
+            [np.empty((len(numbers), 0), np.int64)]
             + [
-                column[batch, : len(shape.nodes)]
+                column[numbers, : len(shape.nodes)]
                 for column, shape in zip(self.columns, self.shapes, strict=True)
-            ]
+            ],
+            axis=1,
         )
 
     @property
@@ -213,7 +215,7 @@ class Measures:
                     _ARRAYS.put(self._array_key(column, batch), array, array_bytes(array))
         return [[arrays[batch, column] for column in columns] for batch in batches]
 
-    def read_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[list[pa.Array]]:
+    def read_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[pa.Array]:
         """Read columns of small fragments together, and record their measures; nothing is cached.
 
         Args:
@@ -221,16 +223,11 @@ class Measures:
             columns: Positions of the columns.
 
         Returns:
-            For each batch its columns.
+            The rows of all batches as one array for each column.
 
         Raises:
             LanceError: As `read_and_measure` does.
         """
-        arrays = self._measure_small(batches, columns)
-        return split(arrays, self.batches.rows[list(batches)].tolist())
-
-    def _measure_small(self, batches: Sequence[int], columns: Sequence[int]) -> list[pa.Array]:
-        """Read columns as `read_small` does; return the rows of all batches as one array each."""
         arrays = self._read(batches, [self.fields[column] for column in columns])
         for column, array in zip(columns, arrays, strict=True):
             self._measure_all(batches, column, array)
@@ -426,7 +423,7 @@ class Measures:
             numbers = list(islice(left, len(group)))
             if len(group) >= LEAST_TOGETHER and self._are_small(group):
                 with suppress(MemoryLimitExceeded):  # outlines take less memory
-                    self._measure_small(numbers, columns)
+                    self.read_small(numbers, columns)
                     continue
             for start in range(0, len(columns), _COLUMNS_TOGETHER):
                 self._compute_together(numbers, columns[start : start + _COLUMNS_TOGETHER])
