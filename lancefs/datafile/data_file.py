@@ -15,7 +15,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import find_pages
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
-from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
+from lancefs.datafile.v2_1.assembly import assemble, assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
 from lancefs.datafile.v2_1.leaf_columns import leaves_below, leaves_of
 from lancefs.datafile.v2_1.point_plans import is_worthwhile
@@ -243,4 +243,7 @@ def _read_others(
         first, *others = run(fetches)
         return assemble(fields, [first._replace(refusal=first.refusal or refusal), *others])
     reads = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
-    return join_columns(run(reads))
+    arrays = join_columns(run(reads))
+    if refusal is not None:
+        report_disagreement(refusal.path or files[0][0].url, refusal)
+    return arrays

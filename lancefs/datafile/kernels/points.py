@@ -120,13 +120,16 @@ def rows_by_page(pages: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
         rows: The rows, ascending and each once.
 
     Raises:
-        CorruptFile: The rows do not ascend, or no page begins before the first one.
+        CorruptFile: The rows do not ascend, or are in no page.
     """
     if np.any(rows[1:] <= rows[:-1]):
         raise CorruptFile("rows that do not ascend")
     page_of = np.searchsorted(pages[:, PageColumn.FIRST_ROW], rows, side="right") - 1
     if len(rows) and page_of[0] < 0:
         raise CorruptFile(f"row {rows[0]} is wanted, before the first page")
+    beyond = rows - pages[page_of, PageColumn.FIRST_ROW] >= pages[page_of, PageColumn.ROWS]
+    if beyond.any():
+        raise CorruptFile(f"row {rows[beyond][0]} is wanted, which no page has")
     for index in np.unique(page_of):
         yield int(index), rows[page_of == index]
 

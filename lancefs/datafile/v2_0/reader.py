@@ -31,7 +31,7 @@ from lancefs.datafile.v2_0.descriptions import check_column, parse_page_encoding
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
 from lancefs.datafile.v2_0.point_plans import plan_leaf
-from lancefs.datafile.v2_1.assembly import assemble_rows
+from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan
@@ -115,37 +115,41 @@ class ArrayReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
-        url, arrays = self.container.file.url, dict[int, pa.Array]()
+        url, arrays, refusal = self.container.file.url, dict[int, pa.Array](), None
         if fields and self.container.file.is_in_memory and 0 < count_rows(ranges) <= MOST_ROWS:
-            arrays = yield from self._read_few(fields, ranges)
+            arrays, refusal = yield from self._read_few(fields, ranges)
         others = [field for number, field in enumerate(fields) if number not in arrays]
         left = iter((yield from read_fields(self.read, url, others, ranges)))
+        if refusal is not None:
+            report_disagreement(url, refusal)
         return [arrays[number] if number in arrays else next(left) for number in range(len(fields))]
 
     def _read_few(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
-    ) -> Reads[dict[int, pa.Array]]:
+    ) -> Reads[tuple[dict[int, pa.Array], CorruptFile | None]]:
         """Read a few rows of those fields whose pages kernels know.
 
         Returns:
             The rows of these fields, by their positions; none where the general way has to say
-            what is wrong.
+            what is wrong, and the error of the kernel if it refused pages.
         """
         known = self._understood.few.find(fields)
         numbers, plan = known[1] if known is not None else (yield from self._plan_few(fields))
         if plan is None:
-            return {}
+            return {}, None
         (data,) = yield SparseRanges([plan.span])
         rows, file = rows_of(ranges), self.container.file
         try:
             found = read_leaves([plan], [rows], [data])
-        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
-            return {}
+        except CorruptFile as error:
+            return {}, error
+        except (MemoryLimitExceeded, UnsupportedFeature):
+            return {}, None
         file.looked_at(found.size, found.places)
         count_pages(plan.table.pages_with(rows))
-        return {
-            number: assemble_rows(fields[number], found.leaves, len(rows)) for number in numbers
-        }
+        leaves = found.leaves
+        arrays = {number: assemble_rows(fields[number], leaves, len(rows)) for number in numbers}
+        return arrays, None
 
     def _plan_few(self, fields: Sequence[Field]) -> Reads[_FewRows]:
         """Plan how a few rows of fields are read, which is kept in mind."""

@@ -64,7 +64,7 @@ def assemble(fields: Sequence[Field], files: Sequence[FetchedRows]) -> list[pa.A
         refusal = error
         columns = _assemble_singly(fields, files)
     if refusal is not None:
-        _report_disagreement(refusal.path or files[0].url, refusal)
+        report_disagreement(refusal.path or files[0].url, refusal)
     return columns
 
 
@@ -87,8 +87,13 @@ def _assemble_singly(fields: Sequence[Field], files: Sequence[FetchedRows]) -> l
     return join_columns([_assemble_files(fields, [file], are_joined=False) for file in files])
 
 
-def _report_disagreement(url: str, refusal: CorruptFile) -> None:
-    """Report that joined decoding refused pages of a file that decode singly."""
+def report_disagreement(url: str, refusal: CorruptFile) -> None:
+    """Report that joined decoding refused pages of a file that decode singly.
+
+    Args:
+        url: The file.
+        refusal: The error of the joined decoder.
+    """
     global _is_reported
     message = f"{url}: joined decode refused what single decode accepts; please report ({refusal})"
     if FAILS_WHERE_DECODERS_DISAGREE:
