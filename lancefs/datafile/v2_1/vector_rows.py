@@ -15,7 +15,6 @@ from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import check_size
 from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.kernels import gather
-from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.layouts.page_layouts import open_page
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.errors import CorruptFile
@@ -96,6 +95,9 @@ def plan_vectors(leaf: LeafField, column: ColumnPages) -> VectorPlan | None:
 
 def _is_plain(page: Page, data_type: pa.FixedSizeListType) -> bool:
     """Whether the rows of a page are vectors of a type, one behind the other."""
+    # Tables without vectors need none of it.
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+
     reader, kind = open_page(page), data_type.value_type
     if not isinstance(reader, FullZipPage) or reader.word or reader.has_index:
         return False
