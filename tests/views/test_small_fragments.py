@@ -13,11 +13,14 @@ from comparison import assert_same_table
 from leaks import forget_views
 
 import lancefs
+from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.filesystem import LanceFileSystem
+from lancefs.storage import Bytes
 from lancefs.table import fragment_readers
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.views.arrow import lazy_file
+from lancefs.views.arrow import lazy_file, small_batches
+from lancefs.views.arrow.arrow_layout import Layout
 from lancefs.views.arrow.measures import Measures
 from lancefs.views.file_objects import ViewFile
 from lancefs.views.view_batches import Batches
@@ -158,6 +161,31 @@ def test_batches_that_are_encoded_together_have_the_bytes_of_single_ones(
     monkeypatch.setattr(Batches, "plain_run", lambda *_: None)
     monkeypatch.setattr(lazy_file, "encode_batches", None)
     assert read() == (rows, together)
+
+
+def test_batches_are_encoded_together_once_however_much_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fragments, path = 30, "latest/columns/number,word.arrow"
+    rows = pa.concat_tables([some_rows(number) for number in range(fragments)])
+    size = -(-len(rows) // fragments)
+    lance.write_dataset(rows, tmp_path / "t.lance", max_rows_per_file=size)
+    encoded: list[int] = []
+
+    def encode_batches(arrays: list[pa.Array], layout: Layout, first: int, nulls: Ints) -> Bytes:
+        encoded.extend(range(first, first + len(nulls)))
+        return small_batches.encode_batches(arrays, layout, first, nulls)
+
+    monkeypatch.setattr(lazy_file, "encode_batches", encode_batches)
+    expected = LanceFileSystem(fo=str(tmp_path / "t.lance"), skip_instance_cache=True).cat_file(
+        path
+    )
+    assert encoded == list(range(fragments))
+    forget_views()
+    encoded.clear()
+    with LanceFileSystem(fo=str(tmp_path / "t.lance"), skip_instance_cache=True).open(path) as file:
+        assert b"".join(iter(lambda: file.read(100_000), b"")) == expected
+    assert encoded == list(range(fragments))
 
 
 def test_a_damaged_file_is_named(table: Path) -> None:

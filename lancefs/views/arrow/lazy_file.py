@@ -174,9 +174,10 @@ class LazyFile(View):
         first = max(0, int(np.searchsorted(layout.starts, start, "right")) - 1)
         last = min(len(layout.rows), int(np.searchsorted(layout.starts, end, "left")))
         for batch in range(first, last):
+            if self._write_ahead(batch, output):
+                continue
             self._read_small(batch, output)
-            if self._ahead is not None and self._is_ahead(batch):
-                output.write(self._ahead[0], np.frombuffer(self._ahead[1], np.uint8))
+            if self._write_ahead(batch, output):  # which `_read_small` has encoded
                 continue
             self._write_message(batch, output)
             self._write_body(batch, output)
@@ -195,13 +196,16 @@ class LazyFile(View):
             self._ahead = None
         return data.slice(start - first, end - start)
 
-    def _is_ahead(self, batch: int) -> bool:
-        """Return whether a batch is among those that were encoded ahead."""
+    def _write_ahead(self, batch: int, output: _OutputRange) -> bool:
+        """Write a batch if it is among those that were encoded ahead; return whether it is."""
         if self._ahead is None:
             return False
         first, data = self._ahead
-        starts = self._content().layout.starts
-        return bool(first <= starts[batch] and starts[batch + 1] <= first + data.size)
+        start, end = self._content().layout.starts[batch : batch + 2].tolist()
+        if not first <= start <= end <= first + data.size:
+            return False
+        output.write(start, np.frombuffer(data, np.uint8)[start - first : end - first])
+        return True
 
     def _content(self) -> Content:
         if self._known_content is None:
