@@ -198,16 +198,17 @@ def buffers_within(data: Bytes, page: Ints) -> list[int]:
 def _take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
     """Return rows of a page; see `take_points`."""
     column = PageColumn
+    takers = {
+        Stored.ZIPPED: take_zipped,
+        Stored.ENDS: take_by_ends,
+        Stored.INDEXED: take_indexed,
+    }
     data, shift = piece_at(pieces, int(page[column.TABLE]))
     page = page.copy()
     page[POSITIONS] -= shift
-    if page[column.VALUES] == Stored.ZIPPED:
-        spans, is_null, looked_at = take_zipped(data, page, rows)
-        return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
     if page[column.VALUES] == Stored.WHOLE:
         return take_whole(data, page, rows)
-    if page[column.VALUES] in (Stored.ENDS, Stored.INDEXED):
-        take = take_by_ends if page[column.VALUES] == Stored.ENDS else take_indexed
+    if (take := takers.get(Stored(page[column.VALUES]))) is not None:
         spans, is_null, looked_at = take(data, page, rows)
         return TakenRows((spans + shift).reshape(-1).view(np.uint8), is_null, looked_at)
     begin, end, *_ = buffers_within(data, page)

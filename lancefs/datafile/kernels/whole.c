@@ -71,9 +71,9 @@ typedef struct {
 /* Find where a string begins and ends in the text; return whether it is null. */
 static int find_string(const Strings *strings, int64_t at, uint64_t *low, uint64_t *high) {
     const uint64_t adjustment = (uint64_t)strings->adjustment;
-    const uint8_t *const end = strings->ends.data + at * strings->width;
     if (at >= strings->ends.size / strings->width)
         return DAMAGED;
+    const uint8_t *const end = strings->ends.data + at * strings->width;
     *low = at ? load(end - strings->width, strings->width) : 0;
     *high = load(end, strings->width);
     if (*low > (uint64_t)INT64_MAX || *high > (uint64_t)INT64_MAX)

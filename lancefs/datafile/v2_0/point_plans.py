@@ -17,6 +17,7 @@ from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_0.array_page import ArrayPage
 from lancefs.datafile.v2_0.descriptions import check_column, parse_form, parse_page_encoding
+from lancefs.datafile.v2_0.extents import MOST_ADJUSTMENT
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.point_plans import (
@@ -29,7 +30,6 @@ from lancefs.datafile.v2_1.point_plans import (
 )
 from lancefs.storage import ByteRange
 
-_MOST_ADJUSTMENT = (1 << 63) - 1  # no string ends beyond it
 _NOT_COMPRESSED = SymbolTable(np.zeros((256, 8), np.uint8), np.zeros(256, np.uint8), raw=True)
 
 # The columns of the plan of a page from `PageColumn.TABLE` on.
@@ -62,10 +62,11 @@ def plan_leaf(
     plans, symbols = [], []
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         stored = parse_form(page.encoding)
+        if stored is None:
+            return None
         buffers = page.buffers, column.buffers, file_buffers
-        located = ArrayPage(parse_page_encoding(page.encoding), buffers)
-        plan = None if stored is None else _plan_page(stored, located, bits)
-        if stored is None or plan is None:
+        plan = _plan_page(stored, ArrayPage(parse_page_encoding(page.encoding), buffers), bits)
+        if plan is None:
             return None
         plans.append((first_row, page.rows, *plan))
         symbols.append(_symbols_of(stored))
@@ -132,4 +133,4 @@ def _plan_indexed(form: DictionaryForm, page: ArrayPage) -> _PlannedArray | None
 
 
 def _adjustment(form: PlainForm) -> int:
-    return min(form.adjustment, _MOST_ADJUSTMENT)
+    return min(form.adjustment, MOST_ADJUSTMENT)
