@@ -249,7 +249,8 @@ class Rows(RowSource):
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         encoded = [name for name in columns if name in self._encoded]
-        return self.dataset.to_batches(columns=columns, dictionary_columns=encoded, **options)
+        scanner = self.dataset.scanner(columns=columns, dictionary_columns=encoded, **options)
+        return scanner.for_engine().to_batches()
 
 
 class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types

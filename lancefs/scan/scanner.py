@@ -163,6 +163,11 @@ class LanceScanner:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(LanceScanner, **self._options), self._arguments
 
+    def for_engine(self) -> LanceScanner:
+        """Tune the scan for an engine such as DuckDB; see `ScanSettings.for_engine`."""
+        self._scan = replace(self._scan, settings=self._scan.settings.for_engine())
+        return self
+
     @property
     def dataset_schema(self) -> pa.Schema:
         """The columns of the dataset."""
