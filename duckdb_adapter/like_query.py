@@ -1,5 +1,8 @@
 """What texts must hold for a query to use their rows, as its text tells: `WHERE c LIKE 'a%b'`.
 
+`ILIKE` and `^@` are read alike. Functions such as `contains` are not: a macro of the user may have
+the same name and say something else.
+
 DuckDB gives the Arrow scan no conditions on parts of texts: it asks for all rows, and tests each of
 them. What is found here is left out by the scan, where dictionaries, indices and the lengths of
 other columns make it cheap. DuckDB tests the other rows again, so that less than what a pattern
@@ -10,6 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import pyarrow.compute as pc
@@ -17,9 +22,10 @@ import pyarrow.compute as pc
 from duckdb_adapter.query_trees import column_of, select_from, terms_of
 from lancefs.lance_dataset import LanceDataset
 
-_LIKE = "~~"
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")
+# A statement without any of these is not parsed.
+_SIGNS = re.compile(r"like|~~|\^@", re.IGNORECASE)
 
 
 def text_conditions(text: str, name: str, dataset: LanceDataset) -> list[pc.Expression]:
@@ -32,7 +38,7 @@ def text_conditions(text: str, name: str, dataset: LanceDataset) -> list[pc.Expr
         name: The table, as it stands in the text.
         dataset: Its rows.
     """
-    if "like" not in text.lower():
+    if _SIGNS.search(text) is None:
         return []
     select = select_from(text, name, dataset.schema)
     where = None if select is None else select.node.get("where_clause")
@@ -42,24 +48,44 @@ def text_conditions(text: str, name: str, dataset: LanceDataset) -> list[pc.Expr
 
 
 def _conditions(term: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[pc.Expression]:
-    """Yield what a text must hold for `column LIKE 'pattern'`; nothing for other conditions."""
-    if term["class"] != "FUNCTION" or not term["is_operator"] or term["function_name"] != _LIKE:
+    """Yield what a text must hold for a condition on it; nothing for other conditions."""
+    if term["type"] == "CONJUNCTION_OR":
+        either = [list(_conditions(each, columns)) for each in term["children"]]
+        if all(either):
+            yield reduce(or_, [reduce(and_, conditions) for conditions in either])
         return
-    text, pattern = (argument["expression"] for argument in term["arguments"])
-    column, wanted = column_of(text, columns), _constant(pattern)
+    if term["class"] == "CONJUNCTION":
+        for each in terms_of(term):
+            yield from _conditions(each, columns)
+        return
+    if term["class"] != "FUNCTION" or not term["is_operator"] or len(term["arguments"]) != 2:
+        return
+    arguments = [argument["expression"] for argument in term["arguments"]]
+    column, wanted = column_of(arguments[0], columns), _constant(arguments[1])
     if column is None or wanted is None:
         return
-    first, *others = _WILDCARDS.split(wanted)
+    field = pc.field(columns[column])
+    match term["function_name"]:
+        case "~~":
+            yield from _parts(field, wanted)
+        case "~~*" if wanted.isascii():  # whose small letters are the same everywhere
+            yield from _parts(pc.utf8_lower(field), wanted.lower())
+        case "^@" if wanted:
+            yield pc.starts_with(field, wanted)
+
+
+def _parts(text: pc.Expression, pattern: str) -> Iterator[pc.Expression]:
+    """Yield what a text must hold to be like a pattern."""
+    first, *others = _WILDCARDS.split(pattern)
     if not others:
         return  # DuckDB makes a comparison of it
     *parts, last = others
-    field = pc.field(columns[column])
     if first:
-        yield pc.starts_with(field, first)
+        yield pc.starts_with(text, first)
     if last:
-        yield pc.ends_with(field, last)
+        yield pc.ends_with(text, last)
     for part in filter(None, parts):
-        yield pc.match_substring(field, part)
+        yield pc.match_substring(text, part)
 
 
 def _constant(node: Mapping[str, Any]) -> str | None:

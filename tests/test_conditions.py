@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import operator
 from collections.abc import Callable
 from decimal import Decimal
@@ -11,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lancefs.scan import expressions
+from lancefs.scan.condition_trees import conditions_of
 from lancefs.scan.conditions import Condition, by_column
 
 TYPES: dict[str, pa.DataType] = {
@@ -29,6 +31,9 @@ TYPES: dict[str, pa.DataType] = {
     "money": pa.decimal128(15, 2),
     "wide": pa.decimal128(38, 10),
     "text": pa.string(),
+    "real": pa.float64(),
+    "short": pa.float32(),
+    "flag": pa.bool_(),
 }
 OPERATORS = {
     "equal": pc.equal,
@@ -36,14 +41,17 @@ OPERATORS = {
     "less_equal": pc.less_equal,
     "greater": pc.greater,
     "greater_equal": pc.greater_equal,
+    "not_equal": pc.not_equal,
 }
 DAY = 86_400_000
 
 
 def _numbers(data_type: pa.DataType) -> st.SearchStrategy[int]:
     """Numbers that a type stores, the least and the greatest ones among them."""
-    if pa.types.is_string(data_type):
+    if pa.types.is_string(data_type) or pa.types.is_floating(data_type):
         return st.integers(-3, 12)
+    if pa.types.is_boolean(data_type):
+        return st.integers(0, 1)
     if pa.types.is_decimal(data_type):
         most = 10**data_type.precision - 1
         low, high = -most, most
@@ -61,6 +69,10 @@ def _numbers(data_type: pa.DataType) -> st.SearchStrategy[int]:
 def _scalar(number: int, data_type: pa.DataType) -> pa.Scalar:
     if pa.types.is_string(data_type):
         return pa.scalar(str(number), data_type)
+    if pa.types.is_floating(data_type):
+        return pa.scalar(math.nan if number == 12 else number / 4, data_type)
+    if pa.types.is_boolean(data_type):
+        return pa.scalar(bool(number))
     if pa.types.is_decimal(data_type):
         return pa.scalar(Decimal(f"{number}e-{data_type.scale}"), data_type)
     return pa.scalar(number, data_type)
@@ -103,7 +115,7 @@ def test_comparisons_keep_what_arrow_keeps(batch: pa.RecordBatch, terms: list[An
     filter = terms[0]
     for term in terms[1:]:
         filter = filter & term
-    assert by_column(expressions.comparisons(expressions.as_tree(filter)), batch.schema) is not None
+    assert by_column(conditions_of(expressions.as_tree(filter)), batch.schema) is not None
     expected = _expected(filter, batch)
     assert Condition(filter).passed(batch).tolist() == expected
     encoded = {name: batch[name].dictionary_encode() for name in batch.schema.names}
@@ -139,6 +151,48 @@ def test_members_are_those_that_arrow_finds(
         assert Condition(filter).passed(encoded).tolist() == expected
 
 
+@st.composite
+def conditions(draw: st.DrawFn) -> pc.Expression:
+    """Draw a condition of any kind on one column, as people and DuckDB write it."""
+    kind = draw(st.integers(0, 4))
+    if kind == 0:
+        return pc.field(draw(st.sampled_from(list(TYPES)))).is_null()
+    if kind == 1:
+        match = draw(st.sampled_from([pc.starts_with, pc.ends_with, pc.match_like]))
+        part, ignore_case = draw(st.text("-0123%_", max_size=3)), draw(st.booleans())
+        text = pc.field("text") if draw(st.booleans()) else pc.utf8_lower(pc.field("text"))
+        return match(text, part, ignore_case=ignore_case)
+    if kind == 2:  # as DuckDB and lancefs write `>`, for which NaN is above all numbers
+        name = draw(st.sampled_from(["real", "short"]))
+        field, number = pc.field(name), pc.scalar(_scalar(draw(_numbers(TYPES[name])), TYPES[name]))
+        return (field > number) | (pc.is_nan(field) if draw(st.booleans()) else field != field)
+    return draw(memberships() if kind == 3 else comparisons())
+
+
+FILTERS = st.recursive(
+    conditions(),
+    lambda inner: (
+        st.tuples(inner, inner).map(lambda two: two[0] & two[1])
+        | st.tuples(inner, inner).map(lambda two: two[0] | two[1])
+        | inner.map(operator.invert)
+    ),
+    max_leaves=6,
+)
+
+
+@given(batches(), FILTERS)
+def test_and_or_and_not_keep_what_arrow_keeps(batch: pa.RecordBatch, filter: pc.Expression) -> None:
+    try:
+        expected = _expected(filter, batch)
+    except pa.ArrowNotImplementedError:  # of booleans and the like
+        assume(False)
+    assert Condition(filter).passed(batch).tolist() == expected
+    names = expressions.columns_of(filter, batch.schema.names)
+    if Condition(filter).takes_items(batch.select(names).schema):
+        encoded = pa.record_batch({name: batch[name].dictionary_encode() for name in names})
+        assert Condition(filter).passed(encoded).tolist() == expected
+
+
 @pytest.mark.parametrize("apart", [1, 7, 10**12], ids=str)
 def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> None:
     values = [number * apart for number in range(-3, 40, 3)]
@@ -151,7 +205,7 @@ def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> No
         pc.field("i64").isin(values) & pc.field("i64").isin(values[:3]),
         pc.field("i64").isin(values) & pc.field("i64").isin([1, 2]),
     ):
-        tests = by_column(expressions.comparisons(expressions.as_tree(filter)), batch.schema)
+        tests = by_column(conditions_of(expressions.as_tree(filter)), batch.schema)
         assert tests is not None
         assert Condition(filter).passed(batch).tolist() == _expected(filter, batch)
 
@@ -166,9 +220,7 @@ def test_texts_hold_a_part_as_arrow_says(
     batch = pa.record_batch({"text": pa.array(texts).cast(pa.string()).slice(1)})
     match = pc.match_like if is_pattern else pc.match_substring
     filter = match(pc.field("text"), f"%{part}%" if is_pattern else part)
-    special = is_pattern and any(letter in part for letter in "%_\\")
-    tests = by_column(expressions.comparisons(expressions.as_tree(filter)), batch.schema)
-    assert (tests is None) == special
+    assert by_column(conditions_of(expressions.as_tree(filter)), batch.schema) is not None
     expected = _expected(filter, batch)
     assert Condition(filter).passed(batch).tolist() == expected
     encoded = pa.record_batch({"text": batch["text"].dictionary_encode()})
@@ -207,7 +259,7 @@ MONEY = pa.record_batch(
     ids=str,
 )
 def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) -> None:
-    assert by_column(expressions.comparisons(expressions.as_tree(filter)), MONEY.schema) is not None
+    assert by_column(conditions_of(expressions.as_tree(filter)), MONEY.schema) is not None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
 
 
@@ -223,7 +275,7 @@ def test_decimals_are_compared_with_integers(compare: Callable[..., Any], number
 
 
 def test_what_arrow_refuses_of_decimals_says_how_to_write_it() -> None:
-    filter = (pc.field("money") > 5) | (pc.field("i8") > 5)
+    filter = (pc.field("money") > 5) | (pc.field("i8") > pc.field("u8"))
     with pytest.raises(pa.ArrowInvalid, match=r"write Decimal\('25'\) where"):
         Condition(filter).passed(MONEY)
 
@@ -231,24 +283,22 @@ def test_what_arrow_refuses_of_decimals_says_how_to_write_it() -> None:
 @pytest.mark.parametrize(
     "filter",
     [
-        pc.field("share") > 1.0,
-        pc.field("name") != "a",
         pc.field("name") == pc.scalar(pa.scalar(None, pa.string())),
         pc.field("name") == pc.scalar(pa.scalar("a", pa.large_string())),
         pc.field("i8") > 1.5,
-        pc.field("i8") != 5,
-        (pc.field("i8") > 1) | (pc.field("u8") > 1),
-        ~(pc.field("i8") > 1),
         pc.field("i8") > pc.scalar(pa.scalar(None, pa.int8())),
-        pc.field("i8").is_null(),
         pc.field("i8") < pc.field("u8"),
+        (pc.field("i8") < pc.field("u8")) | (pc.field("i8") > 1),
+        (pc.field("name") == "a") | (pc.field("share") > 1),
+        pc.field("share").is_null(nan_is_null=True),
+        pc.field("i8") != pc.field("i8"),
         pc.field("i8").isin([5, 127]),
         pc.scalar(True),
     ],
     ids=str,
 )
 def test_other_filters_are_left_to_arrow(filter: pc.Expression) -> None:
-    assert by_column(expressions.comparisons(expressions.as_tree(filter)), MONEY.schema) is None
+    assert by_column(conditions_of(expressions.as_tree(filter)), MONEY.schema) is None
     assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
 
 
@@ -289,8 +339,8 @@ def test_a_dictionary_without_items_is_of_nulls(rows: int, value: str | int) -> 
 
 
 def test_a_filter_of_several_columns_at_once_takes_no_items() -> None:
-    filter = (pc.field("name") == "a") | (pc.field("i8") > 1)
-    assert not Condition(filter).takes_items(MONEY.select(["name", "i8"]).schema)
+    filter = (pc.field("name") == "a") | (pc.field("i8") > pc.field("u8"))
+    assert not Condition(filter).takes_items(MONEY.select(["name", "i8", "u8"]).schema)
 
 
 def test_a_filter_that_does_not_fit_is_arrows_error() -> None:

@@ -18,7 +18,7 @@ import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.conditions import Condition
-from lancefs.scan.expressions import as_tree, comparisons, values_of
+from lancefs.scan.expressions import columns_of, values_of
 from lancefs.scan.sql_filter import parse_filter
 
 N = 12
@@ -767,8 +767,9 @@ def test_what_fails_for_a_value_names_the_filter(table: LanceDataset, text: str)
 )
 def test_ranges_of_columns_are_evaluated_on_stored_numbers(table: LanceDataset, text: str) -> None:
     expression = parse_filter(text, table.manifest.fields)
-    names = dict.fromkeys(part.column for part in comparisons(as_tree(expression)) or ())
-    schema = pa.schema([ROWS.schema.field(name) for name in names])
+    schema = pa.schema(
+        [ROWS.schema.field(name) for name in columns_of(expression, ROWS.schema.names)]
+    )
     assert Condition(expression).takes_items(schema)
 
 

@@ -2,8 +2,8 @@
 
 Most filters are ranges of columns. A range is evaluated on the numbers as they are stored, in one
 pass and without temporary arrays; Arrow's expressions need several passes, and five times as long
-for decimals. A filter on a single dictionary-encoded column is evaluated on the dictionary. Arrow
-evaluates all other filters.
+for decimals. What a filter asks of a dictionary-encoded column is evaluated on the dictionary, if
+it asks each column alone. Arrow evaluates all other filters.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from lancefs.datafile.kernels import holds, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
-from lancefs.scan.constants import scalar_of
-from lancefs.scan.expressions import (
-    ColumnCondition,
-    Comparison,
-    ExpressionNode,
-    Membership,
-    TextPart,
+from lancefs.scan.condition_trees import (
+    Combination,
+    ConditionTree,
+    Negation,
+    SingleCondition,
+    TextMatch,
+    conditions_of,
 )
+from lancefs.scan.constants import scalar_of
+from lancefs.scan.expressions import Comparison, ExpressionNode, Membership, TextPart
 from lancefs.table.members import nested, paths_of
 
 # Enough digits for a decimal of any scale in the units of any other.
@@ -42,6 +44,7 @@ _FALSE = scalar_of(False, pa.bool_())
 _SHOWN = 100
 # Numbers between the least and the greatest one of a set that are looked up in a table.
 _TABLE = 4 * 1024 * 1024
+_FLOATS = (pa.types.is_float32, pa.types.is_float64)
 _TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
 
 
@@ -98,8 +101,39 @@ class Interval:
     among: NumberSet | None = None
 
 
-# A condition on one column, as it is evaluated.
-Test: TypeAlias = Interval | ColumnCondition
+@dataclass(frozen=True, slots=True)
+class Opposite:
+    """The opposite of a condition on one column.
+
+    Attributes:
+        test: The condition.
+        of_null: Whether a missing value passes.
+    """
+
+    test: ValueTest
+    of_null: bool
+
+    @property
+    def column(self) -> str:
+        return self.test.column
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """Conditions on columns, of which all or any have to be true.
+
+    Attributes:
+        is_all: Whether all have to be true.
+        tests: The conditions.
+    """
+
+    is_all: bool
+    tests: Sequence[Test]
+
+
+# A condition on one column, as it is evaluated; and of several.
+ValueTest: TypeAlias = Interval | SingleCondition | Opposite
+Test: TypeAlias = ValueTest | Combined
 
 
 class Condition:
@@ -128,7 +162,7 @@ class Condition:
         self._text = text
         self._paths = paths_of(fields)
         self.tree = tree or expressions.clear_tree(expression)
-        self._comparisons = expressions.comparisons(self.tree)
+        self._terms = conditions_of(self.tree)
         self._tests: dict[pa.Schema, list[Test] | None] = {}
 
     def takes_items(self, schema: pa.Schema) -> bool:
@@ -152,10 +186,7 @@ class Condition:
         """
         tests = self._by_column(batch.schema)
         if tests is not None:
-            mask = _evaluate_test(batch, tests[0])
-            for test in tests[1:]:
-                mask &= _evaluate_test(batch, test)
-            return mask
+            return _evaluate_all(batch, tests)
         if batch.num_columns == 1 and pa.types.is_dictionary(batch.schema.types[0]):
             return self._evaluate_on_dictionary(batch)
         return self._evaluate(batch)
@@ -180,7 +211,7 @@ class Condition:
 
     def _by_column(self, schema: pa.Schema) -> list[Test] | None:
         if schema not in self._tests:
-            self._tests[schema] = by_column(self._comparisons, schema)
+            self._tests[schema] = by_column(self._terms, schema)
         return self._tests[schema]
 
     def _evaluate(self, batch: pa.RecordBatch) -> Mask:
@@ -201,35 +232,58 @@ class Condition:
         return _look_up(array, passed)
 
 
-def by_column(
-    comparisons: Iterable[ColumnCondition] | None, schema: pa.Schema
-) -> list[Test] | None:
+def by_column(terms: Iterable[ConditionTree] | None, schema: pa.Schema) -> list[Test] | None:
     """Return a filter as conditions on single columns.
 
     Args:
-        comparisons: The filter is true where all of them are; None for any other filter.
+        terms: The filter is true where all of them are; None for any other filter.
         schema: The columns that the filter reads.
 
     Returns:
-        An interval for each column of stored numbers, and comparisons of columns of strings. None
-        if Arrow must evaluate the filter.
+        An interval for each column of stored numbers, and other conditions. None if Arrow must
+        evaluate the filter.
     """
     intervals: dict[str, Interval] = {}
     others: list[Test] = []
-    for comparison in comparisons or ():
-        if len(schema.get_all_field_indices(comparison.column)) != 1:
+    for term in terms or ():
+        test = _test_of(term, schema)
+        if test is None:
             return None
-        data_type = schema.field(comparison.column).type
-        if pa.types.is_dictionary(data_type):
-            data_type = data_type.value_type
-        interval = _interval_of_test(comparison, data_type)
-        if interval is not None:
-            _narrow(intervals, interval)
-        elif pa.types.is_string(data_type) and _has_type(comparison, data_type):
-            others.append(comparison)
+        if isinstance(test, Interval):
+            _narrow(intervals, test)
         else:
-            return None
+            others.append(test)
     return [*intervals.values(), *others] or None
+
+
+def _test_of(term: ConditionTree, schema: pa.Schema) -> Test | None:
+    """Return a condition as it is evaluated; None if Arrow must evaluate it."""
+    if isinstance(term, Combination):
+        tests = [_test_of(part, schema) for part in term.terms]
+        known = [test for test in tests if test is not None]
+        return Combined(term.is_all, known) if len(known) == len(tests) else None
+    if isinstance(term, Negation):
+        inner = _column_test(term.term, schema)
+        return None if inner is None else Opposite(inner, term.of_null)
+    return _column_test(term, schema)
+
+
+def _column_test(term: SingleCondition, schema: pa.Schema) -> Interval | SingleCondition | None:
+    if len(schema.get_all_field_indices(term.column)) != 1:
+        return None
+    data_type = schema.field(term.column).type
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    if isinstance(term, TextMatch):
+        return term if pa.types.is_string(data_type) else None
+    is_float = any(is_kind(data_type) for is_kind in _FLOATS)
+    if isinstance(term, Comparison) and term.operator == "is_nan":
+        return term if is_float else None
+    interval = _interval_of_test(term, data_type)
+    if interval is not None:
+        return interval
+    is_compared = is_float or pa.types.is_string(data_type) or pa.types.is_boolean(data_type)
+    return term if is_compared and _has_type(term, data_type) else None
 
 
 def _narrow(intervals: dict[str, Interval], interval: Interval) -> None:
@@ -245,15 +299,17 @@ def _narrow(intervals: dict[str, Interval], interval: Interval) -> None:
     intervals[interval.column] = Interval(interval.column, low, high, among)
 
 
-def _has_type(test: ColumnCondition, data_type: pa.DataType) -> bool:
+def _has_type(test: Comparison | Membership | TextPart, data_type: pa.DataType) -> bool:
     if isinstance(test, Membership):
         return bool(test.values.type == data_type)
     if isinstance(test, TextPart):
-        return True
+        return bool(pa.types.is_string(data_type))
     return test.value is None or (test.value.type == data_type and test.value.is_valid)
 
 
-def _interval_of_test(test: ColumnCondition, data_type: pa.DataType) -> Interval | None:
+def _interval_of_test(
+    test: Comparison | Membership | TextPart, data_type: pa.DataType
+) -> Interval | None:
     """Return a test as a range of stored numbers, or some numbers in a range; None for others."""
     if isinstance(test, TextPart):
         return None
@@ -321,15 +377,35 @@ def _in_stored_units(value: pa.Scalar | None, data_type: pa.DataType) -> int | D
     return int(value.value) if value.type == data_type else None
 
 
+def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
+    """Return a mask of the rows that pass all tests."""
+    mask = _evaluate_test(batch, tests[0])
+    for test in tests[1:]:
+        mask &= _evaluate_test(batch, test)
+    return mask
+
+
 def _evaluate_test(batch: pa.RecordBatch, test: Test) -> Mask:
     """Return a mask of the rows that pass a test."""
+    if isinstance(test, Combined):
+        if test.is_all:
+            return _evaluate_all(batch, test.tests)
+        mask = _evaluate_test(batch, test.tests[0])
+        for other in test.tests[1:]:
+            mask |= _evaluate_test(batch, other)
+        return mask
     array = batch.column(test.column)
     if pa.types.is_dictionary(array.type):
-        return _look_up(array, np.append(_test_values(array.dictionary, test), False))
+        passes_null = isinstance(test, Opposite) and test.of_null
+        return _look_up(array, np.append(_test_values(array.dictionary, test), passes_null))
     return _test_values(array, test)
 
 
-def _test_values(array: pa.Array, test: Test) -> Mask:
+def _test_values(array: pa.Array, test: ValueTest) -> Mask:
+    if isinstance(test, Opposite):
+        mask = ~_test_values(array, test.test)
+        valid = None if test.of_null else valid_slots(array)
+        return mask if valid is None else mask & valid
     return _within(array, test) if isinstance(test, Interval) else _compare(array, test)
 
 
@@ -347,15 +423,20 @@ def _look_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
     return mask | ~valid if passed[-1] else mask & valid
 
 
-def _compare(array: pa.Array, test: ColumnCondition) -> Mask:
-    """Return a mask of the strings that compare with a literal, are one of some, or hold one."""
+def _compare(array: pa.Array, test: SingleCondition) -> Mask:
+    """Return a mask of the values for which a condition is true, by functions of Arrow."""
     if isinstance(test, TextPart):
         return _hold(array, test.text.encode())
     if isinstance(test, Membership):
         return mask_of(pc.is_in(array, value_set=test.values))
-    if test.value is None:
-        return mask_of(array.is_valid())
-    found = getattr(pc, test.operator)(array, test.value)
+    if isinstance(test, TextMatch):
+        texts = pc.utf8_lower(array) if test.in_lower_case else array
+        match = getattr(pc, test.function)
+        found = match(texts, test.pattern, ignore_case=test.ignore_case)
+    elif test.value is None:  # `is_valid` and `is_nan`
+        found = getattr(pc, test.operator)(array)
+    else:
+        found = getattr(pc, test.operator)(array, test.value)
     return mask_of(pc.fill_null(found, _FALSE) if found.null_count else found)
 
 

@@ -217,23 +217,6 @@ def shown(expression: pc.Expression) -> str:
         return f"of {', '.join(sorted(names_in(expression) or ())) or 'columns'}"
 
 
-def comparisons(root: ExpressionNode | None) -> list[ColumnCondition] | None:
-    """Split a filter into comparisons of columns with literals.
-
-    Args:
-        root: The filter; None if it cannot be analysed.
-
-    Returns:
-        Comparisons: the filter is true exactly for rows for which all of them are. None if the
-        filter has any other term.
-    """
-    if root is None:
-        return None
-    parts = [as_test(term) for term in chain_terms(root, AND)]
-    known = [part for part in parts if part is not None]
-    return known if len(known) == len(parts) else None
-
-
 def as_test(node: ExpressionNode) -> ColumnCondition | None:
     """Return a call as a test of a column; None for any other call."""
     return as_comparison(node) or as_membership(node) or as_text_part(node)

@@ -117,7 +117,6 @@ class ScanSettings:
             table_bytes=min(self.table_bytes, part),
         )
 
-
     def for_engine(self) -> ScanSettings:
         """Return the settings of a scan for an engine that has its own, larger budget of memory.
 

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, InvalidFilter
 from lancefs.scan import expressions, sql_functions, sql_operators
+from lancefs.scan.condition_trees import conditions_of
 from lancefs.scan.conditions import by_column
 from lancefs.scan.sql_casts import DECIMALS, TIMESTAMP_UNITS, TYPES, UNSIGNED, cast
 from lancefs.scan.sql_functions import Argument, ListLiteral
@@ -102,7 +103,7 @@ def _check(expression: pc.Expression, fields: Sequence[Field]) -> None:
     known = {field.name: field for field in fields}
     columns = [known[name].to_arrow() for name in expressions.columns_of(expression, known)]
     schema = pa.schema(columns)
-    if by_column(expressions.comparisons(expressions.as_tree(expression)), schema) is not None:
+    if by_column(conditions_of(expressions.as_tree(expression)), schema) is not None:
         return  # lancefs compares these itself
     nothing = [pa.nulls(0, column.type) for column in columns]
     try:
