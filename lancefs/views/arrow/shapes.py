@@ -259,7 +259,11 @@ def measure_flat(array: pa.Array, rows: Ints, shape: Shape) -> Ints:
 
 def _sums(numbers: Ints | Mask, ends: Ints) -> Ints:
     """Return the sum of the numbers between successive ends."""
-    return np.diff(np.append(0, np.cumsum(numbers, dtype=np.int64))[ends])
+    starts, has_any = ends[:-1], ends[1:] > ends[:-1]
+    sums = np.zeros(len(starts), np.int64)
+    if has_any.any():
+        sums[has_any] = np.add.reduceat(numbers, starts[has_any], dtype=np.int64)
+    return sums
 
 
 def walk(array: pa.Array, hidden: bool = False) -> Iterator[pa.Array]:
