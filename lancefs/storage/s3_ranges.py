@@ -103,14 +103,14 @@ def _is_plain(fs: Any) -> bool:
 def _cat_ranges(
     fs: Any,
     paths: Sequence[str],
-    starts: Sequence[int],
-    ends: Sequence[int],
+    starts: Sequence[Any],
+    ends: Sequence[Any],
     on_error: str = "return",
 ) -> list[Any]:
-    """Fetch ranges; return the bytes or the exception of each."""
+    """Fetch ranges, given as fsspec takes them; return the bytes or the exception of each."""
     positions: dict[str, list[int]] = {}
     for position, (path, start, end) in enumerate(zip(paths, starts, ends, strict=True)):
-        if 0 <= start < end:
+        if start is not None and end is not None and 0 <= start < end:
             positions.setdefault(path, []).append(position)
     many = {path: found for path, found in positions.items() if len(found) >= FEWEST}
     state: _State = fs.__dict__.setdefault(_STATE, _State())
@@ -125,15 +125,23 @@ def _cat_ranges(
 
 
 class _Batch:
-    """Ranges that are fetched together, in the loop of a filesystem."""
+    """Ranges that are fetched together, in the loop of a filesystem.
+
+    Args:
+        fs: A filesystem of s3fs.
+        state: What is kept for it.
+        paths: The object of each range.
+        starts: Where each range begins.
+        ends: Where each range ends, exclusive.
+    """
 
     def __init__(
         self,
         fs: Any,
         state: _State,
         paths: Sequence[str],
-        starts: Sequence[int],
-        ends: Sequence[int],
+        starts: Sequence[Any],
+        ends: Sequence[Any],
     ) -> None:
         self.fs = fs
         self.state = state
@@ -254,7 +262,7 @@ def _signing_as_requests(events: Any) -> Iterator[None]:
     Without it, botocore presigns by the second version of signatures, which newer regions and
     encrypted objects refuse, for the global endpoint, which may be out of reach.
     """
-    handlers = {
+    handlers: dict[str, Callable[..., str | None]] = {
         "choose-signer.s3.GetObject": _choose_signer,
         "before-parameter-build.s3.GetObject": _choose_endpoint,
     }
