@@ -333,10 +333,12 @@ def _close(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession, born
     Args:
         loop: The loop of the session, which runs in a thread of fsspec.
         session: The session.
-        born: The generation of processes that the session was made in. A forked child leaves it
-            alone: the connections are those of its parent.
+        born: The generation of processes that the session was made in.
     """
-    if born != generation() or not loop.is_running():
+    if born != generation():
+        _keep(session)
+        return
+    if not loop.is_running():
         return
     closing = asyncio.run_coroutine_threadsafe(session.close(), loop)
     try:
@@ -346,3 +348,15 @@ def _close(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession, born
     if not is_here:
         with suppress(TimeoutError):
             closing.result(0.1)
+
+
+def _keep(session: aiohttp.ClientSession) -> None:
+    """Keep a session of a parent for as long as this process lives, and beyond the end of Python.
+
+    When it is freed, it closes its connections, and an asyncio loop then takes them out of the
+    system's list of what it waits for (epoll), which a forked child shares with its parent: the
+    parent would wait for their answers in vain.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))
