@@ -173,7 +173,8 @@ def web_server(server: WebServer, tls: ssl.SSLContext | None = None) -> Iterator
         yield f"http{'s' if tls else ''}://127.0.0.1:{port}"
     finally:
         run(runner.cleanup())
-        run(asyncio.sleep(0))  # connections that are closed end in the next round of the loop
+        # Connections that are closed end in the next round of the loop; with TLS, clients answer.
+        run(asyncio.sleep(0.2 if tls else 0))
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
