@@ -291,9 +291,11 @@ async def _session(fs: Any, state: _State, url: str) -> aiohttp.ClientSession:
     """Return the session of a filesystem; it is closed with the filesystem, or at exit."""
     import aiohttp
 
+    if state.session is not None:
+        return state.session
     verify: ssl.SSLContext | bool = True
     if url.startswith("https:"):
-        # In a thread, because it reads files.
+        # In a thread, because it reads files; another batch may make the session meanwhile.
         verify = await asyncio.to_thread(_verifying, fs.session.get_config_variable("ca_bundle"))
     if state.session is None:
         config = fs.config_kwargs
