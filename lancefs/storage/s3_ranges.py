@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 from lancefs.forks import generation
@@ -105,7 +105,7 @@ def _cat_ranges(
     paths: Sequence[str],
     starts: Sequence[Any],
     ends: Sequence[Any],
-    on_error: str = "return",
+    on_error: Literal["return"] = "return",
 ) -> list[Any]:
     """Fetch ranges, given as fsspec takes them; return the bytes or the exception of each."""
     positions: dict[str, list[int]] = {}
