@@ -151,6 +151,7 @@ def test_moto_gives_the_same_bytes_for_as_many_requests(
         s3_counts.clear()
         assert by_s3fs(fs, f"{BUCKET}/odd/{name}") == WANTED
         assert ours == (s3_counts.requests, s3_counts.bytes)
+    fs.rm(f"{BUCKET}/odd", recursive=True)
 
 
 def test_anonymous_requests_are_not_signed(server: S3Server) -> None:
@@ -514,14 +515,15 @@ def test_the_first_rows_of_a_wide_table(
     wide = pa.table({f"c{i}": rng.integers(0, 2**60, 30_000) for i in range(20)})
     lance.write_dataset(wide, tmp_path / "wide.lance")
     fs = fsspec.filesystem("s3", **s3_options)
-    fs.put(str(tmp_path / "wide.lance"), f"{BUCKET}/wide.lance", recursive=True)
+    fs.put(str(tmp_path / "wide.lance"), f"{BUCKET}/wide/t.lance", recursive=True)
     s3_counts.clear()
     options = {**s3_options, "skip_instance_cache": True}
-    ours = lancefs.open(f"s3://{BUCKET}/wide.lance", storage_options=options).head(10)
+    ours = lancefs.open(f"s3://{BUCKET}/wide/t.lance", storage_options=options).head(10)
     assert_same_table(ours, wide.slice(0, 10))
     requests = s3_counts.requests.copy()
     assert requests["GET"] > 20
     monkeypatch.setattr(s3_ranges, "FEWEST", 1000)
     s3_counts.clear()
-    lancefs.open(f"s3://{BUCKET}/wide.lance", storage_options=options).head(10)
+    lancefs.open(f"s3://{BUCKET}/wide/t.lance", storage_options=options).head(10)
     assert s3_counts.requests == requests
+    fs.rm(f"{BUCKET}/wide", recursive=True)
