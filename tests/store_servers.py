@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -101,6 +102,7 @@ class WebServer:
         # Headers of all requests, and where requests are redirected to, in place of an answer.
         self.headers: list[Mapping[str, str]] = []
         self.queries: list[str] = []
+        self.targets: list[str] = []  # of all requests, as they were sent
         self.redirect: str | None = None
         self.moved: dict[str, str] = {}
         # Answers in place of the next ones: statuses, or 0 for a connection that breaks.
@@ -112,6 +114,7 @@ class WebServer:
         self.counts.note(request.method, request.path, 0)
         self.headers.append(request.headers)
         self.queries.append(request.query_string)
+        self.targets.append(request.raw_path)
         for old, new in self.moved.items():
             if request.path.startswith(old):
                 return web.Response(
@@ -147,8 +150,8 @@ class WebServer:
 
 
 @contextmanager
-def web_server(server: WebServer) -> Iterator[str]:
-    """Run a server in a thread of its own; yield its URL."""
+def web_server(server: WebServer, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Run a server in a thread of its own, perhaps with TLS; yield its URL."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="web")
     thread.start()
@@ -161,15 +164,17 @@ def web_server(server: WebServer) -> Iterator[str]:
         app.router.add_get("/{path:.*}", server.answer)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         return runner, runner.addresses[0][1]
 
     runner, port = run(start())
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{port}"
     finally:
         run(runner.cleanup())
+        # Connections that are closed end in the next round of the loop; with TLS, clients answer.
+        run(asyncio.sleep(0.2 if tls else 0))
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

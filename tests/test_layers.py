@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "opening": _FORMAT | {"lance_dataset"},
     "views": _READING | {"version"},
     "filesystem": _READING | {"views"},
-    "s3_ddb": {"errors", "table", "views"},  # of the views, that they are read-only
+    "s3_ddb": {"errors", "storage", "table", "views"},  # of the views, that they are read-only
     "lancefs": _READING | {"opening", "views", "filesystem", "version", "duckdb_adapter"},
     # It makes no pages: whoever serves hands them in.
     "serve": _READING | {"views", "filesystem"},

@@ -132,6 +132,21 @@ def test_a_table_is_opened_by_the_url_that_lance_takes(cloud: Cloud) -> None:
     assert ours.history()["operation"].to_pylist() == ["Overwrite", "Append", "Append"]
 
 
+def test_many_ranges_of_a_staged_manifest_are_read_as_one_after_the_other(cloud: Cloud) -> None:
+    cloud.stage()
+    fs = cloud.fs()
+    assert fs.fs.config_kwargs["max_pool_connections"] == 64
+    path = f"{BUCKET}/dir/t.lance/_versions/{V3}"
+    data = fs.cat_file(path)
+    starts: list[int] = [*range(0, 60, 3), -7]
+    ends = [*(start + 5 for start in starts[:-1]), None]
+    wanted = [data[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert fs.cat_ranges([path] * len(starts), starts, ends) == wanted
+    assert fs.cat_ranges([path] * len(starts), starts, ends, batch_size=3) == wanted
+    assert fs.cat_ranges([path] * 9, 3, 8) == [data[3:8]] * 9
+    fs.fs.close_session(fs.fs.loop, fs.fs._s3creator)
+
+
 def test_a_staged_version_is_read_under_its_staging_name(cloud: Cloud) -> None:
     cloud.stage()
     before = cloud.everything()

@@ -25,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 from fsspec.utils import stringify_path
 
 from lancefs.s3_ddb.commit_table import CommitTable, RecordedVersion
+from lancefs.storage.filesystems import cat_ranges, with_connections
 from lancefs.table.versions import VERSIONS, parse_name
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 
@@ -69,7 +70,7 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
         except ImportError as error:
             raise ImportError("s3+ddb:// needs s3fs: pip install 'lancefs[s3]'") from error
         # A cached listing would miss a manifest that was copied to its final name later.
-        self.fs = S3FileSystem(**{"use_listings_cache": False, **options})
+        self.fs = S3FileSystem(**{"use_listings_cache": False, **with_connections("s3", options)})
         self.ddb_table_name = ddb_table_name
         self._commits = CommitTable(self.fs, ddb_table_name, dynamodb_endpoint)
         # Path of each staged manifest by its final path, as of the last look at DynamoDB.
@@ -146,9 +147,10 @@ class S3DynamoDBFileSystem(ReadOnlyFileSystem):
         starts = starts if isinstance(starts, Sequence) else [starts] * len(paths)
         ends = ends if isinstance(ends, Sequence) else [ends] * len(paths)
         places = [self._staged.get(path, path) for path in paths]
-        results: list[Any] = self.fs.cat_ranges(
-            places, starts, ends, max_gap, on_error="return", **kwargs
-        )
+        if max_gap is None and not kwargs:
+            results = cat_ranges(self.fs)(places, starts, ends, on_error="return")
+        else:
+            results = self.fs.cat_ranges(places, starts, ends, max_gap, on_error="return", **kwargs)
         for position, path in enumerate(paths):
             if isinstance(results[position], FileNotFoundError) and _manifest_version(path):
                 try:
