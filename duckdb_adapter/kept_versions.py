@@ -8,11 +8,9 @@ they take is within the budgets that all open tables of a process share.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from lancefs.errors import LanceError
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import BaseRules
@@ -51,18 +49,8 @@ def open_kept(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
     return again_if_cleaned_up(lambda: _opened(resolve(store, ref), ref, rules))
 
 
-@contextmanager
-def forgotten_on_errors() -> Iterator[None]:
-    """Forget all versions after an error, so that a file that is put back is read again."""
-    try:
-        yield
-    except LanceError:
-        forget()
-        raise
-
-
 def forget() -> None:
-    """Open all versions anew when they are named next."""
+    """Open all versions anew when they are named next: a file may be put back after an error."""
     _VERSIONS.clear()
 
 

@@ -142,6 +142,8 @@ def _attached(names: Sequence[str]) -> Sequence[str]:
     Args:
         names: Names of manifest files, in the order of the versions.
     """
+    if names and _numbered(names[0])[0] >= 0 and _numbered(names[-1])[0] < _FIRST_DETACHED:
+        return names
     first, last = (
         bisect_left(names, limit, key=lambda name: _numbered(name)[0])
         for limit in (0, _FIRST_DETACHED)

@@ -16,8 +16,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import SlowFileSystem
 
 from duckdb_adapter.arrow_source import Rows
-from duckdb_adapter.kept_versions import forgotten_on_errors, open_kept
-from lancefs.errors import LanceError
+from duckdb_adapter.claims import find_claim
+from duckdb_adapter.kept_versions import open_kept
+from duckdb_adapter.open_names import GivenStorage
+from lancefs.errors import RefNotFound
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules
 from lancefs.table.open_version import OpenVersion
@@ -175,6 +177,6 @@ def test_nothing_is_kept_where_no_digest_tells_bytes(table: str) -> None:
 
 def test_an_error_has_all_opened_anew(table: str) -> None:
     first = opened(table)
-    with pytest.raises(LanceError), forgotten_on_errors():
-        raise LanceError("a page is damaged")
+    with pytest.raises(RefNotFound):
+        find_claim(f"{table}@v99", GivenStorage({}))
     assert opened(table) is not first
