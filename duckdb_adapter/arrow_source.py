@@ -160,9 +160,7 @@ class Rows(RowSource):
             field.with_type(ENCODED.value_type) if field.name in encoded else readable_field(field)
             for field in shown
         ]
-        columns = [
-            field.with_type(ENCODED) if field.name in encoded else field for field in plain
-        ]
+        columns = [field.with_type(ENCODED) if field.name in encoded else field for field in plain]
         changed = frozenset(
             field.name
             for field, known in zip(plain, shown, strict=True)
