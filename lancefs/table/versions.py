@@ -162,6 +162,27 @@ def latest(store: Store) -> VersionFile:
     return list_versions(store, with_sizes=False)[-1]
 
 
+def is_newest(store: Store, file: VersionFile) -> bool:
+    """Tell whether a version of a local table is still the newest one, in less time than `latest`.
+
+    Args:
+        store: The directory of the table, or of a branch.
+        file: A version that was the newest one before.
+
+    Returns:
+        False also where only `list_versions` can tell.
+
+    Raises:
+        ReadFailed: The directory cannot be listed.
+    """
+    if file.scheme is not Scheme.V2:
+        return False
+    names = [name for name in store.file_names(VERSIONS) if name.endswith(_SUFFIX)]
+    # Names of this length have one scheme, by which the newest version comes first.
+    is_one_scheme = set(map(len, names)) == {_V2_LENGTH}
+    return is_one_scheme and f"{VERSIONS}/{min(names)}" == file.path
+
+
 def pick(store: Store, versions: Sequence[VersionFile], version: int) -> VersionFile:
     """Return the file of a version from a listing.
 

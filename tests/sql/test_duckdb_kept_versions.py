@@ -83,6 +83,23 @@ def test_a_newer_version_takes_its_place(con: Any, table: str) -> None:
     assert con.sql(query).fetchall() == [(10, 45, "y")]
 
 
+def test_a_file_by_the_other_scheme_is_told_of_a_version_that_is_kept(con: Any, table: str) -> None:
+    query = f"SELECT count(*) FROM '{table}'"
+    assert con.sql(query).fetchall() == con.sql(query).fetchall() == [(10,)]
+    Path(table, "_versions", "1.manifest").touch()
+    with pytest.raises(Exception, match="two schemes"):
+        con.sql(query).fetchall()
+
+
+def test_a_version_that_is_deleted_is_shown_no_longer(con: Any, table: str) -> None:
+    query = f"SELECT count(*) FROM '{table}'"
+    add_row(table)
+    assert con.sql(query).fetchall() == con.sql(query).fetchall() == [(11,)]
+    newest = min(Path(table, "_versions").glob("*.manifest"))
+    newest.unlink()
+    assert con.sql(query).fetchall() == [(10,)]
+
+
 def test_a_table_that_is_made_anew_is_another_one(con: Any, table: str) -> None:
     query = f"SELECT sum(a) FROM '{table}'"
     assert con.sql(query).fetchall() == [(45,)]
