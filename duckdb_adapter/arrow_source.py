@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
-from duckdb_adapter.interrupts import passed_on
-from duckdb_adapter.kept_versions import forgotten_on_errors
+from duckdb_adapter.interrupts import passed_on, raise_again
+from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.planned_scans import note_scan
 from duckdb_adapter.stream_errors import without_traceback
 from lancefs.arrow_dataset import pads
@@ -81,7 +81,7 @@ class RowSource(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
 
-    @passed_on()
+    @passed_on
     def read(
         self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
     ) -> pa.RecordBatchReader:
@@ -110,10 +110,12 @@ class DuckDBColumns(NamedTuple):
     Attributes:
         schema: The columns, the counting one first.
         encoded: The names of those that come dictionary-encoded.
+        changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
     """
 
     schema: pa.Schema
     encoded: frozenset[str]
+    changed: frozenset[str]
 
 
 _COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
@@ -154,11 +156,18 @@ class Rows(RowSource):
         if known is not None:
             return known
         encoded = self._encoded_columns()
-        columns = [
-            field.with_type(ENCODED) if field.name in encoded else readable_field(field)
+        plain = [
+            field.with_type(ENCODED.value_type) if field.name in encoded else readable_field(field)
             for field in shown
         ]
-        found = DuckDBColumns(pa.schema([_COUNTER_FIELD, *columns]), encoded)
+        columns = [field.with_type(ENCODED) if field.name in encoded else field for field in plain]
+        changed = frozenset(
+            field.name
+            for field, known in zip(plain, shown, strict=True)
+            # Of a member that is a column here, filters speak by the path into the struct.
+            if field.name not in version.named_fields or field.type != known.type
+        )
+        found = DuckDBColumns(pa.schema([_COUNTER_FIELD, *columns]), encoded, changed)
         if is_whole:
             with _LOCK:
                 _COLUMNS[version] = found
@@ -180,11 +189,7 @@ class Rows(RowSource):
 
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not where its type changes on the way."""
-        if column == COUNTER:
-            return True
-        if column not in self.dataset.opened.named_fields:  # it is a member
-            return False  # of which filters speak by the path into the struct
-        return bool(self.plain_field(column).type == self.dataset.schema.field(column).type)
+        return column not in self._columns.changed
 
     def plain_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""
@@ -200,7 +205,7 @@ class Rows(RowSource):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         filter = None if not terms else reduce(and_, terms)
-        if filter is not None:
+        if filter is not None and self._columns.changed:
             needed = columns_of(filter, self.schema.names)
             if not all(self.can_filter(name) for name in needed):
                 return self._read_and_filter(names, needed, filter)
@@ -264,12 +269,12 @@ class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no type
         self._rows = rows
 
     @property
-    @passed_on()
+    @passed_on
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
         return self._rows.schema
 
-    @passed_on()
+    @passed_on
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
     ) -> _Scanner:
@@ -286,7 +291,7 @@ class _Scanner:
         self._arguments = rows, columns, filter
 
     @property
-    @passed_on()
+    @passed_on
     def projected_schema(self) -> pa.Schema:
         rows, columns, _ = self._arguments
         return pa.schema([rows.schema.field(name) for name in columns or rows.schema.names])
@@ -371,17 +376,17 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             self._on_bind()
             return lambda *_: self._rows.read(None).__arrow_c_stream__()
 
-        @passed_on()
+        @passed_on
         def __arrow_c_schema__(self) -> object:
             self._on_bind()
             return self._rows.schema.__arrow_c_schema__()
 
-        @passed_on()
+        @passed_on
         def rows(self) -> int | None:
             self._on_bind()
             return self._rows.known_count()
 
-        @passed_on()
+        @passed_on
         def accepts(self, predicate: Any) -> bool:
             try:
                 accepted = self._filter(predicate)
@@ -438,10 +443,13 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
 
     def read() -> Iterator[pa.RecordBatch | None]:
         try:
-            with passed_on(), forgotten_on_errors():
-                yield None  # from here on, an interrupt that waits for the call is passed on
-                yield from streams.read(batches)
+            yield None  # from here on, an interrupt that waits for the call is passed on
+            yield from streams.read(batches)
+        except KeyboardInterrupt as error:
+            raise_again(error)
+            raise
         except LanceError as error:  # says all; DuckDB would add the way that it came
+            forget()
             raise error.with_traceback(None) from None
 
     reader = read()

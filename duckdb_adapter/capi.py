@@ -7,8 +7,7 @@ called through `PyDLL`: they are short, and callbacks that they lead to need the
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from typing import Any, TypeAlias
 
@@ -205,10 +204,11 @@ class Api:
         try:
             count = c_uint64()
             self.call("qname_get_part_count", name, byref(count))
-            parts = [_Text() for _ in range(count.value)]
-            for position, part in enumerate(parts):
+            part, parts = _Text(), []
+            for position in range(count.value):
                 self.call("qname_get_part", name, position, byref(part))
-            return [part.value() for part in parts]
+                parts.append(part.value())
+            return parts
         finally:
             self.destroy("qname", name)
 
@@ -216,30 +216,36 @@ class Api:
         """Return the number that a replacement scan was given as its data."""
         return self.get("replacement_scan_get_user_data", info).value or 0
 
-    def is_set(self, context: int, option: str) -> bool:
-        """Return a setting that is true or false."""
-        answer = ctypes.c_bool()
-        with self._setting(context, option) as value:
-            self.call("value_get_bool", value, byref(answer))
+    def are_set(self, context: int, options: Sequence[str]) -> bool:
+        """Return whether settings that are true or false are all true."""
+        config, answer = self.get("context_get_config", context), ctypes.c_bool(True)
+        for option in options:
+            value = self._setting(config, option)
+            try:
+                self.call("value_get_bool", value, byref(answer))
+            finally:
+                self.destroy("value", value)
+            if not answer.value:
+                break
         return answer.value
 
     def text_of(self, context: int, option: str) -> str:
         """Return a setting that is a text."""
-        answer = _Text()
-        with self._setting(context, option) as value:
+        value = self._setting(self.get("context_get_config", context), option)
+        try:
+            answer = _Text()
             self.call("value_get_varchar", value, byref(answer))
             return answer.value()  # as long as the setting is there
+        finally:
+            self.destroy("value", value)
 
-    @contextmanager
-    def _setting(self, context: int, option: str) -> Iterator[Pointer]:
-        config, value, scope = self.get("context_get_config", context), Pointer(), c_int32()
+    def _setting(self, config: Pointer, option: str) -> Pointer:
+        """Return the value of a setting, which the caller destroys."""
+        value, scope = Pointer(), c_int32()
         self.call(
             "config_get_option_value", config, byref(Str.of(option)), byref(value), byref(scope)
         )
-        try:
-            yield value
-        finally:
-            self.destroy("value", value)
+        return value
 
     def _declare(self, name: str, arguments: tuple[Any, ...]) -> None:
         function = self._symbol(f"duckdb_v2_{name}")

@@ -21,7 +21,7 @@ from duckdb_adapter.arrow_source import (
     make_source,
     make_table_source,
 )
-from duckdb_adapter.kept_versions import forgotten_on_errors
+from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.like_query import text_conditions
 from duckdb_adapter.like_source import LikeRows
 from duckdb_adapter.member_query import used_members
@@ -32,6 +32,7 @@ from duckdb_adapter.pins import Use
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
+from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 
 # Settings without which DuckDB looks neither outside of the database nor among variables, so that
@@ -140,10 +141,13 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
         LanceError: It is, but what it stands for cannot be read.
         ValueError: It is, but it contradicts itself.
     """
-    with forgotten_on_errors():
+    try:
         answer = functions.call(name, storage)
         if answer is None:
             answer = functions.find_rows(name, storage)
+    except LanceError:
+        forget()
+        raise
     if answer is None:
         return None
     if isinstance(answer, LanceDataset):

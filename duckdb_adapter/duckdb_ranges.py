@@ -6,6 +6,8 @@ no column, takes a date for another one, or, over a time of day beyond 24 hours,
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +20,7 @@ _DAY_MS = 86_400_000
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
+@lru_cache(4096)
 def is_limited(kind: pa.DataType) -> bool:
     """Whether a type, or one below it, has values that DuckDB does not hold."""
     return has_type(kind, _has_limits)

@@ -155,8 +155,7 @@ class Registration:
 
     def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
         # What DuckDB asks again was looked up with these settings, to bind the same name.
-        needed = () if is_asked(name[0]) else NEEDED_SETTINGS
-        if not all(self._api.is_set(context, option) for option in needed):
+        if not (is_asked(name[0]) or self._api.are_set(context, NEEDED_SETTINGS)):
             return
         number, collation = self._api.number_of(info), partial(self._collation, context)
         answer = self.answer(name, number, collation)

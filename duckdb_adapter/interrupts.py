@@ -11,9 +11,13 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import wraps
 from types import FrameType
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 # Seconds between two looks at the main thread, and at most until the interrupt is raised again.
 _PAUSE, _LONGEST = 0.05, 5.0
@@ -36,14 +40,18 @@ def raise_again(error: KeyboardInterrupt) -> None:
     threading.Thread(target=_deliver, args=(error, _place_of_main()), daemon=True).start()
 
 
-@contextmanager
-def passed_on() -> Iterator[None]:
-    """Have an interrupt of what is in here, or of a function so decorated, raised again."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        raise_again(error)
-        raise
+def passed_on(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Have an interrupt of a function, which is so decorated, raised again."""
+
+    @wraps(function)
+    def call(*arguments: _P.args, **options: _P.kwargs) -> _R:
+        try:
+            return function(*arguments, **options)
+        except KeyboardInterrupt as error:
+            raise_again(error)
+            raise
+
+    return call
 
 
 def _deliver(error: KeyboardInterrupt, place: tuple[FrameType, int] | None) -> None:

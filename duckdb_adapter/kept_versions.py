@@ -8,21 +8,21 @@ they take is within the budgets that all open tables of a process share.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from lancefs.errors import LanceError
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import BaseRules
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, resolve
+from lancefs.table.versions import is_newest
 
 # Budget of what manifests tell, in bytes, about: of a table, and of each of its fragments.
 _BUDGET = 64 * 1024 * 1024
 _TABLE = 256 * 1024
 _FRAGMENT = 512
+_NEWEST = Ref()
 
 
 class _Kept(NamedTuple):
@@ -48,22 +48,24 @@ def open_kept(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
     Raises:
         LanceError: As `open_version` does.
     """
+    kept = _VERSIONS.peek(_key(store, ref, rules)) if store.is_local and ref == _NEWEST else None
+    if kept is not None and is_newest(store, kept.version.resolved.file):
+        file = store.file(kept.version.resolved.file.path)
+        if kept.manifest == (file.place, file.identity()):
+            return kept.version
     return again_if_cleaned_up(lambda: _opened(resolve(store, ref), ref, rules))
 
 
-@contextmanager
-def forgotten_on_errors() -> Iterator[None]:
-    """Forget all versions after an error, so that a file that is put back is read again."""
-    try:
-        yield
-    except LanceError:
-        forget()
-        raise
-
-
 def forget() -> None:
-    """Open all versions anew when they are named next."""
+    """Open all versions anew when they are named next: a file may be put back after an error."""
     _VERSIONS.clear()
+
+
+def _key(store: Store, ref: Ref, rules: BaseRules | None) -> Hashable:
+    # Equal filesystems may hold different files, and rules have no hash: a version keeps both, so
+    # that no others can have their ids.
+    reached = store.maps if store.is_local else id(store.fs), id(rules)
+    return (store.root, *reached, ref._replace(as_of=None))
 
 
 def _opened(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersion:
@@ -71,10 +73,7 @@ def _opened(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersio
     identity = file.identity()  # before it is read: if it is replaced now, it differs next time
     if identity is None:
         return OpenVersion(resolved, rules)
-    # Equal filesystems may hold different files, and rules have no hash: a version keeps both, so
-    # that no others can have their ids.
-    reached = store.maps if store.is_local else id(store.fs), id(rules)
-    key, manifest = (store.root, *reached, ref._replace(as_of=None)), (file.place, identity)
+    key, manifest = _key(store, ref, rules), (file.place, identity)
     kept = _VERSIONS.peek(key)
     if kept is None or kept.manifest != manifest:
         version = OpenVersion(resolved, rules)

@@ -40,6 +40,8 @@ def used_members(text: str, name: str, dataset: LanceDataset) -> dict[str, list[
     Returns:
         Names of members, in the order of the type, by the name of the column.
     """
+    if "." not in text.replace(name, ""):  # which stands before each member
+        return {}
     schema, lower = dataset.schema, text.lower()
     structs = {one.name.lower(): one.type for one in schema if pa.types.is_struct(one.type)}
     if not any(struct in lower for struct in structs):

@@ -43,6 +43,8 @@ def expand(name: str, storage: Storage, is_claimed: bool) -> list[str] | None:
         NotALanceTable: The pattern matches no table.
         ReadFailed: The store cannot list what there is.
     """
+    if _SIGNS.search(name) is None:
+        return None
     candidates = [
         one
         for one in parse_name(name)

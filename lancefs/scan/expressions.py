@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -33,6 +34,8 @@ _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 # Expressions that are kept as analysed, and the bytes of such an expression at most: a read asks
 # several times for the names in its filter and for its tree.
 _EXPRESSIONS, _SHORT = 64, 8 * 1024
+# The expression that was pickled last, and its bytes, for which a read asks several times.
+_last: tuple[Callable[[], object], bytes] = (lambda: None, b"")
 # ANDs inside of ORs and the reverse: deeper expressions are not analysed.
 DEEPEST = 50
 # Arrow's errors where decimals meet other numbers.
@@ -201,8 +204,15 @@ ColumnCondition: TypeAlias = Comparison | Membership | TextPart
 
 def bytes_of(expression: pc.Expression) -> bytes:
     """Return bytes that tell an expression from others."""
+    global _last
+    known, data = _last
+    if known() is expression:
+        return data
     _, (pickled,) = expression.__reduce__()
-    return bytes(pickled)
+    data = bytes(pickled)
+    if len(data) <= _SHORT:
+        _last = weakref.ref(expression), data
+    return data
 
 
 def shown(expression: pc.Expression) -> str:

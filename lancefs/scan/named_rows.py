@@ -67,9 +67,10 @@ def read_named(
         WrongIndex: A row is not what an index says of it; all rows were tested, or none returned.
         LanceError: A file is missing or damaged, or has what this release does not read.
     """
-    most = None if reader.is_kept else reader.settings.stream_bytes
     parts = [(fragment, _live_rows(fragment, ranges)) for fragment, ranges in named]
     some = [part for part in parts if len(part[1])]
+    # The bytes of one batch are limited where it is read.
+    most = reader.settings.stream_bytes if len(some) > 1 and not reader.is_kept else None
     batches, size = [], 0
     try:
         for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:

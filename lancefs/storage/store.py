@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +105,8 @@ class Store:
         """Return the same directory for the files of a version; see the attribute `version`."""
         if version == self.version:
             return self
-        store = copy(self)
+        store = Store.__new__(Store)  # as `copy` does, in less time
+        store.__dict__.update(self.__dict__)
         store.version = version
         return store
 

@@ -142,6 +142,8 @@ def _attached(names: Sequence[str]) -> Sequence[str]:
     Args:
         names: Names of manifest files, in the order of the versions.
     """
+    if names and _numbered(names[0])[0] >= 0 and _numbered(names[-1])[0] < _FIRST_DETACHED:
+        return names
     first, last = (
         bisect_left(names, limit, key=lambda name: _numbered(name)[0])
         for limit in (0, _FIRST_DETACHED)
@@ -158,6 +160,27 @@ def _stamp(info: Mapping[str, object]) -> str | None:
 def latest(store: Store) -> VersionFile:
     """Return the newest version of a table, with one listing; raises as `list_versions` does."""
     return list_versions(store, with_sizes=False)[-1]
+
+
+def is_newest(store: Store, file: VersionFile) -> bool:
+    """Tell whether a version of a local table is still the newest one, in less time than `latest`.
+
+    Args:
+        store: The directory of the table, or of a branch.
+        file: A version that was the newest one before.
+
+    Returns:
+        False also where only `list_versions` can tell.
+
+    Raises:
+        ReadFailed: The directory cannot be listed.
+    """
+    if file.scheme is not Scheme.V2:
+        return False
+    names = [name for name in store.file_names(VERSIONS) if name.endswith(_SUFFIX)]
+    # Names of this length have one scheme, by which the newest version comes first.
+    is_one_scheme = set(map(len, names)) == {_V2_LENGTH}
+    return is_one_scheme and f"{VERSIONS}/{min(names)}" == file.path
 
 
 def pick(store: Store, versions: Sequence[VersionFile], version: int) -> VersionFile:

@@ -16,8 +16,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import SlowFileSystem
 
 from duckdb_adapter.arrow_source import Rows
-from duckdb_adapter.kept_versions import forgotten_on_errors, open_kept
-from lancefs.errors import LanceError
+from duckdb_adapter.claims import find_claim
+from duckdb_adapter.kept_versions import open_kept
+from duckdb_adapter.open_names import GivenStorage
+from lancefs.errors import RefNotFound
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules
 from lancefs.table.open_version import OpenVersion
@@ -79,6 +81,23 @@ def test_a_newer_version_takes_its_place(con: Any, table: str) -> None:
     assert con.sql(f"SELECT count(*) FROM '{table}@v1'").fetchall() == [(10,)]
     lance.dataset(table).delete("a = 100")
     assert con.sql(query).fetchall() == [(10, 45, "y")]
+
+
+def test_a_file_by_the_other_scheme_is_told_of_a_version_that_is_kept(con: Any, table: str) -> None:
+    query = f"SELECT count(*) FROM '{table}'"
+    assert con.sql(query).fetchall() == con.sql(query).fetchall() == [(10,)]
+    Path(table, "_versions", "1.manifest").touch()
+    with pytest.raises(Exception, match="two schemes"):
+        con.sql(query).fetchall()
+
+
+def test_a_version_that_is_deleted_is_shown_no_longer(con: Any, table: str) -> None:
+    query = f"SELECT count(*) FROM '{table}'"
+    add_row(table)
+    assert con.sql(query).fetchall() == con.sql(query).fetchall() == [(11,)]
+    newest = min(Path(table, "_versions").glob("*.manifest"))
+    newest.unlink()
+    assert con.sql(query).fetchall() == [(10,)]
 
 
 def test_a_table_that_is_made_anew_is_another_one(con: Any, table: str) -> None:
@@ -175,6 +194,6 @@ def test_nothing_is_kept_where_no_digest_tells_bytes(table: str) -> None:
 
 def test_an_error_has_all_opened_anew(table: str) -> None:
     first = opened(table)
-    with pytest.raises(LanceError), forgotten_on_errors():
-        raise LanceError("a page is damaged")
+    with pytest.raises(RefNotFound):
+        find_claim(f"{table}@v99", GivenStorage({}))
     assert opened(table) is not first

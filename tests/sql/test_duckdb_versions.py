@@ -114,6 +114,21 @@ def test_a_prepared_statement_reads_the_newest_version_when_it_is_run(
     assert rows(con, "EXECUTE counted(1)") == 1
 
 
+def test_a_prepared_statement_without_parameters_reads_the_newest_version(
+    con: Any, table: str
+) -> None:
+    con.execute(f"PREPARE counted AS SELECT count(*) FROM '{table}'")
+    assert rows(con, "EXECUTE counted") == 1
+    add_row(table)
+    assert rows(con, "EXECUTE counted") == 2
+    con.execute("BEGIN")
+    assert rows(con, "EXECUTE counted") == 2
+    add_row(table)
+    assert rows(con, "EXECUTE counted") == 2
+    con.execute("COMMIT")
+    assert rows(con, "EXECUTE counted") == 3
+
+
 def test_a_view_reads_the_newest_version_and_one_in_a_transaction(con: Any, table: str) -> None:
     con.execute(f"CREATE VIEW v AS FROM '{table}'")
     con.execute("PREPARE counted AS SELECT count(*) FROM v")

@@ -10,7 +10,14 @@ from support import local_store
 
 from lancefs.errors import CorruptFile, NotALanceTable, RefNotFound
 from lancefs.storage import Store
-from lancefs.table.versions import Scheme, latest, list_versions, parse_name, pick
+from lancefs.table.versions import (
+    Scheme,
+    is_newest,
+    latest,
+    list_versions,
+    parse_name,
+    pick,
+)
 
 
 def v2(version: int) -> str:
@@ -69,6 +76,47 @@ def test_a_hint_that_lies_is_never_believed(tmp_path: Path) -> None:
     store = make(tmp_path, v2(4))
     (tmp_path / "_versions" / "latest_version_hint.json").write_text('{"version": 99}')
     assert latest(store).version == 4
+
+
+def test_the_newest_version_is_known_to_be_the_newest_one_still(tmp_path: Path) -> None:
+    store = make(
+        tmp_path, v2(9), v2(10), "latest_version_hint.json", "d9223372036854775809.manifest"
+    )
+    versions = list_versions(store, with_sizes=False)
+    assert [is_newest(store, file) for file in versions] == [False, True]
+    (tmp_path / "_versions" / v2(9)).unlink()  # cleaned up
+    (tmp_path / "_versions" / v2(12)).mkdir()
+    assert is_newest(store, versions[-1])
+    (tmp_path / "_versions" / v2(11)).touch()
+    assert not is_newest(store, versions[-1])
+    assert is_newest(store, latest(store))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "2.manifest",
+        "3.manifest",
+        "x.manifest",
+        "00000000000000000005.manifest",
+    ],
+)
+def test_where_names_differ_only_the_listing_tells_the_newest_version(
+    tmp_path: Path, other: str
+) -> None:
+    store = make(tmp_path, v2(2))
+    file = latest(store)
+    (tmp_path / "_versions" / other).touch()
+    assert not is_newest(store, file)
+
+
+def test_a_version_that_is_gone_is_not_the_newest_one(tmp_path: Path) -> None:
+    store = make(tmp_path, v2(1), v2(2))
+    file = latest(store)
+    (tmp_path / "_versions" / v2(2)).unlink()
+    assert not is_newest(store, file)
+    (tmp_path / "_versions" / v2(1)).unlink()
+    assert not is_newest(store, file)
 
 
 def test_a_mixture_of_schemes_is_an_error(tmp_path: Path) -> None:

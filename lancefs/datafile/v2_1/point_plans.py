@@ -48,6 +48,9 @@ _LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
 _MOST_PLAIN, _FEW_PLAIN = 64 * 1024, 256
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
+# Rows up to which a column is read in this way also as a whole: the general way takes longer for
+# each leaf than kernels for so many values.
+_FEW_OF_ALL = 256
 _MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
 CODED = -1  # in place of the bits of a value: an Arrow dictionary of strings
 FEW_PAGES = 8  # of a column whose plan is kept for the next file
@@ -606,7 +609,7 @@ def is_worthwhile(count: int, rows: int, values: int, most: int = MOST_ROWS) -> 
         values: Number of values of these, which are the items where the column has lists.
         most: Rows that are read in this way at most; see `most_rows`.
     """
-    is_few = 0 < count <= min(most, rows // _LEAST_SHARE)
+    is_few = 0 < count <= min(most, max(rows // _LEAST_SHARE, _FEW_OF_ALL))
     return is_few and count * values // rows <= max(most, _MOST_ITEMS)
 
 
