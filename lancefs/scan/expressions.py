@@ -401,6 +401,27 @@ def chain_terms(node: ExpressionNode, functions: tuple[str, ...]) -> Iterator[Ex
             yield node
 
 
+def null_tests(root: ExpressionNode | None) -> dict[str, bool]:
+    """Return the columns in a filter, and whether it asks of each only if values are missing.
+
+    Args:
+        root: The filter; None if it cannot be analysed.
+    """
+    found: dict[str, bool] = {}
+    left = [] if root is None else [(root, False)]
+    while left:
+        node, is_tested = left.pop()
+        if node.kind == "field":
+            found[node.name] = is_tested and found.get(node.name, True)
+        is_test = node.name == "is_valid" or (
+            node.name == "is_null"
+            and node.value is not None
+            and not node.value["nan_is_null"].as_py()
+        )
+        left.extend((argument, node.kind == "call" and is_test) for argument in node.arguments)
+    return found
+
+
 def _values(node: ExpressionNode, name: str, depth: int = 0) -> Intervals | None:
     if node.kind != "call" or depth > DEEPEST:
         return None
