@@ -1,4 +1,4 @@
-"""The rows of a table as far as one query uses them: structs with some of their members."""
+"""The rows of a table as far as one query uses them: members of structs, and missing values."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.arrow_source import DuckDBColumns, Rows
 from duckdb_adapter.duckdb_types import readable_field
+from duckdb_adapter.member_query import UsedColumns
+from lancefs.datafile.validity import VALIDITY, validity_array
 from lancefs.lance_dataset import LanceDataset
 
 
 class MemberRows(Rows):
-    """Reads a table, of some structs of which DuckDB sees some members only.
+    """Reads a table, of some columns of which DuckDB sees less than there is.
 
     A struct that is missing comes out as one whose members are missing: a query that uses members
     only cannot tell them apart.
 
     Args:
         dataset: The table.
-        members: Names of members, in the order of the type, by the name of the column.
+        used: What the query uses of it.
     """
 
-    def __init__(self, dataset: LanceDataset, members: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, dataset: LanceDataset, used: UsedColumns) -> None:
         super().__init__(dataset)
-        self._members = members
-        self._fields = {
-            name: _with_members(dataset.schema.field(name), members[name]) for name in members
+        self._used = used
+        schema = dataset.schema
+        self._fields = {name: _with_members(schema.field(name), used) for name in used.members}
+        self._fields |= {
+            name: pa.field(name, VALIDITY) for name in schema.names if name in used.tested
         }
+
+    @property
+    def counts(self) -> bool:
+        """Whether the query must mean the function by `count`, and no macro."""
+        return self._used.counts
 
     def _described(self) -> DuckDBColumns:
         whole = super()._described()
@@ -37,7 +46,7 @@ class MemberRows(Rows):
             readable_field(self._fields[one.name]) if one.name in self._fields else one
             for one in whole.schema
         ]
-        return whole._replace(schema=pa.schema(fields))
+        return DuckDBColumns(pa.schema(fields), whole.encoded - self._used.tested)
 
     def plain_field(self, column: str) -> pa.Field:
         """Return a column as filters see it, which may name members by their places: whole."""
@@ -51,9 +60,11 @@ class MemberRows(Rows):
         whole = Rows(self.dataset).batches(list(dict.fromkeys([*names, *needed])), (filter,))
         for batch in whole:
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for name in self._fields.keys() & arrays.keys():
-                for member in self._members[name]:
+            for name in self._used.members.keys() & arrays.keys():
+                for member in self._used.members[name]:
                     arrays[f"{name}.{member}"] = pc.struct_field(arrays[name], [member])
+            for name in self._used.tested & arrays.keys():
+                arrays[name] = validity_array(arrays[name])
             yield self._batch(list(names), arrays)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
@@ -63,9 +74,10 @@ class MemberRows(Rows):
         paths = [
             f"{name}.{member}" if member else name
             for name in columns
-            for member in self._members.get(name, ("",))
+            for member in self._used.members.get(name, ("",))
         ]
-        for batch in super()._scanned(paths, **options):
+        tested = [path for path in paths if path in self._used.tested]
+        for batch in super()._scanned(paths, validity_columns=tested, **options):
             yield self._batch(columns, dict(zip(paths, batch.columns, strict=True)))
 
     def _batch(self, columns: list[str], arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
@@ -75,13 +87,17 @@ class MemberRows(Rows):
         )
 
     def _column(self, name: str, arrays: Mapping[str, pa.Array]) -> pa.Array:
-        if name not in self._fields:
+        if name not in self._used.members:
             return arrays[name]
-        members = [arrays[f"{name}.{member}"] for member in self._members[name]]
+        members = [arrays[f"{name}.{member}"] for member in self._used.members[name]]
         return pa.StructArray.from_arrays(members, fields=list(self._fields[name].type))
 
 
-def _with_members(field: pa.Field, members: Sequence[str]) -> pa.Field:
-    """Return a struct with some of its members, which are missing where it is."""
-    kept = [field.type.field(name).with_nullable(True) for name in members]
-    return field.with_type(pa.struct(kept))
+def _with_members(field: pa.Field, used: UsedColumns) -> pa.Field:
+    """Return a struct with those of its members that are used, which are missing where it is."""
+    members = []
+    for name in used.members[field.name]:
+        member = field.type.field(name).with_nullable(True)
+        is_tested = f"{field.name}.{name}" in used.tested
+        members.append(pa.field(name, VALIDITY) if is_tested else member)
+    return field.with_type(pa.struct(members))
