@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.arrow_source import DuckDBColumns, Rows
 from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.member_query import UsedColumns
-from lancefs.datafile.validity import VALIDITY, validity_array
+from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
+
+# The type of a column that DuckDB is shown for the nulls in it. It takes whole bytes as they are,
+# and takes bits apart.
+_SHOWN = pa.int8()
+# Rows of a batch of such columns only.
+_TESTED_ROWS = 256 * 1024
 
 
 class MemberRows(Rows):
@@ -32,7 +39,7 @@ class MemberRows(Rows):
         schema = dataset.schema
         self._fields = {name: _with_members(schema.field(name), used) for name in used.members}
         self._fields |= {
-            name: pa.field(name, VALIDITY) for name in schema.names if name in used.tested
+            name: pa.field(name, _SHOWN) for name in schema.names if name in used.tested
         }
 
     @property
@@ -63,27 +70,39 @@ class MemberRows(Rows):
             for name in self._used.members.keys() & arrays.keys():
                 for member in self._used.members[name]:
                     arrays[f"{name}.{member}"] = pc.struct_field(arrays[name], [member])
-            for name in self._used.tested & arrays.keys():
-                arrays[name] = validity_array(arrays[name])
             yield self._batch(list(names), arrays)
+
+    def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read all rows, few of them at first, if values are read."""
+        if all(path in self._used.tested for path in self._paths(columns)):
+            return self._scanned(columns, batch_size=_TESTED_ROWS)
+        return super()._growing(columns)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         if not any(name in self._fields for name in columns):  # perhaps none at all
             yield from super()._scanned(columns, **options)
             return
-        paths = [
-            f"{name}.{member}" if member else name
-            for name in columns
-            for member in self._used.members.get(name, ("",))
-        ]
+        paths = self._paths(columns)
         tested = [path for path in paths if path in self._used.tested]
         for batch in super()._scanned(paths, validity_columns=tested, **options):
             yield self._batch(columns, dict(zip(paths, batch.columns, strict=True)))
 
+    def _paths(self, columns: list[str]) -> list[str]:
+        """Return what is read for columns: members by their paths."""
+        return [
+            f"{name}.{member}" if member else name
+            for name in columns
+            for member in self._used.members.get(name, ("",))
+        ]
+
     def _batch(self, columns: list[str], arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Return columns, of whose structs there are the members by their paths."""
+        shown = {
+            path: _shown(array) if path in self._used.tested else array
+            for path, array in arrays.items()
+        }
         return pa.RecordBatch.from_arrays(
-            [self._column(name, arrays) for name in columns], names=columns
+            [self._column(name, shown) for name in columns], names=columns
         )
 
     def _column(self, name: str, arrays: Mapping[str, pa.Array]) -> pa.Array:
@@ -93,11 +112,19 @@ class MemberRows(Rows):
         return pa.StructArray.from_arrays(members, fields=list(self._fields[name].type))
 
 
+def _shown(array: pa.Array) -> pa.Array:
+    """Return an array with the nulls of another one; its values, which nobody reads, are zeros."""
+    tested = validity_array(array)
+    first, count = tested.offset, len(tested)
+    buffers = [tested.buffers()[0], pa.py_buffer(np.zeros(first + count, np.int8))]
+    return pa.Array.from_buffers(_SHOWN, count, buffers, offset=first)
+
+
 def _with_members(field: pa.Field, used: UsedColumns) -> pa.Field:
     """Return a struct with those of its members that are used, which are missing where it is."""
     members = []
     for name in used.members[field.name]:
         member = field.type.field(name).with_nullable(True)
         is_tested = f"{field.name}.{name}" in used.tested
-        members.append(pa.field(name, VALIDITY) if is_tested else member)
+        members.append(pa.field(name, _SHOWN) if is_tested else member)
     return field.with_type(pa.struct(members))

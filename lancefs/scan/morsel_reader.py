@@ -159,7 +159,8 @@ class MorselReader:
         most = 2 * self.settings.table_bytes if len(offsets) > 1 else None
         try:
             with limited(most), self._budget():
-                columns = self._read_columns(fragment, self.fields, as_ranges(offsets))
+                ranges = as_ranges(offsets)
+                columns = self._read_columns(fragment, self.fields, ranges, validity=self.validity)
         except TooLarge:
             half = len(offsets) // 2
             return self._take(fragment, offsets[:half]) + self._take(fragment, offsets[half:])
