@@ -137,19 +137,15 @@ class LanceScanner:
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
-        if extra:
-            columns = self._with(columns, extra)
+        columns = self._with(columns, with_row_id, with_row_address)
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
         known = self._known(filters) if filters else None
-        settings = default_settings().within(
-            version.max_memory if max_memory is None else max_memory
-        )
+        most = version.max_memory if max_memory is None else max_memory
+        settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         is_part, index_use = fragments is not None, None
         if use_index and known is not None:
             index_use = IndexUse(version, known, is_part)
-        validity = self._validity(validity_columns)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -161,8 +157,8 @@ class LanceScanner:
             index=version.row_index,
             index_use=index_use,
             blobs=blobs,
-            encoded=self._encoded(dictionary_columns) - validity,
-            validity=validity,
+            encoded=self._encoded(dictionary_columns) - self._validity(validity_columns),
+            validity=self._validity(validity_columns),
             settings=settings,
         )
 
@@ -398,8 +394,11 @@ class LanceScanner:
             raise ValueError(f"{self._version.name} has no fragment {unknown[0]}")
         return [readers[positions[number]] for number in ids]
 
-    def _with(self, columns: Columns | None, extra: Sequence[str]) -> Columns:
-        """Add columns to those that are wanted."""
+    def _with(self, columns: Columns | None, row_id: bool, row_address: bool) -> Columns | None:
+        """Add columns of row metadata to those that are wanted."""
+        extra = [ROW_ID.name] * row_id + [ROW_ADDRESS.name] * row_address
+        if not extra:
+            return columns
         if isinstance(columns, Mapping):
             return {**columns, **{name: name for name in extra if name not in columns}}
         names = [field.name for field in self._shown] if columns is None else list(columns)
