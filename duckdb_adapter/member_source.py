@@ -14,12 +14,17 @@ from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.member_query import UsedColumns
 from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
+from lancefs.table.null_free import none_missing
 
 # The type of a column that DuckDB is shown for the nulls in it. It takes whole bytes as they are,
 # and takes bits apart.
 _SHOWN = pa.int8()
 # Rows of a batch of such columns only.
 _TESTED_ROWS = 256 * 1024
+# Rows of a batch in which no value is missing: no memory is touched for it.
+_COMPLETE_ROWS = 4 * 1024 * 1024
+# Fragments whose metadata are asked at most whether values are missing.
+_MOST_FRAGMENTS = 64
 
 
 class MemberRows(Rows):
@@ -70,13 +75,33 @@ class MemberRows(Rows):
             for name in self._used.members.keys() & arrays.keys():
                 for member in self._used.members[name]:
                     arrays[f"{name}.{member}"] = pc.struct_field(arrays[name], [member])
+            for path in self._used.tested & arrays.keys():
+                arrays[path] = _shown(validity_array(arrays[path]))
             yield self._batch(list(names), arrays)
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read all rows, few of them at first, if values are read."""
-        if all(path in self._used.tested for path in self._paths(columns)):
-            return self._scanned(columns, batch_size=_TESTED_ROWS)
-        return super()._growing(columns)
+        paths = self._paths(columns)
+        if not all(path in self._used.tested for path in paths):
+            return super()._growing(columns)
+        if self._are_there(paths):
+            return self._complete(columns, paths)
+        return self._scanned(columns, batch_size=_TESTED_ROWS)
+
+    def _are_there(self, paths: Sequence[str]) -> bool:
+        """Whether no value of columns is missing, as the metadata of data files tells at once."""
+        version = self.dataset.opened
+        if not self.dataset.is_local or len(version.readers) > _MOST_FRAGMENTS:
+            return False
+        fields = [version.column(path) for path in paths]
+        return all(none_missing(reader, fields) for reader in version.readers)
+
+    def _complete(self, columns: list[str], paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Return all rows of columns of which no value is missing, without reading them."""
+        rows = self.dataset.count_rows()
+        for first in range(0, rows, _COMPLETE_ROWS):
+            there = _with_nulls(None, min(_COMPLETE_ROWS, rows - first))
+            yield self._batch(columns, dict.fromkeys(paths, there))
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         if not any(name in self._fields for name in columns):  # perhaps none at all
@@ -85,7 +110,8 @@ class MemberRows(Rows):
         paths = self._paths(columns)
         tested = [path for path in paths if path in self._used.tested]
         for batch in super()._scanned(paths, validity_columns=tested, **options):
-            yield self._batch(columns, dict(zip(paths, batch.columns, strict=True)))
+            arrays = dict(zip(paths, batch.columns, strict=True))
+            yield self._batch(columns, arrays | {path: _shown(arrays[path]) for path in tested})
 
     def _paths(self, columns: list[str]) -> list[str]:
         """Return what is read for columns: members by their paths."""
@@ -97,12 +123,8 @@ class MemberRows(Rows):
 
     def _batch(self, columns: list[str], arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Return columns, of whose structs there are the members by their paths."""
-        shown = {
-            path: _shown(array) if path in self._used.tested else array
-            for path, array in arrays.items()
-        }
         return pa.RecordBatch.from_arrays(
-            [self._column(name, shown) for name in columns], names=columns
+            [self._column(name, arrays) for name in columns], names=columns
         )
 
     def _column(self, name: str, arrays: Mapping[str, pa.Array]) -> pa.Array:
@@ -113,11 +135,20 @@ class MemberRows(Rows):
 
 
 def _shown(array: pa.Array) -> pa.Array:
-    """Return an array with the nulls of another one; its values, which nobody reads, are zeros."""
-    tested = validity_array(array)
-    first, count = tested.offset, len(tested)
-    buffers = [tested.buffers()[0], pa.py_buffer(np.zeros(first + count, np.int8))]
-    return pa.Array.from_buffers(_SHOWN, count, buffers, offset=first)
+    """Return the column that DuckDB is shown for the validity of another one."""
+    return _with_nulls(array.buffers()[0], len(array), array.offset)
+
+
+def _with_nulls(valid: pa.Buffer | None, count: int, first: int = 0) -> pa.Array:
+    """Return a column with some nulls; its values, which nobody reads, are zeros.
+
+    Args:
+        valid: A bit for each value, whether it is there; None where all are.
+        count: Number of values.
+        first: The first bit.
+    """
+    zeros = pa.py_buffer(np.zeros(first + count, np.int8))  # as the system gives it: not touched
+    return pa.Array.from_buffers(_SHOWN, count, [valid, zeros], offset=first)
 
 
 def _with_members(field: pa.Field, used: UsedColumns) -> pa.Field:

@@ -34,7 +34,9 @@ def with_validity(page: PageReader, first: int) -> PageReader:
     """
     if not isinstance(page, MiniBlockPage | FullZipPage):
         return outlined(page, VALIDITY)
-    if not any(layer.nullable for layer in page.layers[first:]):
+    values = page.layout.value_compression
+    has_values = not values.HasField("constant") or values.constant.HasField("value")
+    if has_values and not any(layer.nullable for layer in page.layers[first:]):
         if isinstance(page, MiniBlockPage) and not page.has_rep:
             check_rows(page.description.items, page.page.rows)
         return _ValidPage(page.layers)
