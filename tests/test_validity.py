@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import lance
 import numpy as np
 import pyarrow as pa
@@ -214,6 +215,39 @@ def test_pages_without_nulls_are_not_read_at_all(tmp_path: Path) -> None:
     dataset = _large(tmp_path, "2.1")
     names = ["number", "float", "flag", "text", "level", "vector", "list"]
     assert _bytes_read(dataset, columns=names, validity_columns=names) == 0
+
+
+def test_fragments_without_nulls_are_passed_over(tmp_path: Path) -> None:
+    dataset = _large(tmp_path, "2.1")
+    lance.write_dataset(_rows(200_000, 100_000, "2.1"), dataset.uri, mode="append")
+    lance.dataset(dataset.uri).delete("id % 10 = 3")
+    dataset = lancefs.open(dataset.uri)
+    for condition in (
+        "text IS NULL",
+        "struct.b.c IS NULL",
+        "text_some LIKE '%7%' AND vector IS NULL",
+    ):
+        scanner = dataset.scanner(["id"], condition)
+        rows = scanner.to_table().num_rows
+        assert rows == dataset.to_table(filter=f"({condition}) IS TRUE").num_rows
+        assert scanner.stats.fragments_skipped == (0 if "struct" in condition else 2)
+    assert dataset.count_rows("text IS NULL OR id = 5") == 1
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+def test_fewer_bytes_are_fetched_of_remote_tables(tmp_path: Path, version: str) -> None:
+    store = fsspec.filesystem("memory")
+    store.put(_large(tmp_path, version).uri, "/validity/large.lance", recursive=True)
+    try:
+        dataset = lancefs.open("memory://validity/large.lance")
+        for name in ("float", "vector"):
+            assert _bytes_read(dataset, columns=[], filter=f"{name} IS NULL") == 0, name
+        read = _bytes_read(dataset, columns=["text"], validity_columns=["text"])
+        assert read <= (9 * 200_000 if version == "2.0" else 0)
+        expected = lance.dataset(str(tmp_path / "large.lance")).count_rows("struct.a IS NULL")
+        assert dataset.count_rows("struct.a IS NULL") == expected
+    finally:
+        store.rm("/validity", recursive=True)
 
 
 def test_indices_answer_tests_for_nulls_as_before(tmp_path: Path) -> None:

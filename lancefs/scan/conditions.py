@@ -152,6 +152,11 @@ class Condition:
             if found.get(column) and not any(name.startswith(f"{column}.") for name in found)
         }
 
+    @cached_property
+    def missing_columns(self) -> set[str]:
+        """Columns whose values are missing in all rows that pass."""
+        return expressions.missing_columns(self.tree)
+
     def passed(self, batch: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that pass.
 

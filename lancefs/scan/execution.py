@@ -435,10 +435,26 @@ class Scan:
         """
         fields = self._ranged_fields
         if not fields:
-            return ((fragment, None) for fragment in fragments)
+            return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
         from lancefs.scan.fragment_ranges import passing_fragments
 
         return passing_fragments(fragments, fields, self._intervals, self.stats)
+
+    def _may_pass(self, fragment: FragmentReader) -> bool:
+        """Return whether a fragment may hold rows that pass, as far as its metadata tells.
+
+        Those of small fragments, and of remote ones, take as long to be asked as rows to be read.
+        """
+        missing = set() if self.filter is None else self.filter.missing_columns
+        if not missing or not fragment.is_local or fragment.is_small:
+            return True
+        from lancefs.table.null_free import none_missing
+
+        needed = [column for column in self.filter_fields if column.name in missing]
+        if not any(none_missing(fragment, [column]) for column in needed):
+            return True
+        self.stats.fragments_skipped += 1
+        return False
 
     def _candidates(self) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return ranges of rows that may pass, by fragment id; None where all rows may.

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from roads import assert_same_rows, connect, native_rows, needs_install
@@ -205,6 +206,58 @@ def test_a_macro_may_use_values(con: Any, native: Any, table: Path) -> None:
     ):
         assert_same_rows(con, native, table, query)
         assert_same_rows(con, native, table, query)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """A table of more rows than are read at first, and these."""
+    numbers = np.arange(400_000)
+    texts = pa.array([f"text {n}" for n in numbers])
+    maybe = pa.array(numbers / 3, mask=numbers % 7 == 2)
+    members = [texts, maybe]
+    rows = pa.table(
+        {
+            "id": numbers,
+            "text": texts,
+            "maybe": maybe,
+            "req": pa.StructArray.from_arrays(members, ["trace", "seconds"]),
+        }
+    )
+    path = tmp_path_factory.mktemp("long") / "long.lance"
+    lance.write_dataset(rows, str(path), max_rows_per_file=250_000)
+    lance.dataset(str(path)).delete("id % 9 = 5")
+    return path, lance.dataset(str(path)).to_table()
+
+
+LONG = [
+    "SELECT count(text), count(*) FROM {t}",
+    "SELECT count(req.trace) FROM {t}",
+    "SELECT count(req.trace), count(req.seconds) FROM {t}",
+    "SELECT count(maybe), count(text) FROM {t}",
+    "SELECT count(maybe), max(text) FROM {t}",
+    "SELECT count(text), count(maybe) FROM {t} WHERE id > 123456",
+    "SELECT maybe IS NULL, text IS NULL, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT count(*) FROM {t} WHERE text IS NULL",
+    "SELECT count(*) FROM {t} WHERE req.seconds IS NULL",
+    "SELECT text IS NULL FROM {t} LIMIT 4",
+    "SELECT count(id) FILTER (WHERE maybe IS NULL) FROM {t}",
+]
+
+
+@pytest.mark.parametrize("query", LONG)
+def test_long_tables(con: Any, long: tuple[Path, pa.Table], query: str) -> None:
+    path, rows = long
+    with native_rows(rows) as native:
+        assert_same_rows(con, native, path, query)
+
+
+@needs_install
+def test_nothing_is_read_where_metadata_tells(
+    long: tuple[Path, pa.Table], read: dict[str, bool]
+) -> None:
+    found = connect("install").execute(f"SELECT count(req.trace) FROM '{long[0]}'").fetchall()
+    assert found == [(long[1].num_rows,)]
+    assert read == {}
 
 
 @needs_install
