@@ -90,10 +90,11 @@ class Claim:
         """Return the query that the name stands for, given the name of the variable."""
         if isinstance(self.rows, MemberRows) and self.rows.counts:
             # A macro of that name would use more than which values are missing. DuckDB refuses one
-            # with FILTER; it drops the number, which nothing uses, without counting.
+            # with FILTER. It knows the type, which nothing uses, without a count.
+            is_function = "typeof((SELECT count(1) FILTER (WHERE true)))"
             return (
-                f"SELECT * EXCLUDE ({COUNTER}, {_NO_MACRO}) FROM (SELECT *, "
-                f"(SELECT count(1) FILTER (WHERE true)) AS {_NO_MACRO} FROM {quoted(key)})"
+                f"SELECT * EXCLUDE ({COUNTER}, {_NO_MACRO}) "
+                f"FROM (SELECT *, {is_function} AS {_NO_MACRO} FROM {quoted(key)})"
             )
         return f"SELECT *{self.left_out} FROM {quoted(key)}"
 
