@@ -77,7 +77,8 @@ def _compare_fragments(dataset: LanceDataset, column: Field, rng: np.random.Gene
 
 def _compare_scans(dataset: LanceDataset, column: Field) -> int:
     """Compare live rows, as they come out and as filters take them."""
-    values = _validity(dataset.to_table([column.name]).column(0).combine_chunks())
+    chunks = dataset.to_table([column.name]).column(0).chunks
+    values = pa.concat_arrays([pa.nulls(0, VALIDITY), *map(_validity, chunks)])
     told = dataset.to_table([column.name], validity_columns=[column.name])
     told.validate(full=True)
     assert told.column(0).combine_chunks().equals(values), column.name
@@ -89,8 +90,6 @@ def _compare_scans(dataset: LanceDataset, column: Field) -> int:
 
 def _validity(values: pa.Array) -> pa.Array:
     """Return what Arrow says is valid."""
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.chunks else pa.nulls(0, values.type)
     if isinstance(values, pa.DictionaryArray):
         values = values.dictionary_decode()
     valid = pc.is_valid(values)
