@@ -24,7 +24,7 @@ from duckdb_adapter.arrow_source import (
 from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.like_query import text_conditions
 from duckdb_adapter.like_source import LikeRows
-from duckdb_adapter.member_query import used_members
+from duckdb_adapter.member_query import UsedColumns, used_columns
 from duckdb_adapter.member_source import MemberRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
@@ -39,6 +39,7 @@ from lancefs.lance_dataset import LanceDataset
 # nothing can be handed to it, and nothing may be looked at.
 NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
+_NO_MACRO = "__lance_count"
 _threads = itertools.count(1)
 
 
@@ -88,6 +89,14 @@ class Claim:
 
     def select(self, key: str) -> str:
         """Return the query that the name stands for, given the name of the variable."""
+        if isinstance(self.rows, MemberRows) and self.rows.counts:
+            # A macro of that name would use more than which values are missing. DuckDB refuses one
+            # with FILTER. It knows the type, which nothing uses, without a count.
+            is_function = "typeof((SELECT count(1) FILTER (WHERE true)))"
+            return (
+                f"SELECT * EXCLUDE ({COUNTER}, {_NO_MACRO}) "
+                f"FROM (SELECT *, {is_function} AS {_NO_MACRO} FROM {quoted(key)})"
+            )
         return f"SELECT *{self.left_out} FROM {quoted(key)}"
 
     @property
@@ -116,8 +125,10 @@ class Claim:
         if conditions and not look.collation():
             return replace(self, rows=LikeRows(dataset, conditions, look.use))
         # What a query selects from is looked for first, then what macros in it use.
-        members = used_members(text, self.name, dataset) if look.use.looks == 1 else {}
-        return replace(self, rows=MemberRows(dataset, members)) if members else self
+        if look.use.looks > 1:
+            return self
+        used = used_columns(text, self.name, self.alias, dataset)
+        return self if used == UsedColumns() else replace(self, rows=MemberRows(dataset, used))
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""

@@ -1,35 +1,56 @@
-"""The rows of a table as far as one query uses them: structs with some of their members."""
+"""The rows of a table as far as one query uses them: members of structs, and missing values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.arrow_source import DuckDBColumns, Rows
 from duckdb_adapter.duckdb_types import readable_field
+from duckdb_adapter.member_query import UsedColumns
+from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
+from lancefs.table.null_free import none_missing
+
+# The type of a column that DuckDB is shown for the nulls in it. It takes whole bytes as they are,
+# and takes bits apart.
+_SHOWN = pa.int8()
+# Rows of a batch of such columns only.
+_TESTED_ROWS = 256 * 1024
+# Rows of a batch in which no value is missing: no memory is touched for it.
+_COMPLETE_ROWS = 4 * 1024 * 1024
+# Fragments whose metadata are asked at most whether values are missing.
+_MOST_FRAGMENTS = 64
 
 
 class MemberRows(Rows):
-    """Reads a table, of some structs of which DuckDB sees some members only.
+    """Reads a table, of some columns of which DuckDB sees less than there is.
 
     A struct that is missing comes out as one whose members are missing: a query that uses members
     only cannot tell them apart.
 
     Args:
         dataset: The table.
-        members: Names of members, in the order of the type, by the name of the column.
+        used: What the query uses of it.
     """
 
-    def __init__(self, dataset: LanceDataset, members: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, dataset: LanceDataset, used: UsedColumns) -> None:
         super().__init__(dataset)
-        self._members = members
-        self._fields = {
-            name: _with_members(dataset.schema.field(name), members[name]) for name in members
+        self._used = used
+        schema = dataset.schema
+        self._fields = {name: _with_members(schema.field(name), used) for name in used.members}
+        self._fields |= {
+            name: pa.field(name, _SHOWN) for name in schema.names if name in used.tested
         }
+
+    @property
+    def counts(self) -> bool:
+        """Whether the query must mean the function by `count`, and no macro."""
+        return self._used.counts
 
     def _described(self) -> DuckDBColumns:
         whole = super()._described()
@@ -37,7 +58,8 @@ class MemberRows(Rows):
             readable_field(self._fields[one.name]) if one.name in self._fields else one
             for one in whole.schema
         ]
-        return whole._replace(schema=pa.schema(fields))
+        encoded = whole.encoded - self._used.tested
+        return DuckDBColumns(pa.schema(fields), encoded, whole.changed)
 
     def plain_field(self, column: str) -> pa.Field:
         """Return a column as filters see it, which may name members by their places: whole."""
@@ -51,22 +73,54 @@ class MemberRows(Rows):
         whole = Rows(self.dataset).batches(list(dict.fromkeys([*names, *needed])), (filter,))
         for batch in whole:
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-            for name in self._fields.keys() & arrays.keys():
-                for member in self._members[name]:
+            for name in self._used.members.keys() & arrays.keys():
+                for member in self._used.members[name]:
                     arrays[f"{name}.{member}"] = pc.struct_field(arrays[name], [member])
+            for path in self._used.tested & arrays.keys():
+                arrays[path] = _shown(validity_array(arrays[path]))
             yield self._batch(list(names), arrays)
+
+    def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read all rows, few of them at first, if values are read."""
+        paths = self._paths(columns)
+        if not all(path in self._used.tested for path in paths):
+            return super()._growing(columns)
+        if self._are_there(paths):
+            return self._complete(columns, paths)
+        return self._scanned(columns, batch_size=_TESTED_ROWS)
+
+    def _are_there(self, paths: Sequence[str]) -> bool:
+        """Whether no value of columns is missing, as the metadata of data files tells at once."""
+        version = self.dataset.opened
+        if not self.dataset.is_local or len(version.readers) > _MOST_FRAGMENTS:
+            return False
+        fields = [version.column(path) for path in paths]
+        return all(none_missing(reader, fields) for reader in version.readers)
+
+    def _complete(self, columns: list[str], paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Return all rows of columns of which no value is missing, without reading them."""
+        rows = self.dataset.count_rows()
+        for first in range(0, rows, _COMPLETE_ROWS):
+            there = _with_nulls(None, min(_COMPLETE_ROWS, rows - first))
+            yield self._batch(columns, dict.fromkeys(paths, there))
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         if not any(name in self._fields for name in columns):  # perhaps none at all
             yield from super()._scanned(columns, **options)
             return
-        paths = [
+        paths = self._paths(columns)
+        tested = [path for path in paths if path in self._used.tested]
+        for batch in super()._scanned(paths, validity_columns=tested, **options):
+            arrays = dict(zip(paths, batch.columns, strict=True))
+            yield self._batch(columns, arrays | {path: _shown(arrays[path]) for path in tested})
+
+    def _paths(self, columns: list[str]) -> list[str]:
+        """Return what is read for columns: members by their paths."""
+        return [
             f"{name}.{member}" if member else name
             for name in columns
-            for member in self._members.get(name, ("",))
+            for member in self._used.members.get(name, ("",))
         ]
-        for batch in super()._scanned(paths, **options):
-            yield self._batch(columns, dict(zip(paths, batch.columns, strict=True)))
 
     def _batch(self, columns: list[str], arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Return columns, of whose structs there are the members by their paths."""
@@ -75,13 +129,34 @@ class MemberRows(Rows):
         )
 
     def _column(self, name: str, arrays: Mapping[str, pa.Array]) -> pa.Array:
-        if name not in self._fields:
+        if name not in self._used.members:
             return arrays[name]
-        members = [arrays[f"{name}.{member}"] for member in self._members[name]]
+        members = [arrays[f"{name}.{member}"] for member in self._used.members[name]]
         return pa.StructArray.from_arrays(members, fields=list(self._fields[name].type))
 
 
-def _with_members(field: pa.Field, members: Sequence[str]) -> pa.Field:
-    """Return a struct with some of its members, which are missing where it is."""
-    kept = [field.type.field(name).with_nullable(True) for name in members]
-    return field.with_type(pa.struct(kept))
+def _shown(array: pa.Array) -> pa.Array:
+    """Return the column that DuckDB is shown for the validity of another one."""
+    return _with_nulls(array.buffers()[0], len(array), array.offset)
+
+
+def _with_nulls(valid: pa.Buffer | None, count: int, first: int = 0) -> pa.Array:
+    """Return a column with some nulls; its values, which nobody reads, are zeros.
+
+    Args:
+        valid: A bit for each value, whether it is there; None where all are.
+        count: Number of values.
+        first: The first bit.
+    """
+    zeros = pa.py_buffer(np.zeros(first + count, np.int8))  # as the system gives it: not touched
+    return pa.Array.from_buffers(_SHOWN, count, [valid, zeros], offset=first)
+
+
+def _with_members(field: pa.Field, used: UsedColumns) -> pa.Field:
+    """Return a struct with those of its members that are used, which are missing where it is."""
+    members = []
+    for name in used.members[field.name]:
+        member = field.type.field(name).with_nullable(True)
+        is_tested = f"{field.name}.{name}" in used.tested
+        members.append(pa.field(name, _SHOWN) if is_tested else member)
+    return field.with_type(pa.struct(members))

@@ -507,6 +507,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         with_row_address: bool = False,
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
+        validity_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
         use_index: bool = True,
@@ -537,6 +538,9 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
                 that are no part of the table are read only where `BaseRules` allow it.
             dictionary_columns: Columns of strings that come dictionary-encoded. Where the data
                 files store them so (see `dictionary_columns`), no string is written out.
+            validity_columns: Columns of which only is read which values are missing: they come as
+                booleans, true where there is a value and null where it is missing. Most values are
+                not decoded for it, and pages that say that none is missing are not read.
             fragments: Fragments to read, in this order: ids, or objects of `get_fragments`.
             max_memory: Bytes of memory that a read may take: what it decodes at a time, and what
                 `to_table` and `take` return. By default that of `lancefs.open`; without any, only
@@ -568,6 +572,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             with_row_address=with_row_address,
             blobs=blobs,
             dictionary_columns=dictionary_columns,
+            validity_columns=validity_columns,
             fragments=fragments,
             max_memory=max_memory,
             use_index=use_index and self._use_index,

@@ -103,7 +103,8 @@ class Field:
             the order; None where the field is not part of the key.
         encoding: The encoding in a legacy data file.
         dictionary: The position of the dictionary in a legacy data file.
-        is_outline: Whether the field is read as an outline (see `outlines`).
+        is_outline: Whether the field is read as an outline (see `outlines`), or as its validity.
+        is_validity: Whether the field is read as its validity (see `validity`).
         way: Of a member of a struct that is read as a column: the column, and the members down to
             this one, as the table has them. Empty for all other fields.
     """
@@ -118,6 +119,7 @@ class Field:
     encoding: LegacyEncoding = LegacyEncoding.NONE
     dictionary: DictionaryLocation | None = None
     is_outline: bool = False
+    is_validity: bool = False
     way: tuple[Field, ...] = ()
 
     @property
@@ -210,6 +212,8 @@ class Field:
         kept = tuple(c for c in (child.prune(ids) for child in self.children) if c is not None)
         if not kept:
             return None
+        if self.is_validity:
+            kept = kept[:1]  # whose levels decide
         return self if kept == self.children else replace(self, children=kept)
 
     def child(self, name: str) -> Field | None:

@@ -173,6 +173,24 @@ class Condition:
         """
         return len(schema) == 1 or self._by_column(schema) is not None
 
+    def tested_for_nulls(self, columns: Iterable[str]) -> set[str]:
+        """Return those of the columns of which the filter asks only whether values are missing.
+
+        Args:
+            columns: The names of the columns that the filter reads, and paths of members.
+        """
+        found = expressions.null_tests(self.tree)
+        return {
+            column
+            for column in columns
+            if found.get(column) and not any(name.startswith(f"{column}.") for name in found)
+        }
+
+    @cached_property
+    def missing_columns(self) -> set[str]:
+        """Columns whose values are missing in all rows that pass."""
+        return expressions.missing_columns(self.tree)
+
     def passed(self, batch: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that pass.
 

@@ -73,6 +73,7 @@ class Scan:
         blobs: Whether blob columns show where their bytes are, or the bytes.
         is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
         encoded: Field ids of string columns that come dictionary-encoded.
+        validity: Field ids of columns that come as their validity.
         settings: What the scan is tuned by.
         stats: Counts what the scan does.
     """
@@ -89,13 +90,14 @@ class Scan:
     blobs: Blobs = "descriptors"
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
+    validity: frozenset[int] = frozenset()
     settings: ScanSettings = field(default_factory=default_settings)
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return schema_of(self.fields, self.blobs, self.encoded)
+        return schema_of(self.fields, self.blobs, self.encoded, self.validity)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order; batches are not empty.
@@ -251,13 +253,30 @@ class Scan:
     @cached_property
     def _ranged_fields(self) -> tuple[Field, ...]:
         """The columns of the filter whose ranges of values are kept in mind."""
-        fields = tuple(field for field in self.filter_fields if field.name in self._intervals)
+        fields = tuple(
+            field
+            for field in self.filter_fields
+            if field.name in self._intervals and field.id not in self._filter_validity
+        )
         root = _local_root(self.fragments) if fields else None
         if root is not None:
             from lancefs.scan.kept_ranges import load
 
             load(root)
         return fields
+
+    @cached_property
+    def _filter_validity(self) -> frozenset[int]:
+        """The columns of which the filter needs the validity only, and nothing else more."""
+        if self.filter is None:
+            return frozenset()
+        returned = ({field.id for field in self.fields} - self.validity) | self.encoded
+        tested = self.filter.tested_for_nulls([field.name for field in self.filter_fields])
+        return frozenset(
+            field.id
+            for field in self.filter_fields
+            if field.name in tested and field.id not in returned
+        )
 
     @cached_property
     def _plain_reader(self) -> MorselReader:
@@ -268,10 +287,12 @@ class Scan:
             self.fields,
             self.filter,
             self.filter_fields,
+            self._filter_validity,
             (),
             self.index,
             self.blobs,
             self.encoded,
+            self.validity,
             is_kept=self.is_kept,
             gives_back=not (self.is_kept or self._is_short()),
             mapped=Mapped(mapped),
@@ -414,10 +435,26 @@ class Scan:
         """
         fields = self._ranged_fields
         if not fields:
-            return ((fragment, None) for fragment in fragments)
+            return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
         from lancefs.scan.fragment_ranges import passing_fragments
 
         return passing_fragments(fragments, fields, self._intervals, self.stats)
+
+    def _may_pass(self, fragment: FragmentReader) -> bool:
+        """Return whether a fragment may hold rows that pass, as far as its metadata tells.
+
+        Those of small fragments, and of remote ones, take as long to be asked as rows to be read.
+        """
+        missing = set() if self.filter is None else self.filter.missing_columns
+        if not missing or not fragment.is_local or fragment.is_small:
+            return True
+        from lancefs.table.null_free import none_missing
+
+        needed = [column for column in self.filter_fields if column.name in missing]
+        if not any(none_missing(fragment, [column]) for column in needed):
+            return True
+        self.stats.fragments_skipped += 1
+        return False
 
     def _candidates(self) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return ranges of rows that may pass, by fragment id; None where all rows may.

@@ -394,6 +394,41 @@ def chain_terms(node: ExpressionNode, functions: tuple[str, ...]) -> Iterator[Ex
             yield node
 
 
+def null_tests(root: ExpressionNode | None) -> dict[str, bool]:
+    """Return the columns in a filter, and whether it asks of each only if values are missing.
+
+    Args:
+        root: The filter; None if it cannot be analysed.
+    """
+    found: dict[str, bool] = {}
+    left = [] if root is None else [(root, False)]
+    while left:
+        node, is_tested = left.pop()
+        if node.kind == "field":
+            found[node.name] = is_tested and found.get(node.name, True)
+        is_test = node.kind == "call" and (node.name == "is_valid" or _is_null_test(node))
+        left.extend((argument, is_test) for argument in node.arguments)
+    return found
+
+
+def missing_columns(root: ExpressionNode | None) -> set[str]:
+    """Return columns whose values are missing in all rows for which a filter is true.
+
+    Args:
+        root: The filter; None if it cannot be analysed.
+    """
+    terms = () if root is None else chain_terms(root, AND)
+    tests = [term.arguments[0] for term in terms if _is_null_test(term)]
+    return {argument.name for argument in tests if argument.kind == "field"}
+
+
+def _is_null_test(node: ExpressionNode) -> bool:
+    """Return whether a call is true for missing values, and for no others."""
+    if node.name != "is_null" or node.value is None:
+        return False
+    return not node.value["nan_is_null"].as_py()
+
+
 def _values(node: ExpressionNode, name: str, depth: int = 0) -> Intervals | None:
     if node.kind != "call" or depth > DEEPEST:
         return None

@@ -24,6 +24,7 @@ from lancefs.datafile.fields import Blobs, Field, KeptByFields
 from lancefs.datafile.masks import filtered
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
+from lancefs.datafile.validity import VALIDITY, validity_array
 from lancefs.scan.index_claims import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
@@ -31,7 +32,7 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import ScanSettings
 from lancefs.scan.stats import ScanStats
 from lancefs.storage import counting
-from lancefs.table import dictionary_columns
+from lancefs.table import dictionary_columns, validity_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.row_metadata import is_row_metadata
@@ -44,26 +45,29 @@ if TYPE_CHECKING:
     from lancefs.table.row_index import RowIndex
 
 
-def schema_of(fields: Iterable[Field], blobs: Blobs, encoded: Collection[int]) -> pa.Schema:
+def schema_of(
+    fields: Iterable[Field], blobs: Blobs, encoded: Collection[int], validity: Collection[int] = ()
+) -> pa.Schema:
     """Return the schema of batches.
 
     Args:
         fields: The columns, in order.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
+        validity: Field ids of columns that come as their validity.
     """
     columns = tuple(fields)
     known = _lasting(columns)
     if known is None:
-        return _schema(columns, blobs, encoded)
-    key = blobs, frozenset(encoded)
+        return _schema(columns, blobs, encoded, validity)
+    key = blobs, frozenset(encoded), frozenset(validity)
     schema = known.get(key)
     if schema is None:
-        schema = known[key] = _schema(columns, blobs, encoded)
+        schema = known[key] = _schema(columns, blobs, encoded, validity)
     return schema
 
 
-_Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int]], pa.Schema]
+_Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int], frozenset[int]], pa.Schema]
 _LASTING = KeptByFields[_Schemas]()
 
 
@@ -83,12 +87,18 @@ def _lasting(fields: Sequence[Field]) -> _Schemas | None:
     return schemas
 
 
-def _schema(fields: Sequence[Field], blobs: Blobs, encoded: Collection[int]) -> pa.Schema:
-    shown = [(field.id, field.to_arrow(blobs)) for field in fields]
-    return pa.schema(
-        one.with_type(dictionary_columns.ENCODED) if number in encoded else one
-        for number, one in shown
-    )
+def _schema(
+    fields: Sequence[Field], blobs: Blobs, encoded: Collection[int], validity: Collection[int]
+) -> pa.Schema:
+    columns = []
+    for field in fields:
+        shown = field.to_arrow(blobs)
+        if field.id in validity:
+            shown = pa.field(shown.name, VALIDITY)
+        elif field.id in encoded:
+            shown = shown.with_type(dictionary_columns.ENCODED)
+        columns.append(shown)
+    return pa.schema(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +109,12 @@ class MorselReader:
         fields: The columns to return, in order.
         filter: Rows to return; all where it is None.
         filter_fields: The columns that the filter reads.
+        filter_validity: The ids of those of them of which it needs the validity only.
         ranged_fields: Those of them whose ranges of values are kept in mind.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
+        validity: Field ids of columns that come as their validity.
         is_kept: Whether the consumer keeps all batches; memory is not spared then.
         gives_back: Whether mapped bytes of files are given back between columns.
         mapped: Gives mapped bytes of files back after morsels.
@@ -113,10 +125,12 @@ class MorselReader:
     fields: tuple[Field, ...]
     filter: Condition | None
     filter_fields: tuple[Field, ...]
+    filter_validity: frozenset[int]
     ranged_fields: tuple[Field, ...]
     index: RowIndex | None
     blobs: Blobs
     encoded: frozenset[int]
+    validity: frozenset[int]
     is_kept: bool
     gives_back: bool
     mapped: Mapped
@@ -145,7 +159,8 @@ class MorselReader:
         most = 2 * self.settings.table_bytes if len(offsets) > 1 else None
         try:
             with limited(most), self._budget():
-                columns = self._read_columns(fragment, self.fields, as_ranges(offsets))
+                ranges = as_ranges(offsets)
+                columns = self._read_columns(fragment, self.fields, ranges, validity=self.validity)
         except TooLarge:
             half = len(offsets) // 2
             return self._take(fragment, offsets[:half]) + self._take(fragment, offsets[half:])
@@ -177,8 +192,10 @@ class MorselReader:
     def _read_fitting(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
         """Decode as many rows of a morsel as the budget allows, by the estimate and by trial."""
         by_item = self._fields_tested_by_item(morsel)
-        fields = self.fields if self.filter is None else self.filter_fields
-        morsel = pace.fit(morsel, [field for field in fields if field.id not in by_item])
+        fields, small = self.fields, by_item | self.validity
+        if self.filter is not None:
+            fields, small = self.filter_fields, by_item | self._tested_by_validity(morsel)
+        morsel = pace.fit(morsel, [field for field in fields if field.id not in small])
         while morsel.rows > 1:
             with suppress(TooLarge), limited(pace.largest), self._budget():
                 return self._decode(morsel, by_item, pace)
@@ -198,19 +215,20 @@ class MorselReader:
         if self.filter is not None:
             columns, mask, size = self._apply_filter(morsel, self.filter, mask, by_item)
             passed = int(np.count_nonzero(mask)) / morsel.rows
-            fitted = pace.fit(morsel, self.fields, passed)
+            others = [field for field in self.fields if field.id not in self.validity]
+            fitted = pace.fit(morsel, others, passed)
             if fitted.rows < morsel.rows:
                 return self._read_fitting(fitted, pace)
             morsel, columns = fitted, _with_values(columns, by_item - self.encoded)
         if mask is None or mask.all():
-            others = self._read_others(morsel, columns, morsel.ranges)
+            columns |= self._read_others(morsel, columns, morsel.ranges)
             mask = None
         elif self._is_sparse(mask) or self.blobs == "bytes":
-            others = self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
+            columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
         else:
-            others, dropped_bytes = self._read_others_masked(morsel, columns, mask)
+            masked, dropped_bytes = self._read_others_masked(morsel, columns, mask)
+            columns |= masked
             size += dropped_bytes
-        columns |= others
         size += decoded_bytes(columns)
         rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
         return DecodedMorsel(morsel, self._batch(self.fields, columns, rows), mask, size)
@@ -305,7 +323,8 @@ class MorselReader:
         fields = self._fields_of_candidates(morsel, count_rows(ranges))
         is_noted = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
         seen = self._seen(morsel) if is_noted else None
-        columns = self._read_columns(morsel.fragment, fields, ranges, by_item)
+        validity = self._tested_by_validity(morsel)
+        columns = self._read_columns(morsel.fragment, fields, ranges, by_item, validity=validity)
         if seen is not None:
             seen.keep(columns)
         tested = columns if by_item else _with_values(columns, self.encoded)
@@ -366,14 +385,24 @@ class MorselReader:
         returned = {field.id: columns[field.id] for field in self.fields if field.id in columns}
         return _with_values(returned, by_item - self.encoded)
 
+    def _tested_by_validity(self, morsel: Morsel) -> frozenset[int]:
+        """Return the ids of filter columns of which only the validity is read.
+
+        Few candidates are decoded with all columns, and those that an index named are compared with
+        what it says of their values.
+        """
+        return frozenset() if morsel.is_picked or morsel.claims else self.filter_validity
+
     def _fields_tested_by_item(self, morsel: Morsel) -> frozenset[int]:
         """Return the ids of filter columns that are tested by the items of their dictionaries."""
         if self.filter is None or not self.filter.takes_items(
             self._schema(self.filter_fields, encoded=False)
         ):
             return frozenset()
-        encoded = frozenset(field.id for field in self.filter_fields) & self.encoded
-        return encoded | self._fields_with_dictionaries(morsel, self.filter_fields)
+        validity = self._tested_by_validity(morsel)
+        fields = [field for field in self.filter_fields if field.id not in validity]
+        encoded = frozenset(field.id for field in fields) & self.encoded
+        return encoded | self._fields_with_dictionaries(morsel, fields)
 
     def _fields_with_dictionaries(self, morsel: Morsel, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of columns whose rows are chosen before their values are looked up."""
@@ -399,7 +428,7 @@ class MorselReader:
         fields = [field for field in self.fields if field.id not in known]
         if not ranges:
             return self._empty_columns(fields)
-        return self._read_columns(morsel.fragment, fields, ranges)
+        return self._read_columns(morsel.fragment, fields, ranges, validity=self.validity)
 
     def _read_others_masked(
         self, morsel: Morsel, known: dict[int, pa.Array], mask: Mask
@@ -410,7 +439,7 @@ class MorselReader:
             The columns, and the bytes that count for what is dropped at once.
         """
         fields = [field for field in self.fields if field.id not in known]
-        by_item = self._fields_with_dictionaries(morsel, self.fields)
+        by_item = self._fields_with_dictionaries(morsel, fields) - self.validity
         at_once = self._columns_at_once(morsel.fragment, fields)
         if not self.is_kept:
             at_once = min(at_once, max(len(fields) // 4, self.settings.filtered_columns))
@@ -420,7 +449,9 @@ class MorselReader:
             if start:
                 morsel.fragment.release()
             group = fields[start : start + at_once]
-            decoded = self._read_columns(morsel.fragment, group, morsel.ranges, by_item)
+            decoded = self._read_columns(
+                morsel.fragment, group, morsel.ranges, by_item, validity=self.validity
+            )
             most = max(most, decoded_bytes(decoded))
             columns |= _with_values(_masked(decoded, mask), by_item - self.encoded)
         return columns, most // 2
@@ -432,8 +463,12 @@ class MorselReader:
         ranges: Sequence[RowRange],
         by_item: frozenset[int] = frozenset(),
         encoded: frozenset[int] | None = None,
+        validity: frozenset[int] = frozenset(),
     ) -> dict[int, pa.Array]:
-        """Decode columns, by field id; those in `by_item` and `encoded` as dictionary arrays."""
+        """Decode columns, by field id.
+
+        Those in `by_item` and `encoded` come as dictionary arrays, those in `validity` as validity.
+        """
         computed = [field for field in fields if is_row_metadata(field)]
         stored = [field for field in fields if not is_row_metadata(field)] if computed else fields
         encoded = (self.encoded if encoded is None else encoded) | by_item
@@ -442,14 +477,23 @@ class MorselReader:
             if number:
                 fragment.release()
             read += group
+            asked = group
+            if validity and self.blobs == "descriptors":
+                asked = validity_columns.reduced(fragment, group, validity)
             if encoded:
-                arrays += dictionary_columns.read(fragment, group, ranges, self.blobs, encoded)
+                arrays += dictionary_columns.read(fragment, asked, ranges, self.blobs, encoded)
             else:
-                arrays += fragment.read(group, ranges, self.blobs)
+                arrays += fragment.read(asked, ranges, self.blobs)
         ids = [field.id for field in read]
-        if _lasting(read) is None:
+        if validity:
             arrays = [
-                array if field.id in encoded else present(array, field, self.blobs)
+                validity_array(array) if id in validity else array
+                for id, array in zip(ids, arrays, strict=True)
+            ]
+        if _lasting(read) is None:
+            kept = encoded | validity
+            arrays = [
+                array if field.id in kept else present(array, field, self.blobs)
                 for field, array in zip(read, arrays, strict=True)
             ]
         columns = dict(zip(ids, arrays, strict=True))
@@ -488,8 +532,8 @@ class MorselReader:
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))
         if key not in self._schemas:
-            some = self.encoded if encoded else frozenset()
-            self._schemas[key] = schema_of(fields, self.blobs, some)
+            some = (self.encoded, self.validity) if encoded else ((), ())
+            self._schemas[key] = schema_of(fields, self.blobs, *some)
         return self._schemas[key]
 
     def _empty_columns(self, fields: Sequence[Field]) -> dict[int, pa.Array]:
@@ -503,6 +547,11 @@ class MorselReader:
         if not fields:
             return without_columns(rows)
         arrays = [columns[field.id] for field in fields]
+        if self.validity:  # of few rows, and of columns that a filter compares, there are values
+            arrays = [
+                validity_array(array) if field.id in self.validity else array
+                for field, array in zip(fields, arrays, strict=True)
+            ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema(fields))
 
 

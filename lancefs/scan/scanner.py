@@ -61,6 +61,7 @@ class ScanOptions(TypedDict, total=False):
     with_row_address: bool
     blobs: Blobs
     dictionary_columns: Collection[str]
+    validity_columns: Collection[str]
     fragments: Iterable[Any] | None
     max_memory: int | None
     use_index: bool
@@ -88,6 +89,7 @@ class LanceScanner:
         with_row_address: Whether to add the column `_rowaddr`.
         blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
         dictionary_columns: Columns of strings that come dictionary-encoded.
+        validity_columns: Columns of which only is read which values are missing.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
         use_index: Whether the filters may be looked up in the indices of the table.
@@ -113,6 +115,7 @@ class LanceScanner:
         with_row_address: bool = False,
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
+        validity_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
         use_index: bool = True,
@@ -129,18 +132,16 @@ class LanceScanner:
             "with_row_address": with_row_address,
             "blobs": blobs,
             "dictionary_columns": dictionary_columns,
+            "validity_columns": validity_columns,
             "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
-        if extra:
-            columns = self._with(columns, extra)
+        columns = self._with(columns, with_row_id, with_row_address)
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
         known = self._known(filters) if filters else None
-        settings = default_settings().within(
-            version.max_memory if max_memory is None else max_memory
-        )
+        most = version.max_memory if max_memory is None else max_memory
+        settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         is_part, index_use = fragments is not None, None
         if use_index and known is not None:
@@ -156,7 +157,8 @@ class LanceScanner:
             index=version.row_index,
             index_use=index_use,
             blobs=blobs,
-            encoded=self._encoded(dictionary_columns),
+            encoded=self._encoded(dictionary_columns) - self._validity(validity_columns),
+            validity=self._validity(validity_columns),
             settings=settings,
         )
 
@@ -397,8 +399,11 @@ class LanceScanner:
             raise ValueError(f"{self._version.name} has no fragment {unknown[0]}")
         return [readers[positions[number]] for number in ids]
 
-    def _with(self, columns: Columns | None, extra: Sequence[str]) -> Columns:
-        """Add columns to those that are wanted."""
+    def _with(self, columns: Columns | None, row_id: bool, row_address: bool) -> Columns | None:
+        """Add columns of row metadata to those that are wanted."""
+        extra = [ROW_ID.name] * row_id + [ROW_ADDRESS.name] * row_address
+        if not extra:
+            return columns
         if isinstance(columns, Mapping):
             return {**columns, **{name: name for name in extra if name not in columns}}
         names = [field.name for field in self._shown] if columns is None else list(columns)
@@ -425,6 +430,14 @@ class LanceScanner:
                 "of strings come dictionary-encoded"
             )
         return frozenset(field.id for field in fields)
+
+    def _validity(self, names: Collection[str]) -> frozenset[int]:
+        """Return the ids of columns that come as their validity."""
+        if isinstance(names, str):
+            raise TypeError(f"validity_columns is {names!r}; a list of names was expected")
+        if names and self._computed is not None:
+            raise ValueError("validity_columns needs columns by their names, not expressions")
+        return frozenset(self._version.column(name).id for name in names)
 
     def _known(self, filters: Sequence[Filter]) -> KnownFilter:
         from lancefs.scan.known_filters import known_filter

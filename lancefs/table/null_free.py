@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.null_free_pages import known_without_nulls
+from lancefs.datafile.validity import validity_of
 from lancefs.storage import run
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.members import stored
 
 
 def all_valid(
@@ -41,3 +43,20 @@ def all_valid(
     for position, is_valid in zip(positions, run(reads), strict=True):
         are_valid[position] = is_valid
     return are_valid
+
+
+def none_missing(reader: FragmentReader, columns: Sequence[Field]) -> bool:
+    """Return whether no value of columns is missing in a fragment, as far as metadata tells.
+
+    What is below the columns does not count; lists are not known to be there.
+
+    Args:
+        reader: Reader of the fragment.
+        columns: Columns of the table, or members of structs as columns.
+
+    Raises:
+        LanceError: The metadata cannot be read.
+    """
+    fields = [validity_of(column) for column in columns]
+    known = [stored(field) for field in fields if field is not None]
+    return len(known) == len(fields) and all(all_valid(reader, known, [(0, reader.physical_rows)]))

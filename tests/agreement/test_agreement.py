@@ -27,6 +27,7 @@ from agreement.operations import Operation, Writer, operations
 from agreement.oracle import Refused, ask
 from agreement.outlines import assert_outlines_tell
 from agreement.readers import assert_agree
+from agreement.validity import assert_validity_tells
 
 FORMATS = pytest.mark.parametrize(
     "format_",
@@ -137,6 +138,18 @@ def test_outlines_of_many_random_tables_tell_what_values_do(format_: Format) -> 
     _check_outlines(format_, settings(EXAMPLES, max_examples=150))
 
 
+@FORMATS
+def test_which_values_are_missing_reads_alike_without_the_values(format_: Format) -> None:
+    _check_validity(format_, settings(FAST, max_examples=25))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@FORMATS
+def test_many_columns_are_missing_alike_without_their_values(format_: Format) -> None:
+    _check_validity(format_, settings(EXAMPLES, max_examples=150))
+
+
 def _check_columns(format_: Format, how: settings) -> None:
     @how
     @given(written_columns(format_))
@@ -179,6 +192,19 @@ def _check_outlines(format_: Format, how: settings) -> None:
     def run(history: History) -> None:
         with _written(format_, history) as (uri, versions, rng):
             compared.extend(assert_outlines_tell(uri, one, rng) for one in versions)
+
+    run()
+    assert sum(compared) > 100
+
+
+def _check_validity(format_: Format, how: settings) -> None:
+    compared = []
+
+    @how
+    @given(histories(format_))
+    def run(history: History) -> None:
+        with _written(format_, history) as (uri, versions, rng):
+            compared.extend(assert_validity_tells(uri, one, rng) for one in versions)
 
     run()
     assert sum(compared) > 100

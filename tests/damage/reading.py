@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,11 @@ import pyarrow as pa
 import lancefs
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
+from lancefs.datafile.validity import validity_array
 from lancefs.errors import CorruptFile, LanceError
+from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.row_metadata import ROW_METADATA
+from lancefs.table.validity_columns import reduced
 from lancefs.views.view_batches import Batch, batches_of, read_together
 
 SECONDS = 10.0  # of the processor
@@ -128,6 +131,7 @@ def _read(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
     rows = dataset.count_rows()
     if sound is not None:
         _check_outlines(dataset)
+        _check_validity(dataset)
         _check_blobs(dataset, sound.rows)
         check_table(dataset.to_table(), sound.rows)
         rows = sound.rows
@@ -186,6 +190,27 @@ def _read_outline(batch: Batch, outline: Field) -> str:
     array.validate(full=True)
     if len(array) != batch.rows:
         raise Unacceptable(f"an outline of {len(array)} rows, there are {batch.rows}")
+    return "rows"
+
+
+def _check_validity(dataset: lancefs.LanceDataset) -> None:
+    """Read which values are missing: of each column alone, as the others may be sound."""
+    for reader in dataset.opened.readers:
+        for field in dataset.manifest.fields:
+            asked = reduced(reader, [field], {field.id})
+            if field not in asked:
+                _outcome(partial(_read_validity, reader, asked))
+
+
+def _read_validity(reader: FragmentReader, asked: Sequence[Field]) -> str:
+    rows = reader.physical_rows
+    if rows < _MOST_ROWS:
+        (array,) = reader.read(asked, [(0, rows)] if rows else [])
+        array.validate(full=True)
+        told = validity_array(array)
+        told.validate(full=True)
+        if len(told) != rows:
+            raise Unacceptable(f"the validity of {len(told)} rows, there are {rows}")
     return "rows"
 
 

@@ -93,7 +93,7 @@ def test_a_value_out_of_the_range_of_duckdb_names_its_column(
         held, other = nested([most, least, None]), nested([most, None, beyond])
         lance.write_dataset(pa.table({"k": range(3), "a": held, "b": other}), table)
         assert len(con.execute(f"SELECT a::VARCHAR FROM '{table}'").fetchall()) == 3
-        for read in ("b", "b::VARCHAR", "max(k), count(b)", "*"):
+        for read in ("b", "b::VARCHAR", "max(k), count(DISTINCT b)", "*"):
             with pytest.raises(duckdb.Error, match=r"column 'b': the value .* is out of the range"):
                 con.execute(f"SELECT {read} FROM '{table}'").fetchall()
         # The database and the other columns can still be used.

@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import bitmap, to_arrow
+from lancefs.datafile.arrays import bitmap, nulls, to_arrow
 from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.container import ColumnPages, Container, Page
 from lancefs.datafile.fields import Field, KeptByFields
 from lancefs.datafile.fieldwise import read_fields
+from lancefs.datafile.outlines import zeros
 from lancefs.datafile.packed_structs import stored_field, without_dropped
 from lancefs.datafile.page_ranges import by_page, check_column_rows, join_arrays
 from lancefs.datafile.row_ranges import count_rows, filled, rows_of
@@ -207,6 +208,8 @@ class ArrayReader(PointReader):
         return self.columns[field.id]
 
     def _read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
+        if field.is_validity and field.children:
+            return (yield from self._read_validity(field, ranges))
         if field.is_blob:
             return (yield from self._read_leaf(field, ranges))
         if self._is_packed(field):
@@ -236,6 +239,22 @@ class ArrayReader(PointReader):
             field.storage_type, count_rows(ranges), [None], 0, children=members
         )
 
+    def _read_validity(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
+        """Read which lists are null, without their items, or structs, of which none is."""
+        rows, kind = count_rows(ranges), field.storage_type
+        if pa.types.is_struct(kind):
+            members = [nulls(rows, child.storage_type) for child in field.children]
+            return pa.Array.from_buffers(kind, rows, [None], 0, children=members)
+        if field.logical_type not in (*_LISTS, *_LARGE_LISTS):
+            raise UnsupportedFeature(f"{field.name}: {kind} in a data file 2.0")
+        index = self._column_of(field)
+        with locating(place=f"column {index} ({field.name})"):
+            extents = yield from self._read_extents(index, ranges)
+        width = np.int64 if pa.types.is_large_list(kind) else np.int32
+        offsets = pa.py_buffer(np.zeros(rows + 1, width))
+        items = pa.nulls(0, field.children[0].storage_type)
+        return pa.Array.from_buffers(kind, rows, [bitmap(extents.valid), offsets], children=[items])
+
     def _read_list(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         index, data_type = self._column_of(field), field.storage_type
         offset_type: type[np.int32 | np.int64]
@@ -257,8 +276,11 @@ class ArrayReader(PointReader):
             check_column(column.encoding)
             if _holds_lists(column):
                 slots = yield from self._read_listed_strings(index, field.is_outline, ranges)
-                return to_arrow(slots.values, data_type, slots.valid)
-            read = _outline_reader(data_type) if field.is_outline else encodings.read
+                values = slots.values
+                if field.is_validity:
+                    values = zeros(data_type, values.length)
+                return to_arrow(values, data_type, slots.valid)
+            read = encodings.read if not field.is_outline else _reduced_reader(field)
             reads = [
                 self._read_page(index, page, rows, data_type, read)
                 for page, rows in by_page(column.first_rows, ranges)
@@ -358,10 +380,15 @@ class ArrayReader(PointReader):
         return page
 
 
-def _outline_reader(data_type: pa.DataType) -> encodings.Read:
+def _reduced_reader(field: Field) -> encodings.Read:
+    """Return what reads the outline of a leaf, or its validity."""
+    if field.is_validity:
+        from lancefs.datafile.v2_0 import array_validity
+
+        return array_validity.read
     from lancefs.datafile.v2_0 import array_outlines
 
-    return partial(array_outlines.read, data_type=data_type)
+    return partial(array_outlines.read, data_type=field.storage_type)
 
 
 def _decoded_overhead(page: Page) -> float:

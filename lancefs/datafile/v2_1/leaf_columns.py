@@ -62,6 +62,15 @@ class LeafField(NamedTuple):
         """
         return prod(list_size(field) or 1 for field in self.around)
 
+    @property
+    def first_validity(self) -> int:
+        """The first of the layers, innermost first, that decide about the validity of a column.
+
+        Those inside of it do not, where only the validity of the column is read.
+        """
+        fields = (self.field, *self.around)
+        return max(number for number, field in enumerate(fields) if field.is_validity)
+
     def place(self, column: int) -> str:
         """Return how errors name the leaf, as the column of a file with that index."""
         return f"{self.top.name}, column {column} ({self.field.name})"

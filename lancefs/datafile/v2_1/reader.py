@@ -463,7 +463,7 @@ class StructuralReader(PointReader):
         index = self.columns[leaf.field.id]
         with locating(self.container.file.url, leaf.place(index)):
             rows = yield from together(
-                [self._fetch_page(leaf.field, index, page, local) for page, local in pages]
+                [self._fetch_page(leaf, index, page, local) for page, local in pages]
             )
         numbers = [page for page, _ in pages]
         return [self._fetched(leaf, list(zip(numbers, rows, strict=True)))]
@@ -473,11 +473,11 @@ class StructuralReader(PointReader):
         return FetchedLeaf(leaf, self._stored(leaf), url, index, pages)
 
     def _fetch_page(
-        self, field: Field, column: int, number: int, ranges: Sequence[RowRange]
+        self, leaf: LeafField, column: int, number: int, ranges: Sequence[RowRange]
     ) -> Reads[PageRows | ChunkRun]:
         with locating(place=f"page {number}"):
-            reader = self._page_reader(field, column, number)
-            if isinstance(reader, MiniBlockPage) and not field.is_outline:
+            reader = self._page_reader(leaf, column, number)
+            if isinstance(reader, MiniBlockPage) and not leaf.field.is_outline:
                 return (yield from reader.fetch(ranges))
             return (yield from reader.read(ranges))
 
@@ -491,16 +491,20 @@ class StructuralReader(PointReader):
                 self._understood.packed[field.id] = stored_field(self.container, field)
         return self._understood.packed[field.id]
 
-    def _page_reader(self, field: Field, column: int, page: int) -> PageReader:
+    def _page_reader(self, leaf: LeafField, column: int, page: int) -> PageReader:
         """Return the reader of a page; it is kept, with the chunk table that it has read."""
         key = (column, page)
         if key not in self._pages:
             self._pages[key] = open_page(self.container.column(column).pages[page])
-        if not field.is_outline:
+        if not leaf.field.is_outline:
             return self._pages[key]
+        if leaf.field.is_validity:
+            from lancefs.datafile.v2_1.layouts.validity_pages import with_validity
+
+            return with_validity(self._pages[key], leaf.first_validity)
         from lancefs.datafile.v2_1.layouts.outline_pages import outlined
 
-        return outlined(self._pages[key], field.storage_type)
+        return outlined(self._pages[key], leaf.field.storage_type)
 
 
 def decoded_overhead(page: Page) -> float:
