@@ -167,7 +167,9 @@ class LanceScanner:
 
     def for_engine(self) -> LanceScanner:
         """Tune the scan for an engine such as DuckDB; see `ScanSettings.for_engine`."""
-        self._scan = replace(self._scan, settings=self._scan.settings.for_engine())
+        scan = self._scan
+        columns = {field.id for field in (*scan.fields, *scan.filter_fields)}
+        self._scan = replace(scan, settings=scan.settings.for_engine(len(columns)))
         return self
 
     @property
