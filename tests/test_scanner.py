@@ -20,6 +20,7 @@ from support import ORDERS
 import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
 from lancefs.scan.scanner import LanceScanner, ScanOptions
+from lancefs.scan.settings import ScanSettings
 
 ROWS, PER_FRAGMENT = 3000, 1000
 
@@ -278,3 +279,20 @@ def test_a_filter_of_long_texts_is_explained() -> None:
         text = "x" * number + "éé" * 200
         scanner = lancefs.open(ORDERS).scanner(filter=pc.field("city").isin([text, "é"]))
         assert "city" in scanner.explain()
+
+
+# Scans for engines
+
+
+def test_a_scan_for_an_engine_gives_the_same_rows(dataset: lancefs.LanceDataset) -> None:
+    filter = pc.field("price") > 40
+    scanner = dataset.scanner(["city", "id"], filter=filter).for_engine()
+    assert pa.Table.from_batches(scanner.to_batches()) == dataset.to_table(["city", "id"], filter)
+
+
+def test_an_engine_is_given_longer_morsels_of_several_columns_within_the_users_limit() -> None:
+    plain = ScanSettings()
+    sizes = [plain.for_engine(columns).stream_bytes for columns in (1, 3, 5, 8, 500)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == plain.stream_bytes < sizes[2] < sizes[-1] == sizes[-2]
+    assert plain.within(10**6).for_engine(9) == plain.within(10**6)
