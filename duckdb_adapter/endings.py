@@ -110,17 +110,21 @@ def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
     _watched.add(connection)
 
 
-def let_go(connection: duckdb.DuckDBPyConnection, is_owned: bool) -> None:
+def let_go(connection: duckdb.DuckDBPyConnection, is_owned: bool, is_shared: bool) -> None:
     """Give up a connection whose wrapper goes away.
 
-    A connection is dropped only while no query reads Lance tables: relations and others may still
-    use it. In the middle of a query, the wrapper closes it if it opened it; otherwise it is kept.
+    What nobody else can use is closed: after the last row was fetched, a thread of DuckDB may still
+    be about to drop it. What relations and others may use is dropped while no query reads Lance
+    tables. In the middle of a query, the wrapper closes it if it opened it; otherwise it is kept.
 
     Args:
         connection: The connection.
         is_owned: Whether the wrapper opened it.
+        is_shared: Whether something else may use it.
     """
-    if not streams.are_open:
+    if is_owned and not is_shared:
+        _close(connection)
+    elif not streams.are_open:
         _kept.clear()
     elif is_owned:
         _close(connection)

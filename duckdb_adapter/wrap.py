@@ -47,6 +47,11 @@ _NO_READER = "'httpfs"
 _OTHER_COLUMNS = "Contents of view were altered"
 # Statements that list what is in a lake.
 _LISTS = re.compile(r"\b(show|describe|information_schema|duckdb_\w+|pg_\w+)\b", re.IGNORECASE)
+# What a connection gives of the rows of its last query that needs no connection any more.
+_OF_ROWS = {
+    *("fetchone", "fetchall", "fetchmany", "fetchnumpy", "fetchdf", "fetch_df", "df"),
+    *("description", "rowcount"),
+}
 # Prepared statements are run with the names that they had; more of them are not remembered.
 _MOST_NAMES = 1000
 
@@ -78,6 +83,8 @@ class LanceConnection:
     ) -> None:
         self._connection = connection
         self._is_owned = is_owned
+        # Whether something was given away that may use the connection after the wrapper is gone.
+        self._is_shared = False
         self._options = dict(storage_options or {})
         self._rules = base_rules
         self._use_index = use_index
@@ -91,13 +98,14 @@ class LanceConnection:
     def __del__(self) -> None:
         connection = self.__dict__.get("_connection")
         if connection is not None and not sys.is_finalizing() and not is_new():
-            let_go(connection, self._is_owned)
+            let_go(connection, self._is_owned, self._is_shared)
 
     def __repr__(self) -> str:
         return f"<LanceConnection of {self._connection!r}>"
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._connection, name)
+        self._is_shared |= name not in _OF_ROWS
         if not self._is_owned or not callable(value):
             return value
         # `connect().execute(…).fetchall()`: a method keeps the wrapper, which would close the
@@ -240,7 +248,10 @@ class LanceConnection:
         while True:
             try:
                 result = scope.run(run, args, kwargs)
-                return self if result is self._connection else result
+                if result is self._connection:
+                    return self
+                self._is_shared = True
+                return result
             except duckdb.Error as error:
                 message = str(error)
                 if not defined and _is_our_function(message):

@@ -194,6 +194,33 @@ def test_a_connection_can_be_dropped_while_rows_are_left(opened: str, long: str)
     )
 
 
+def test_threads_can_drop_cursors_of_which_they_fetched_a_row() -> None:
+    """DuckDB before 2.0 waits with the interpreter locked for its threads, which may need it."""
+    run_python(
+        f"""
+import threading
+connect = duckdb_adapter.connect
+con = connect()
+def query(cursor):
+    for _ in range(20):
+        cursor.execute("{SUM}").fetchone()
+for _ in range(8):
+    threads = [threading.Thread(target=query, args=(con.cursor(),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+    )
+
+
+def test_a_relation_outlives_the_connection_that_made_it() -> None:
+    expected = duckdb_adapter.connect().execute(SUM).fetchall()
+    relation = duckdb_adapter.connect().sql(SUM)
+    gc.collect()
+    assert relation.fetchall() == expected
+
+
 def test_an_interrupted_query_leaves_the_connection_usable(con: Any, long: str) -> None:
     timer = threading.Timer(0.5, con.interrupt)
     timer.start()
