@@ -121,8 +121,12 @@ class LanceConnection:
     def __exit__(self, *exception: Any) -> None:
         self._connection.__exit__(*exception)
 
-    def storage(self, pins: Pins | None = None) -> SecretStorage:
+    def storage(self) -> SecretStorage:
         """Return what gives the storage options for URLs: those given, or those of a secret."""
+        self._is_shared = True
+        return self._storage(None)
+
+    def _storage(self, pins: Pins | None) -> SecretStorage:
         return SecretStorage(self._connection, self._options, self._rules, self._use_index, pins)
 
     def cursor(self) -> LanceConnection:
@@ -174,7 +178,7 @@ class LanceConnection:
         """Return a table as a relation."""
         caller = sys._getframe(1)
         variables = {**caller.f_globals, **caller.f_locals}
-        scope = Scope(self._connection, self.storage(self._transaction), variables)
+        scope = Scope(self._connection, self._storage(self._transaction), variables)
         if scope.find(name) is None:
             return self._run("table", (name,), {}, scope, "")
         return self.run("sql", f"FROM {quoted(name)}", (), {}, caller)
@@ -217,7 +221,7 @@ class LanceConnection:
         pins = Pins() if self._transaction is None else self._transaction
         variables = {**caller.f_globals, **caller.f_locals}
         text = getattr(statement, "query", "")
-        scope = Scope(self._connection, self.storage(pins), variables, text)
+        scope = Scope(self._connection, self._storage(pins), variables, text)
         if _LISTS.search(text):
             self._refresh_lakes()
         arguments = (statement if query is None else query, *args)
