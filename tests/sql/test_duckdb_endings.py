@@ -214,7 +214,9 @@ for _ in range(8):
     )
 
 
-@pytest.mark.skipif(duckdb.__version__ < "1.5", reason="relations of DuckDB 1.4 need their connection")
+@pytest.mark.skipif(
+    duckdb.__version__ < "1.5", reason="relations of DuckDB 1.4 need their connection"
+)
 def test_a_relation_outlives_the_connection_that_made_it() -> None:
     run_python(
         "import gc\n"
