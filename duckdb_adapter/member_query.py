@@ -59,12 +59,12 @@ def used_columns(text: str, name: str, alias: str, dataset: LanceDataset) -> Use
         alias: What the table is called where the query gives it no name.
         dataset: Its rows.
     """
-    has_dots = "." in text.replace(name, "")  # one stands before each member
-    if not (has_dots or _TESTS.search(text)):
+    tests_nulls = _TESTS.search(text) is not None
+    if not tests_nulls and "." not in text.replace(name, ""):  # which stands before each member
         return UsedColumns()
     schema, lower = dataset.schema, text.lower()
     structs = {one.name.lower(): one.type for one in schema if pa.types.is_struct(one.type)}
-    if not (any(struct in lower for struct in structs) or _TESTS.search(text)):
+    if not (tests_nulls or any(struct in lower for struct in structs)):
         return UsedColumns()
     select = select_from(text, name, schema)
     if select is None or any("." in column for column in select.columns):

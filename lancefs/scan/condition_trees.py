@@ -8,7 +8,7 @@ conditions, each of which says whether its opposite is true for a missing value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from lancefs.scan.expressions import (
     AND,
@@ -18,7 +18,10 @@ from lancefs.scan.expressions import (
     ExpressionNode,
     as_test,
     chain_terms,
+    is_null_test,
 )
+
+T = TypeVar("T")
 
 # Kleene's OR is true where any term is. The other OR of Arrow is unknown where any term is.
 _OR = ("or_kleene",)
@@ -49,20 +52,20 @@ SingleCondition: TypeAlias = ColumnCondition | TextMatch
 
 
 @dataclass(frozen=True, slots=True)
-class Negation:
-    """The opposite of a condition.
+class Negation(Generic[T]):
+    """The opposite of a condition on one column.
 
     Attributes:
         term: The condition.
         of_null: Whether the opposite is true for a missing value, for which else it is unknown.
     """
 
-    term: SingleCondition
+    term: T
     of_null: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(Generic[T]):
     """Conditions of which all are true, or any.
 
     Attributes:
@@ -71,10 +74,12 @@ class Combination:
     """
 
     is_all: bool
-    terms: tuple[ConditionTree, ...]
+    terms: tuple[T, ...]
 
 
-ConditionTree: TypeAlias = SingleCondition | Negation | Combination
+ConditionTree: TypeAlias = (
+    "SingleCondition | Negation[SingleCondition] | Combination[ConditionTree]"
+)
 
 
 def conditions_of(root: ExpressionNode | None) -> list[ConditionTree] | None:
@@ -114,10 +119,7 @@ def _all_known(terms: list[ConditionTree | None]) -> list[ConditionTree] | None:
 def _leaf(node: ExpressionNode, is_negated: bool) -> ConditionTree | None:
     if node.name == "not_equal":
         return _unlike(node, is_negated)
-    if node.name == "is_null":
-        is_of_nan = node.value is None or node.value["nan_is_null"].as_py()
-        if is_of_nan or node.arguments[0].kind != "field":
-            return None
+    if is_null_test(node) and node.arguments[0].kind == "field":
         there = Comparison(node.arguments[0].name, "is_valid")
         return there if is_negated else Negation(there, of_null=True)
     test: SingleCondition | None = as_test(node) or _text_match(node)

@@ -101,39 +101,9 @@ class Interval:
     among: NumberSet | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opposite:
-    """The opposite of a condition on one column.
-
-    Attributes:
-        test: The condition.
-        of_null: Whether a missing value passes.
-    """
-
-    test: ValueTest
-    of_null: bool
-
-    @property
-    def column(self) -> str:
-        return self.test.column
-
-
-@dataclass(frozen=True, slots=True)
-class Combined:
-    """Conditions on columns, of which all or any have to be true.
-
-    Attributes:
-        is_all: Whether all have to be true.
-        tests: The conditions.
-    """
-
-    is_all: bool
-    tests: Sequence[Test]
-
-
 # A condition on one column, as it is evaluated; and of several.
-ValueTest: TypeAlias = Interval | SingleCondition | Opposite
-Test: TypeAlias = ValueTest | Combined
+ValueTest: TypeAlias = Interval | SingleCondition
+Test: TypeAlias = "ValueTest | Negation[ValueTest] | Combination[Test]"
 
 
 class Condition:
@@ -279,14 +249,14 @@ def _test_of(term: ConditionTree, schema: pa.Schema) -> Test | None:
     if isinstance(term, Combination):
         tests = [_test_of(part, schema) for part in term.terms]
         known = [test for test in tests if test is not None]
-        return Combined(term.is_all, known) if len(known) == len(tests) else None
+        return Combination(term.is_all, tuple(known)) if len(known) == len(tests) else None
     if isinstance(term, Negation):
         inner = _column_test(term.term, schema)
-        return None if inner is None else Opposite(inner, term.of_null)
+        return None if inner is None else Negation(inner, term.of_null)
     return _column_test(term, schema)
 
 
-def _column_test(term: SingleCondition, schema: pa.Schema) -> Interval | SingleCondition | None:
+def _column_test(term: SingleCondition, schema: pa.Schema) -> ValueTest | None:
     if len(schema.get_all_field_indices(term.column)) != 1:
         return None
     data_type = schema.field(term.column).type
@@ -405,23 +375,23 @@ def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
 
 def _evaluate_test(batch: pa.RecordBatch, test: Test) -> Mask:
     """Return a mask of the rows that pass a test."""
-    if isinstance(test, Combined):
+    if isinstance(test, Combination):
         if test.is_all:
-            return _evaluate_all(batch, test.tests)
-        mask = _evaluate_test(batch, test.tests[0])
-        for other in test.tests[1:]:
+            return _evaluate_all(batch, test.terms)
+        mask = _evaluate_test(batch, test.terms[0])
+        for other in test.terms[1:]:
             mask |= _evaluate_test(batch, other)
         return mask
-    array = batch.column(test.column)
+    tested, passes_null = (test.term, test.of_null) if isinstance(test, Negation) else (test, False)
+    array = batch.column(tested.column)
     if pa.types.is_dictionary(array.type):
-        passes_null = isinstance(test, Opposite) and test.of_null
         return _look_up(array, np.append(_test_values(array.dictionary, test), passes_null))
     return _test_values(array, test)
 
 
-def _test_values(array: pa.Array, test: ValueTest) -> Mask:
-    if isinstance(test, Opposite):
-        mask = ~_test_values(array, test.test)
+def _test_values(array: pa.Array, test: ValueTest | Negation[ValueTest]) -> Mask:
+    if isinstance(test, Negation):
+        mask = ~_test_values(array, test.term)
         valid = None if test.of_null else valid_slots(array)
         return mask if valid is None else mask & valid
     return _within(array, test) if isinstance(test, Interval) else _compare(array, test)

@@ -406,7 +406,7 @@ def null_tests(root: ExpressionNode | None) -> dict[str, bool]:
         node, is_tested = left.pop()
         if node.kind == "field":
             found[node.name] = is_tested and found.get(node.name, True)
-        is_test = node.kind == "call" and (node.name == "is_valid" or _is_null_test(node))
+        is_test = node.kind == "call" and (node.name == "is_valid" or is_null_test(node))
         left.extend((argument, is_test) for argument in node.arguments)
     return found
 
@@ -418,11 +418,11 @@ def missing_columns(root: ExpressionNode | None) -> set[str]:
         root: The filter; None if it cannot be analysed.
     """
     terms = () if root is None else chain_terms(root, AND)
-    tests = [term.arguments[0] for term in terms if _is_null_test(term)]
+    tests = [term.arguments[0] for term in terms if is_null_test(term)]
     return {argument.name for argument in tests if argument.kind == "field"}
 
 
-def _is_null_test(node: ExpressionNode) -> bool:
+def is_null_test(node: ExpressionNode) -> bool:
     """Return whether a call is true for missing values, and for no others."""
     if node.name != "is_null" or node.value is None:
         return False

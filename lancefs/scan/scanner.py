@@ -122,8 +122,7 @@ class LanceScanner:
     ) -> None:
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check(numbers, blobs, columns)
-        self._version = version
-        self._shown = tuple(shown)
+        self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._chosen(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))
         self._options: dict[str, Any] = {
@@ -143,9 +142,10 @@ class LanceScanner:
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
-        is_part, index_use = fragments is not None, None
+        validity = self._validity(validity_columns)
+        index_use = None
         if use_index and known is not None:
-            index_use = IndexUse(version, known, is_part)
+            index_use = IndexUse(version, known, fragments is not None)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -157,8 +157,8 @@ class LanceScanner:
             index=version.row_index,
             index_use=index_use,
             blobs=blobs,
-            encoded=self._encoded(dictionary_columns) - self._validity(validity_columns),
-            validity=self._validity(validity_columns),
+            encoded=self._encoded(dictionary_columns) - validity,
+            validity=validity,
             settings=settings,
         )
 

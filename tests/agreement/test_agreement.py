@@ -7,7 +7,7 @@ profile runs the same examples each time; the slow one draws new ones, and more.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,26 +128,26 @@ def test_many_random_tables_read_alike_in_every_version(format_: Format) -> None
 
 @FORMATS
 def test_outlines_of_random_tables_tell_what_values_do(format_: Format) -> None:
-    _check_outlines(format_, settings(FAST, max_examples=15))
+    _check_told(assert_outlines_tell, format_, settings(FAST, max_examples=15))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_outlines_of_many_random_tables_tell_what_values_do(format_: Format) -> None:
-    _check_outlines(format_, settings(EXAMPLES, max_examples=150))
+    _check_told(assert_outlines_tell, format_, settings(EXAMPLES, max_examples=150))
 
 
 @FORMATS
 def test_which_values_are_missing_reads_alike_without_the_values(format_: Format) -> None:
-    _check_validity(format_, settings(FAST, max_examples=25))
+    _check_told(assert_validity_tells, format_, settings(FAST, max_examples=25))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @FORMATS
 def test_many_columns_are_missing_alike_without_their_values(format_: Format) -> None:
-    _check_validity(format_, settings(EXAMPLES, max_examples=150))
+    _check_told(assert_validity_tells, format_, settings(EXAMPLES, max_examples=150))
 
 
 def _check_columns(format_: Format, how: settings) -> None:
@@ -184,27 +184,17 @@ def _check_histories(format_: Format, how: settings) -> None:
     run()
 
 
-def _check_outlines(format_: Format, how: settings) -> None:
+def _check_told(
+    told: Callable[[str, int, np.random.Generator], int], format_: Format, how: settings
+) -> None:
+    """Check what is told of the values of each version; `told` counts what it compares."""
     compared = []
 
     @how
     @given(histories(format_))
     def run(history: History) -> None:
         with _written(format_, history) as (uri, versions, rng):
-            compared.extend(assert_outlines_tell(uri, one, rng) for one in versions)
-
-    run()
-    assert sum(compared) > 100
-
-
-def _check_validity(format_: Format, how: settings) -> None:
-    compared = []
-
-    @how
-    @given(histories(format_))
-    def run(history: History) -> None:
-        with _written(format_, history) as (uri, versions, rng):
-            compared.extend(assert_validity_tells(uri, one, rng) for one in versions)
+            compared.extend(told(uri, one, rng) for one in versions)
 
     run()
     assert sum(compared) > 100

@@ -74,6 +74,12 @@ def native_rows(rows: pa.Table) -> Iterator[Any]:
     connection.close()
 
 
+def with_wide_halves(rows: pa.Table) -> pa.Table:
+    """Return rows with the column `half` as DuckDB has it, which knows no half floats."""
+    half = rows["half"].cast(pa.float32())
+    return rows.set_column(rows.schema.get_field_index("half"), "half", half)
+
+
 def assert_same_rows(con: Any, native: Any, table: Path, query: str) -> None:
     """Check that a query finds the same in a Lance table and in DuckDB's own.
 

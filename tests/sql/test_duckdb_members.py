@@ -10,7 +10,7 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from roads import assert_same_rows, connect, native_rows, needs_install
+from roads import assert_same_rows, connect, native_rows, needs_install, with_wide_halves
 
 from lancefs.lance_dataset import LanceDataset
 
@@ -43,10 +43,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def native(table: Path) -> Iterator[Any]:
-    rows = lance.dataset(str(table)).to_table()
-    half = rows["half"].cast(pa.float32())
-    rows = rows.set_column(rows.schema.get_field_index("half"), "half", half)
-    with native_rows(rows) as connection:
+    with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
         yield connection
 
 

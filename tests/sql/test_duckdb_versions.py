@@ -97,20 +97,25 @@ def test_a_table_that_is_named_twice_is_one_version(
     assert len(set(con.execute(query).fetchone())) == 1
 
 
+def assert_follows_versions(con: Any, table: str, counting: str) -> None:
+    """Check that a statement counts the rows of the newest version, of one in a transaction."""
+    assert rows(con, counting) == 1
+    add_row(table)
+    assert rows(con, counting) == 2
+    con.execute("BEGIN")
+    assert rows(con, counting) == 2
+    add_row(table)
+    assert rows(con, counting) == 2
+    con.execute("COMMIT")
+    assert rows(con, counting) == 3
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_prepared_statement_reads_the_newest_version_when_it_is_run(
     con: Any, table: str, place: str
 ) -> None:
     con.execute(f"PREPARE counted AS SELECT count(*) FROM {place.format(table)} WHERE a >= $1")
-    assert rows(con, "EXECUTE counted(0)") == 1
-    add_row(table)
-    assert rows(con, "EXECUTE counted(0)") == 2
-    con.execute("BEGIN")
-    assert rows(con, "EXECUTE counted(0)") == 2
-    add_row(table)
-    assert rows(con, "EXECUTE counted(0)") == 2
-    con.execute("COMMIT")
-    assert rows(con, "EXECUTE counted(0)") == 3
+    assert_follows_versions(con, table, "EXECUTE counted(0)")
     assert rows(con, "EXECUTE counted(1)") == 1
 
 
@@ -118,15 +123,7 @@ def test_a_prepared_statement_without_parameters_reads_the_newest_version(
     con: Any, table: str
 ) -> None:
     con.execute(f"PREPARE counted AS SELECT count(*) FROM '{table}'")
-    assert rows(con, "EXECUTE counted") == 1
-    add_row(table)
-    assert rows(con, "EXECUTE counted") == 2
-    con.execute("BEGIN")
-    assert rows(con, "EXECUTE counted") == 2
-    add_row(table)
-    assert rows(con, "EXECUTE counted") == 2
-    con.execute("COMMIT")
-    assert rows(con, "EXECUTE counted") == 3
+    assert_follows_versions(con, table, "EXECUTE counted")
 
 
 def test_a_view_reads_the_newest_version_and_one_in_a_transaction(con: Any, table: str) -> None:
