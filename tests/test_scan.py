@@ -435,7 +435,7 @@ def test_bytes_of_all_fragments_are_given_back_once_there_are_many(tmp_path: Pat
     mapped, most, found = Mapped(4_000_000), 0, []
     for reader in readers:
         found += reader.read(reader.fields, [(0, reader.physical_rows)])
-        assert reader.touched > 640_000
+        assert reader.touched > 620_000  # the bytes of the file
         mapped.watch(reader)
         most = max(most, sum(one.touched for one in readers))
     assert 2_400_000 < most < 4_000_000

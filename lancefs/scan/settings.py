@@ -15,7 +15,9 @@ MORSELS = 8
 # For an engine, see `for_engine`: bytes of a morsel for each column, and at most.
 _ENGINE_COLUMN_BYTES, _ENGINE_BYTES = 4 * 1024 * 1024, 24 * 1024 * 1024
 _ENGINE_COLUMNS = 64
-_ENGINE_MAPPED_BYTES = 16 * 1024 * 1024
+# An engine runs many queries: what one of them mapped and allocated is used by the next.
+_ENGINE_UNEVEN_RATIO = 16
+_ENGINE_MAPPED_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class ScanSettings:
             stream_bytes=max(self.stream_bytes, min(_ENGINE_COLUMN_BYTES * columns, _ENGINE_BYTES)),
             reusing_columns=_ENGINE_COLUMNS,
             stream_mapped_bytes=_ENGINE_MAPPED_BYTES,
+            uneven_ratio=_ENGINE_UNEVEN_RATIO,
         )
 
 

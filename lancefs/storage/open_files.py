@@ -42,6 +42,10 @@ MOST_FILES = 1024
 HELD_BYTES = 256 * 1024 * 1024
 # Bytes around a range of a mapped file that the operating system loads with it, about.
 READ_AROUND = 64 * 1024
+# Blocks of a mapped file of which it is known whether they were loaded, at most.
+_MOST_BLOCKS = 4096
+# Sparse ranges that are noted one by one: wide tables have hundreds.
+_MOST_NOTED = 64
 # Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
 _GAP = 16 * 1024
 # Nanoseconds after which a write surely gives a file another time, on any filesystem.
@@ -52,6 +56,20 @@ _ALIGNMENT = 64
 READ_PLAIN = READ | NO_FOLLOW
 # What the operating system says when there are too many open files, or mappings.
 _TOO_MANY = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+def _block_size(size: int) -> int:
+    """Return the length of the blocks of a mapped file of some size."""
+    return max(READ_AROUND, -(-size // _MOST_BLOCKS))
+
+
+def _blocks_of(ranges: Sequence[ByteRange], block: int) -> int:
+    """Return a bit for each block that ranges lie in, with what is loaded around them."""
+    found = 0
+    for start, end in ranges:
+        first, last = start // block, (end + READ_AROUND) // block
+        found |= ((1 << (last - first + 1)) - 1) << first
+    return found
 
 
 def most_files() -> int:
@@ -122,19 +140,20 @@ class LocalFile:
         confines: What symbolic links may lead to; None for anything.
 
     Attributes:
-        touched: Estimated bytes of the mapping that were loaded into memory since `release`.
         last_use: See `SharedBudget`.
     """
 
     __slots__ = (
         "__weakref__",
+        "_blocks",
         "_confines",
         "_held",
         "_maps",
         "_path",
+        "_perhaps",
+        "_scattered",
         "_version",
         "last_use",
-        "touched",
     )
 
     def __init__(
@@ -145,7 +164,7 @@ class LocalFile:
         self._maps = maps
         self._confines = confines
         self._held: _Held | None = None
-        self.touched = 0
+        self._forget_touched()
         self.last_use = 0
 
     @property
@@ -154,16 +173,47 @@ class LocalFile:
         held = self._held
         if held is None:
             return 0
-        return min(self.touched, len(held.data)) if held.is_mapping else len(held.data)
+        return self.touched if held.is_mapping else len(held.data)
+
+    @property
+    def touched(self) -> int:
+        """Estimated bytes of the mapping that were loaded into memory since `release`."""
+        held = self._held
+        if held is None or not held.is_mapping:
+            return 0
+        size = len(held.data)
+        block = _block_size(size)
+        elsewhere = (self._perhaps & ~self._blocks).bit_count() * block
+        return min(self._blocks.bit_count() * block + min(self._scattered, elsewhere), size)
+
+    def touch(self, size: int) -> None:
+        """Note that bytes of `SparseRanges` that were read were looked at."""
+        self._scattered += size
+
+    def _touch(self, ranges: Sequence[ByteRange], size: int) -> None:
+        """Note that ranges of a mapping of some size are looked at, perhaps not the first time."""
+        block = _block_size(size)
+        if not isinstance(ranges, SparseRanges):
+            self._blocks |= _blocks_of(ranges, block)
+        elif len(ranges) <= _MOST_NOTED:
+            self._perhaps |= _blocks_of(ranges, block)
+        else:
+            self._perhaps |= _blocks_of([(0, size)], block)
+
+    def _forget_touched(self) -> None:
+        # A bit for each block of the mapping: those that were looked at, and those of which some
+        # bytes were; and the number of these.
+        self._blocks = self._perhaps = 0
+        self._scattered = 0
 
     def let_go(self) -> None:
         """Hold no bytes. Arrays over a mapping keep it."""
         self._held = None
-        self.touched = 0
+        self._forget_touched()
 
     def release(self) -> None:
         """Give back the memory of the mapping; arrays over it load the bytes again."""
-        self.touched = 0
+        self._forget_touched()
         held = self._held
         if held is not None and held.is_mapping:
             release(held.data)
@@ -209,8 +259,7 @@ class LocalFile:
             if not 0 <= start <= end <= size:
                 raise self._beyond(start, end, size)
         if held.is_mapping:
-            if not isinstance(ranges, SparseRanges):
-                self.touched += sum([end - start + READ_AROUND for start, end in ranges])
+            self._touch(ranges, size)
             MAPPED_FILES.use(self)
         else:
             READ_FILES.use(self)
@@ -386,7 +435,7 @@ class LocalFile:
         finally:
             os.close(descriptor)
         self._held = held
-        self.touched = 0
+        self._forget_touched()
         MAPPED_FILES.hold(self)
         return identity, [], held
 

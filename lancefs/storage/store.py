@@ -508,7 +508,7 @@ class File:
         """
         count_bytes(size)
         if self._local is not None and is_mapped:
-            self._local.touched += size + places * READ_AROUND
+            self._local.touch(size + places * READ_AROUND)
 
     @contextmanager
     def opened(self) -> Iterator[int]:
