@@ -140,7 +140,8 @@ class Rows(RowSource):
         return self._columns.schema
 
     @property
-    def _encoded(self) -> frozenset[str]:
+    def encoded(self) -> frozenset[str]:
+        """The names of the columns that come dictionary-encoded."""
         return self._columns.encoded
 
     @cached_property
@@ -194,7 +195,7 @@ class Rows(RowSource):
     def plain_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""
         field = self.schema.field(column)
-        return field.with_type(ENCODED.value_type) if column in self._encoded else field
+        return field.with_type(ENCODED.value_type) if column in self.encoded else field
 
     def known_count(self) -> int | None:
         """Return the number of rows, where the manifest tells it."""
@@ -253,7 +254,7 @@ class Rows(RowSource):
         return is_short and are_several_local(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
-        encoded = [name for name in columns if name in self._encoded]
+        encoded = [name for name in columns if name in self.encoded]
         scanner = self.dataset.scanner(columns=columns, dictionary_columns=encoded, **options)
         return scanner.for_engine().to_batches()
 
@@ -366,7 +367,8 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             super().__init__(rows)
             self._rows = rows
             self._on_bind = on_bind
-            self._planned = note_scan(rows.dataset) if isinstance(rows, Rows) else None
+            dataset = getattr(rows, "dataset", None)
+            self._planned = None if dataset is None else note_scan(dataset)
             # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
             self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
 

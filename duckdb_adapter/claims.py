@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from duckdb_adapter.arrow_source import (
     make_source,
     make_table_source,
 )
+from duckdb_adapter.frames import Source
+from duckdb_adapter.group_source import GROUP, GroupedRows, grouped
 from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.like_query import text_conditions
 from duckdb_adapter.like_source import LikeRows
@@ -40,6 +43,8 @@ from lancefs.lance_dataset import LanceDataset
 NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
 _NO_MACRO = "__lance_count"
+# DuckDB remembers what it found by a name, also where it looks again and is told another query.
+_GROUPED, _GROUPS = "grouped reader", "groups"
 _threads = itertools.count(1)
 
 
@@ -79,16 +84,21 @@ class Claim:
     rows: RowSource | pa.Table
     alias: str
 
-    def key(self) -> str:
-        """Return the name of the variable that DuckDB will find the rows in.
+    def _key(self, kind: str = "reader") -> str:
+        """Return the name of the variable that DuckDB will find rows in.
 
         The same for every look at the name while a statement is prepared and run, since DuckDB
         remembers what it found, so that it reads one version.
         """
-        return f"{self.name} (reader {_thread.number})"
+        return f"{self.name} ({kind} {_thread.number})"
 
-    def select(self, key: str) -> str:
-        """Return the query that the name stands for, given the name of the variable."""
+    def select(self) -> str:
+        """Return the query that the name stands for, over the variables that `sources` names."""
+        if isinstance(self.rows, GroupedRows):
+            columns = ", ".join(map(quoted, self.rows.columns()))
+            rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
+            return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
+        key = self._key()
         if isinstance(self.rows, MemberRows) and self.rows.counts:
             # A macro of that name would use more than which values are missing. DuckDB refuses one
             # with FILTER. It knows the type, which nothing uses, without a count.
@@ -121,20 +131,30 @@ class Claim:
             return replace(self, rows=TopNRows(dataset, first, use))
         if look is None:
             return self
+        rows = self._used_rows(self.rows, text, look)
+        return replace(self, rows=grouped(rows, text, self.name) if look.use.looks == 1 else rows)
+
+    def _used_rows(self, rows: Rows, text: str, look: LookContext) -> Rows:
+        """Return rows as far as a query uses them."""
+        dataset = rows.dataset
         conditions = text_conditions(text, self.name, dataset)
         if conditions and not look.collation():
-            return replace(self, rows=LikeRows(dataset, conditions, look.use))
+            return LikeRows(dataset, conditions, look.use)
         # What a query selects from is looked for first, then what macros in it use.
         if look.use.looks > 1:
-            return self
+            return rows
         used = used_columns(text, self.name, self.alias, dataset)
-        return self if used == UsedColumns() else replace(self, rows=MemberRows(dataset, used))
+        return rows if used == UsedColumns() else MemberRows(dataset, used)
 
-    def source(self, on_bind: Callable[[], None]) -> object:
-        """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""
-        if isinstance(self.rows, RowSource):
-            return make_source(self.rows, on_bind)
-        return make_table_source(self.rows, on_bind)
+    def sources(self) -> dict[str, Source]:
+        """Return the rows for DuckDB 2.0, by the names of variables."""
+        if not isinstance(self.rows, RowSource):
+            return {self._key(): partial(make_table_source, self.rows)}
+        source = partial(make_source, self.rows)
+        if not isinstance(self.rows, GroupedRows):
+            return {self._key(): source}
+        groups = partial(make_table_source, self.rows.combinations())
+        return {self._key(_GROUPED): source, self._key(_GROUPS): groups}
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""

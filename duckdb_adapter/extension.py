@@ -22,7 +22,7 @@ from duckdb_adapter import capi
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
 from duckdb_adapter.claims import NEEDED_SETTINGS
 from duckdb_adapter.errors import UnsupportedDuckDB
-from duckdb_adapter.frames import publish, retract
+from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
 from duckdb_adapter.interrupts import raise_again
 from duckdb_adapter.lakes import Lake, place_of
@@ -154,6 +154,8 @@ class Registration:
                 raise_again(error)
 
     def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
+        if is_published(name[0]):
+            return
         # What DuckDB asks again was looked up with these settings, to bind the same name.
         if not (is_asked(name[0]) or self._api.are_set(context, NEEDED_SETTINGS)):
             return
@@ -161,8 +163,8 @@ class Registration:
         answer = self.answer(name, number, collation)
         if answer is None:
             return
-        if answer.source is not None:
-            publish(answer.key, answer.source(retract), caller)
+        if answer.sources:
+            publish(answer.sources, caller)
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
 

@@ -9,26 +9,30 @@ thread: it can hide no variable, and threads that share variables do not meet.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
+
+# Returns an object; its argument is called when DuckDB has it.
+Source: TypeAlias = Callable[[Callable[[], None]], object]
 
 
 class _Published(threading.local):
     """What this thread has put among variables and not taken away yet."""
 
     def __init__(self) -> None:
-        self.variables: list[tuple[dict[str, Any], str]] = []
+        self.variables: dict[str, dict[str, Any]] = {}
 
 
 _published = _Published()
 
 
-def publish(name: str, value: object, caller: FrameType) -> None:
-    """Put an object among the variables that DuckDB is about to search.
+def publish(sources: Mapping[str, Source], caller: FrameType) -> None:
+    """Put objects among the variables that DuckDB is about to search.
 
     Args:
-        name: The name that DuckDB will ask for.
-        value: The object.
+        sources: The objects, by the names that DuckDB will ask for.
         caller: The frame that called DuckDB.
 
     Raises:
@@ -36,16 +40,24 @@ def publish(name: str, value: object, caller: FrameType) -> None:
     """
     retract()
     namespace = _namespace(caller)
-    _published.variables.append((namespace, name))  # first, so that nothing can be forgotten
-    namespace[name] = value
+    for name, source in sources.items():
+        value = source(partial(retract, name))
+        _published.variables[name] = namespace  # first, so that nothing can be forgotten
+        namespace[name] = value
 
 
-def retract() -> None:
-    """Take away what this thread has published."""
-    while _published.variables:
-        namespace, name = _published.variables[-1]
-        namespace.pop(name, None)
-        _published.variables.pop()
+def is_published(name: str) -> bool:
+    """Whether this thread has put an object of this name among variables."""
+    return name in _published.variables
+
+
+def retract(*names: str) -> None:
+    """Take away what this thread has published; all of it where no name is given."""
+    for name in names or list(_published.variables):
+        namespace = _published.variables.get(name)
+        if namespace is not None:
+            namespace.pop(name, None)
+            _published.variables.pop(name, None)
 
 
 def _namespace(caller: FrameType) -> dict[str, Any]:

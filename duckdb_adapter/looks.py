@@ -1,17 +1,18 @@
 """What the extension of DuckDB 2.0 answers when DuckDB asks what a name stands for.
 
 First with a query that has DuckDB ask again, in which it tells its transaction (`pins`); then with
-a query over a variable that holds the rows.
+a query over variables that hold the rows.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from duckdb_adapter.claims import Claim, LookContext, find_claim
+from duckdb_adapter.frames import Source
 from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
 
@@ -23,15 +24,12 @@ class NameAnswer:
     Attributes:
         query: The query.
         alias: What the table is called in a query that gives it no name.
-        key: The name of the variable that the query reads.
-        source: Returns the value of the variable; its argument is called when DuckDB has it. None
-            where the query reads no variable.
+        sources: The values of the variables that the query reads.
     """
 
     query: str
     alias: str
-    key: str = ""
-    source: Callable[[Callable[[], None]], object] | None = None
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,7 @@ class Looks:
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
             claim = claim.narrowed_to(asked.statement, LookContext(use, collation))
-            key = claim.key()
-            return NameAnswer(claim.select(key), claim.alias, key, claim.source)
+            return NameAnswer(claim.select(), claim.alias, claim.sources())
         pins = Pins()
         claim = find_claim(name, replace(storage, pins=pins))
         if claim is None:

@@ -6,6 +6,7 @@ A database of our own in memory does it, since that of the user is in the middle
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,6 +18,9 @@ from duckdb_adapter.own_databases import OwnDatabase
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MOST_TEXT = 10_000
 
+# What is explained, the query itself, is parsed.
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
+
 _database = OwnDatabase({"threads": 1})
 
 
@@ -25,7 +29,7 @@ def parse(text: str) -> dict[str, Any] | None:
     """Parse a query.
 
     Args:
-        text: One statement in SQL.
+        text: One statement in SQL, which may be explained only.
 
     Returns:
         The root node: one that selects rows, or joins such nodes. None where the text is no single
@@ -35,9 +39,11 @@ def parse(text: str) -> dict[str, Any] | None:
 
     if len(text) > MOST_TEXT:
         return None
+    explain = _EXPLAIN.match(text)
+    query = text[explain.end() :] if explain else text
     try:
         with _database.cursor() as cursor:
-            answer = cursor.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+            answer = cursor.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
     except duckdb.Error:  # the user's database says what is wrong with the query
         return None
     found = json.loads(answer[0]) if answer else {}
@@ -75,10 +81,10 @@ def select_from(text: str, name: str, schema: pa.Schema) -> Select | None:
     node = parse(text) if len(columns) == len(schema) else None
     if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
         return None
-    return Select(node, columns) if _is_table(node["from_table"], name) else None
+    return Select(node, columns) if is_table(node["from_table"], name) else None
 
 
-def _is_table(node: Any, name: str) -> bool:
+def is_table(node: Any, name: str) -> bool:
     """Whether a node is the table, with its own names, and without a version or sample."""
     is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
     others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")

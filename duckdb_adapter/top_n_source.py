@@ -72,7 +72,7 @@ class TopNRows(Rows):
         if positions is None:
             yield from super().batches(columns, terms)
             return
-        encoded = [name for name in columns if name in self._encoded]
+        encoded = [name for name in columns if name in self.encoded]
         scanner = self.dataset.scanner(columns=columns, dictionary_columns=encoded)
         yield from scanner.take(positions).to_batches()
 

@@ -1,0 +1,86 @@
+"""By which columns of strings a query groups, as its text tells: `GROUP BY level, host`.
+
+This is a guess about speed only: what a name stands for has the same rows and columns either way,
+see `group_source`. So a text need not tell all that a query does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from duckdb_adapter.query_trees import column_of, expressions_in, is_table, parse
+
+# A statement without any of these is not parsed.
+_GROUPS = re.compile(r"\bgroup\s+by\b|\bdistinct\b", re.IGNORECASE)
+_LEAST_KEYS = 2
+
+
+def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
+    """Return columns by which a query groups, and which no condition of it tests.
+
+    Args:
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        encoded: The columns that may be returned.
+
+    Returns:
+        Two or more columns; none where there are fewer, or the query reads the table twice.
+    """
+    columns = {column.lower(): column for column in encoded}
+    if len(columns) < max(_LEAST_KEYS, len(encoded)) or _GROUPS.search(text) is None:
+        return []
+    lower = text.lower()
+    if sum(column in lower for column in columns) < _LEAST_KEYS:
+        return []
+    selects = [node for node in _selects(parse(text)) if is_table(node["from_table"], name)]
+    if len(selects) != 1:
+        return []
+    select = selects[0]
+    tested = {column_of(each, columns) for each in expressions_in(select.get("where_clause"))}
+    found = {column_of(each, columns): None for each in _groups(select, columns)}
+    keys = [columns[key] for key in found if key is not None and key not in tested]
+    return keys if len(keys) >= _LEAST_KEYS else []
+
+
+def _selects(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the SELECTs of a statement, also those in others."""
+    if isinstance(node, Mapping):
+        if node.get("type") == "SELECT_NODE":
+            yield node
+        node = list(node.values())
+    for each in node if isinstance(node, list) else ():
+        yield from _selects(each)
+
+
+def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the expressions by which a SELECT groups, or of which it returns distinct rows."""
+    shown = select["select_list"]
+    is_distinct = any(
+        modifier["type"] == "DISTINCT_MODIFIER" and not modifier["distinct_on_targets"]
+        for modifier in select["modifiers"]
+    )
+    if is_distinct or select["aggregate_handling"] == "FORCE_AGGREGATES":
+        yield from shown
+    named = {each["alias"].lower(): each for each in shown}
+    for expression in select["group_expressions"]:
+        position, name = _position(expression), _name(expression)
+        if position is not None:
+            yield from shown[position - 1 : position]
+        else:
+            yield expression if name in columns else named.get(name, expression)
+
+
+def _name(expression: Mapping[str, Any]) -> str:
+    """Return the name that stands alone as an expression; nothing for others."""
+    parts = expression.get("column_names", ())
+    return parts[0].lower() if len(parts) == 1 else ""
+
+
+def _position(expression: Mapping[str, Any]) -> int | None:
+    """Return the number by which `GROUP BY 1` means an expression; None for other groups."""
+    literal = expression.get("literal") if expression["class"] == "CONSTANT" else None
+    if literal is None or literal["kind"] != "INTEGER" or not literal["text"].isdecimal():
+        return None
+    return int(literal["text"]) or None

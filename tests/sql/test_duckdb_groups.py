@@ -1,0 +1,262 @@
+"""Queries that group by several columns of strings group by numbers for their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from roads import assert_same_rows, connect, native_rows, needs_install
+
+import lancefs
+from duckdb_adapter import group_source
+from duckdb_adapter.group_source import GROUP
+
+pytestmark = needs_install
+
+ROWS = 6000
+LEVELS = ("debug", "info", "warn", "error", None)
+
+
+def _rows(count: int, hosts: int, seed: int = 3) -> pa.Table:
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "id": pa.array(range(count)),
+            "level": pa.array([LEVELS[n] for n in random.integers(0, 5, count)]),
+            "host": pa.array([f"host-{n:03d}" for n in random.integers(0, hosts, count)]),
+            "Zone": pa.array([("", "ä", "日本")[n] for n in random.integers(0, 3, count)]),
+            "latency": pa.array(random.random(count).round(3)),
+            "bytes": pa.array(random.integers(0, 1000, count)),
+            "price": pa.array(map(Decimal, range(count)), pa.decimal128(15, 2)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("groups") / "logs.lance"
+    lance.write_dataset(_rows(ROWS, 40), str(path), max_rows_per_file=2500)
+    lance.dataset(str(path)).delete("id % 97 = 5")
+    assert {"level", "host", "Zone"} <= set(lancefs.open(path).dictionary_columns)
+    return path
+
+
+@pytest.fixture(scope="module")
+def native(table: Path) -> Iterator[Any]:
+    with native_rows(lance.dataset(str(table)).to_table()) as connection:
+        yield connection
+
+
+@pytest.fixture(autouse=True)
+def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of any length are long."""
+    monkeypatch.setattr(group_source, "_LEAST_ROWS", 10)
+
+
+def _is_grouped(con: Any, query: str) -> bool:
+    return any(GROUP in plan for _, plan in con.execute(f"EXPLAIN {query}").fetchall())
+
+
+# Queries over {t} that group by several columns of strings.
+GROUPED = [
+    "SELECT level, host, count(*), sum(bytes) FROM {t} GROUP BY level, host ORDER BY ALL",
+    "SELECT host AS h, level, max(id) FROM {t} GROUP BY h, level ORDER BY ALL",
+    "SELECT level, host, avg(price), sum(price * 2) FROM {t} GROUP BY 1, 2 ORDER BY ALL",
+    "SELECT zone, level, count(DISTINCT host), min(host) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT level, host, zone, count(level) FROM {t} WHERE bytes > 500 GROUP BY ALL ORDER BY ALL",
+    "SELECT DISTINCT level, zone FROM {t} ORDER BY ALL",
+    "SELECT t.host, t.level, bytes % 3 AS b, count(*) FROM {t} AS t GROUP BY ALL ORDER BY ALL",
+    "FROM {t} SELECT level, host, median(bytes) GROUP BY ALL HAVING count(*) > 30 ORDER BY ALL",
+    "SELECT level, host, sum(bytes) FILTER (id % 2 = 0) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT level, zone, count(*) FROM {t} GROUP BY ROLLUP (level, zone) ORDER BY ALL",
+    "SELECT max(n) FROM (SELECT level, host, count(*) AS n FROM {t} GROUP BY ALL)",
+    "WITH g AS (SELECT level, host, count(*) AS n FROM {t} GROUP BY ALL) "
+    "SELECT level, sum(n) FROM g GROUP BY level ORDER BY ALL",
+    "SELECT level, host, arg_max(id, bytes + id / 1e6), any_value(zone) IS NULL FROM {t} "
+    "WHERE zone <> '' GROUP BY ALL ORDER BY ALL",
+    "SELECT level, host FROM {t} WHERE id < 0 GROUP BY ALL",
+    "SELECT level, host, list(id ORDER BY id)[:3] FROM {t} GROUP BY ALL ORDER BY ALL",
+]
+
+
+@pytest.mark.parametrize("query", GROUPED)
+def test_groups_are_the_same(native: Any, table: Path, query: str) -> None:
+    con = connect("install")
+    assert_same_rows(con, native, table, query)
+    assert _is_grouped(con, query.format(t=f"'{table}'"))
+
+
+# Queries over {t} that do not, or test one of two columns, or may read other rows.
+OTHERS = [
+    "SELECT level, count(*) FROM {t} GROUP BY level ORDER BY ALL",
+    "SELECT level, bytes % 3, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT level, host, count(*) FROM {t} WHERE level = 'info' GROUP BY ALL ORDER BY ALL",
+    "SELECT upper(level), host, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT level, host FROM {t} ORDER BY id LIMIT 5",
+    "SELECT DISTINCT ON (level) level, host, id FROM {t} ORDER BY level, id",
+    "SELECT level, host, count(*) FROM {t} AS t(id, level, host) GROUP BY ALL ORDER BY ALL",
+    "SELECT level, host, (SELECT count(*) FROM {t}) FROM {t} GROUP BY level, host ORDER BY ALL",
+    "SELECT a.level, a.host, count(*) FROM {t} AS a JOIN {t} AS b USING (id) "
+    "GROUP BY a.level, a.host ORDER BY ALL",
+    "SELECT count(*) FROM {t} GROUP BY 7",
+]
+
+
+@pytest.mark.parametrize("query", OTHERS)
+def test_other_queries_are_answered_as_before(native: Any, table: Path, query: str) -> None:
+    con = connect("install")
+    if "BY 7" in query:
+        with pytest.raises(duckdb.BinderException, match="GROUP BY term out of range"):
+            con.execute(query.format(t=f"'{table}'"))
+        return
+    assert_same_rows(con, native, table, query)
+    assert not _is_grouped(con, query.format(t=f"'{table}'"))
+
+
+def test_the_table_is_the_same_for_what_the_text_does_not_tell(native: Any, table: Path) -> None:
+    query = "SELECT level, host, count(COLUMNS(* EXCLUDE (level, host))) FROM {t} GROUP BY 1, 2"
+    assert_same_rows(connect("install"), native, table, query + " ORDER BY ALL")
+
+
+def test_a_relation_groups_as_a_statement_does(native: Any, table: Path) -> None:
+    con = connect("install")
+    query = "SELECT level, host, count(*) AS n FROM {t} GROUP BY ALL"
+    relation = con.sql(query.format(t=f"'{table}'"))
+    expected = native.execute(query.format(t="native") + " ORDER BY ALL").fetchall()
+    assert relation.order("level, host").fetchall() == expected
+    assert relation.filter("n > 30").aggregate("count(*)").fetchall() == [
+        (sum(n > 30 for *_, n in expected),)
+    ]
+
+
+def test_prepared_statements_and_transactions_see_their_versions(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(_rows(300, 3), str(path))
+    con = connect("install")
+    query = f"SELECT level, host, count(*) FROM '{path}' WHERE bytes >= ? GROUP BY ALL ORDER BY ALL"
+    con.execute(f"PREPARE p AS {query}")
+    before = con.execute(query, [0]).fetchall()
+    con.execute("BEGIN")
+    assert con.execute(query, [0]).fetchall() == before
+    more = pa.table({"level": ["new"], "host": ["host-new"], "bytes": [5]})
+    lance.write_dataset(more, str(path), mode="append")
+    assert con.execute(query, [0]).fetchall() == before
+    con.execute("COMMIT")
+    after = sorted([*before, ("new", "host-new", 1)], key=lambda row: (row[0] or "~", row[1]))
+    assert con.execute(query, [0]).fetchall() == after
+    assert con.execute("EXECUTE p(0)").fetchall() == after
+
+
+def test_columns_with_many_values_are_not_numbered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.lance"
+    few, many = _rows(1000, 5), _rows(1000, 900, seed=4)
+    lance.write_dataset(few, str(path))
+    lance.write_dataset(many, str(path), mode="append")
+    con = connect("install")
+    query = f"SELECT level, host, zone, count(*) FROM '{path}' GROUP BY ALL ORDER BY ALL"
+    with native_rows(pa.concat_tables([few, many])) as native:
+        expected = native.execute(query.replace(f"'{path}'", "native")).fetchall()
+    assert _is_grouped(con, query)
+    assert con.execute(query).fetchall() == expected
+    monkeypatch.setattr(group_source, "_MOST_GROUPS", 1000)
+    assert not _is_grouped(con, query)
+    monkeypatch.undo()
+    monkeypatch.setattr(group_source, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(group_source, "_MOST_VALUES", 100)
+    lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
+    assert not _is_grouped(con, query)
+
+
+def test_columns_whose_names_differ_in_case_only_are_left_alone(tmp_path: Path) -> None:
+    rows = _rows(300, 3)
+    rows = rows.append_column("HOST", rows["host"])
+    lance.write_dataset(rows, str(tmp_path / "t.lance"))
+    con = connect("install")
+    found = con.execute(f"SELECT level, zone, count(*) FROM '{tmp_path}/t.lance' GROUP BY ALL")
+    assert len(found.fetchall()) == 15
+
+
+def test_names_of_columns_may_be_anything(tmp_path: Path) -> None:
+    names = ['a "b"', "select", "it's"]
+    random = np.random.default_rng(1)
+    columns = {name: [f"v{n}" for n in random.integers(0, 4, 500)] for name in names}
+    rows = pa.table({**columns, "n": range(500)})
+    path = tmp_path / "t'.lance"
+    lance.write_dataset(rows, str(path))
+    quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    query = f"SELECT {quoted}, sum(n) FROM {{t}} GROUP BY ALL ORDER BY ALL"
+    con = connect("install")
+    found = con.execute(query.format(t="'" + str(path).replace("'", "''") + "'")).fetchall()
+    with native_rows(rows) as native:
+        assert found == native.execute(query.format(t="native")).fetchall()
+
+
+def test_values_that_came_from_nowhere_are_an_error(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pa.array(["info"]), pa.array(["host-001"])
+    monkeypatch.setattr(group_source, "_values_of", lambda _, column: found[column == "host"])
+    query = f"SELECT level, host, count(*) FROM '{table}' GROUP BY ALL"
+    with pytest.raises(duckdb.Error, match=r"logs\.lance: a column has other values"):
+        connect("install").execute(query).fetchall()
+
+
+def test_threads_do_not_meet(table: Path, native: Any) -> None:
+    con = connect("install")
+    query = "SELECT level, {c}, count(*) FROM {t} GROUP BY ALL ORDER BY ALL"
+
+    def run(number: int) -> bool:
+        column = ("host", "zone")[number % 2]
+        with con.cursor() as cursor:
+            found = cursor.execute(query.format(c=column, t=f"'{table}'")).fetchall()
+        with native.cursor() as cursor:
+            return found == cursor.execute(query.format(c=column, t="native")).fetchall()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(40)))
+
+
+WORDS = st.one_of(st.none(), st.sampled_from(["", "a", "aa", "ä", "日本", "x" * 40, "\0", "a\0"]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_random_tables_are_grouped_as_duckdb_groups_its_own(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("random") / "t.lance"
+    parts = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        words = st.lists(WORDS, min_size=1, max_size=6)
+        choices = [data.draw(words) for _ in range(2)]
+        seed = data.draw(st.integers(0, 99))
+        drawn = np.random.default_rng(seed).integers(0, 720720, (2, 400))
+        a, b = (
+            [each[n % len(each)] for n in row] for each, row in zip(choices, drawn, strict=True)
+        )
+        parts.append(pa.table({"a": pa.array(a, pa.string()), "b": pa.array(b, pa.string())}))
+        parts[-1] = parts[-1].append_column("n", pa.array(range(400)))
+        lance.write_dataset(parts[-1], str(path), mode="append" if len(parts) > 1 else "create")
+    query = data.draw(
+        st.sampled_from(
+            [
+                "SELECT a, b, count(*), sum(n) FROM {t} GROUP BY ALL ORDER BY ALL",
+                "SELECT DISTINCT b, a FROM {t} WHERE n > 200 ORDER BY ALL",
+                "SELECT a, b, count(DISTINCT n % 7), max(a) FROM {t} GROUP BY a, b ORDER BY ALL",
+            ]
+        )
+    )
+    with native_rows(pa.concat_tables(parts)) as native:
+        assert_same_rows(connect("install"), native, path, query)
