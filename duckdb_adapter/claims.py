@@ -22,6 +22,7 @@ from duckdb_adapter.arrow_source import (
     make_source,
     make_table_source,
 )
+from duckdb_adapter.counted_rows import CountedRows
 from duckdb_adapter.frames import Source
 from duckdb_adapter.group_source import GROUP, GroupedRows, grouped
 from duckdb_adapter.kept_versions import forget
@@ -81,7 +82,7 @@ class Claim:
     """
 
     name: str
-    rows: RowSource | pa.Table
+    rows: RowSource | CountedRows | pa.Table
     alias: str
 
     def _key(self, kind: str = "reader") -> str:
@@ -94,19 +95,16 @@ class Claim:
 
     def select(self) -> str:
         """Return the query that the name stands for, over the variables that `sources` names."""
+        if isinstance(self.rows, CountedRows):
+            query = self.rows.query()
+            return _with_guard(query, "") if self.rows.asks_by_count else query
         if isinstance(self.rows, GroupedRows):
             columns = ", ".join(map(quoted, self.rows.columns()))
             rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
             return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
         key = self._key()
         if isinstance(self.rows, MemberRows) and self.rows.counts:
-            # A macro of that name would use more than which values are missing. DuckDB refuses one
-            # with FILTER. It knows the type, which nothing uses, without a count.
-            is_function = "typeof((SELECT count(1) FILTER (WHERE true)))"
-            return (
-                f"SELECT * EXCLUDE ({COUNTER}, {_NO_MACRO}) "
-                f"FROM (SELECT *, {is_function} AS {_NO_MACRO} FROM {quoted(key)})"
-            )
+            return _with_guard(f"FROM {quoted(key)}", f"{COUNTER}, ")
         return f"SELECT *{self.left_out} FROM {quoted(key)}"
 
     @property
@@ -132,9 +130,11 @@ class Claim:
         if look is None:
             return self
         rows = self._used_rows(self.rows, text, look)
-        return replace(self, rows=grouped(rows, text, self.name) if look.use.looks == 1 else rows)
+        if isinstance(rows, Rows) and look.use.looks == 1:
+            return replace(self, rows=grouped(rows, text, self.name))
+        return replace(self, rows=rows)
 
-    def _used_rows(self, rows: Rows, text: str, look: LookContext) -> Rows:
+    def _used_rows(self, rows: Rows, text: str, look: LookContext) -> Rows | CountedRows:
         """Return rows as far as a query uses them."""
         dataset = rows.dataset
         conditions = text_conditions(text, self.name, dataset)
@@ -144,10 +144,15 @@ class Claim:
         if look.use.looks > 1:
             return rows
         used = used_columns(text, self.name, self.alias, dataset)
-        return rows if used == UsedColumns() else MemberRows(dataset, used)
+        if used == UsedColumns():
+            return rows
+        members = MemberRows(dataset, used)
+        return members.counted() or members
 
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
+        if isinstance(self.rows, CountedRows):
+            return {}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
         source = partial(make_source, self.rows)
@@ -186,6 +191,23 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
     is_pattern = isinstance(answer, TableUnion) and not functions.is_call(name)
     alias = _stem(name) if is_pattern else name.partition(" ")[0]
     return Claim(name, answer.rows() if isinstance(answer, TableUnion) else answer, alias)
+
+
+def _with_guard(query: str, left_out: str) -> str:
+    """Return a query that DuckDB refuses where `count` is the name of a macro.
+
+    Such a macro would use more than which values are missing. DuckDB refuses one with FILTER. It
+    knows the type, which nothing uses, without a count.
+
+    Args:
+        query: What it reads.
+        left_out: Columns that it leaves out, with a comma after each.
+    """
+    is_function = "typeof((SELECT count(1) FILTER (WHERE true)))"
+    return (
+        f"SELECT * EXCLUDE ({left_out}{_NO_MACRO}) "
+        f"FROM (SELECT *, {is_function} AS {_NO_MACRO} FROM ({query}))"
+    )
 
 
 def _stem(url: str) -> str:

@@ -27,6 +27,8 @@ _KNOWN = {
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
 # What a text has that may test whether values are missing.
 _TESTS = re.compile(r"\bcount\s*\(\s*[^*\s]|null\b", re.IGNORECASE)
+# What a text has that counts rows.
+_COUNTS = re.compile(r"\bcount\s*\(\s*[*)]", re.IGNORECASE)
 
 
 class UsedColumns(NamedTuple):
@@ -37,11 +39,13 @@ class UsedColumns(NamedTuple):
             query uses no others.
         tested: Columns, and members by their paths, of which it uses whether values are missing.
         counts: Whether it does so by `count`, which may also be the name of a macro.
+        no_values: Whether it uses nothing but this, and how many rows there are.
     """
 
     members: Mapping[str, list[str]] = {}
     tested: frozenset[str] = frozenset()
     counts: bool = False
+    no_values: bool = False
 
 
 class _UsesAll(Exception):
@@ -59,12 +63,13 @@ def used_columns(text: str, name: str, alias: str, dataset: LanceDataset) -> Use
         alias: What the table is called where the query gives it no name.
         dataset: Its rows.
     """
+    schema, rest = dataset.schema, text.replace(name, "").lower()
     tests_nulls = _TESTS.search(text) is not None
-    if not tests_nulls and "." not in text.replace(name, ""):  # which stands before each member
+    counts_rows = _COUNTS.search(text) is not None and not _has_any(schema.names, rest)
+    if not (tests_nulls or counts_rows or "." in rest):  # which stands before each member
         return UsedColumns()
-    schema, lower = dataset.schema, text.lower()
     structs = {one.name.lower(): one.type for one in schema if pa.types.is_struct(one.type)}
-    if not (tests_nulls or any(struct in lower for struct in structs)):
+    if not (tests_nulls or counts_rows or _has_any(structs, rest)):
         return UsedColumns()
     select = select_from(text, name, schema)
     if select is None or any("." in column for column in select.columns):
@@ -78,6 +83,11 @@ def used_columns(text: str, name: str, alias: str, dataset: LanceDataset) -> Use
     except _UsesAll:
         return UsedColumns()
     return _reduced(uses, structs, columns)
+
+
+def _has_any(columns: Iterable[str], text: str) -> bool:
+    """Whether the name of a column may stand in a text, which is in small letters."""
+    return any(column.lower() in text for column in columns)
 
 
 class _Use(NamedTuple):
@@ -163,7 +173,8 @@ def _reduced(
             members[name] = known
             tested |= own
     counts = any(use.is_counted for use in tested.values())
-    return UsedColumns(members, frozenset(tested), counts)
+    no_values = len(tested) == sum(map(len, uses.values()))
+    return UsedColumns(members, frozenset(tested), counts, no_values)
 
 
 def _path_from_column(path: list[str], columns: Mapping[str, str]) -> list[str] | None:

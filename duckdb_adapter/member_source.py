@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.arrow_source import DuckDBColumns, Rows
+from duckdb_adapter.counted_rows import CountedRows
 from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.member_query import UsedColumns
 from lancefs.datafile.validity import validity_array
+from lancefs.forks import Lock
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.null_free import none_missing
+from lancefs.table.open_version import OpenVersion
 
 # The type of a column that DuckDB is shown for the nulls in it. It takes whole bytes as they are,
 # and takes bits apart.
@@ -25,6 +29,9 @@ _TESTED_ROWS = 256 * 1024
 _COMPLETE_ROWS = 4 * 1024 * 1024
 # Fragments whose metadata are asked at most whether values are missing.
 _MOST_FRAGMENTS = 64
+# Columns of open versions of which that was asked, and whether none are.
+_COMPLETE: WeakKeyDictionary[OpenVersion, dict[str, bool]] = WeakKeyDictionary()
+_LOCK = Lock()
 
 
 class MemberRows(Rows):
@@ -51,6 +58,14 @@ class MemberRows(Rows):
     def counts(self) -> bool:
         """Whether the query must mean the function by `count`, and no macro."""
         return self._used.counts
+
+    def counted(self) -> CountedRows | None:
+        """Return how many rows there are, where that is all that the query uses."""
+        used, count = self._used, self.known_count()
+        if not used.no_values or count is None or not self._are_there(sorted(used.tested)):
+            return None
+        columns = {name: used.members.get(name, []) for name in self._fields}
+        return CountedRows(count, columns, used.counts)
 
     def _described(self) -> DuckDBColumns:
         whole = super()._described()
@@ -92,10 +107,17 @@ class MemberRows(Rows):
     def _are_there(self, paths: Sequence[str]) -> bool:
         """Whether no value of columns is missing, as the metadata of data files tells at once."""
         version = self.dataset.opened
+        if not paths:
+            return True
         if not self.dataset.is_local or len(version.readers) > _MOST_FRAGMENTS:
             return False
-        fields = [version.column(path) for path in paths]
-        return all(none_missing(reader, fields) for reader in version.readers)
+        with _LOCK:
+            known = _COMPLETE.setdefault(version, {})
+        for path in paths:
+            if path not in known:
+                field = version.column(path)
+                known[path] = all(none_missing(reader, [field]) for reader in version.readers)
+        return all(known[path] for path in paths)
 
     def _complete(self, columns: list[str], paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Return all rows of columns of which no value is missing, without reading them."""

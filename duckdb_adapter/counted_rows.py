@@ -1,0 +1,45 @@
+"""The rows of a table for a query that uses no values of them, but how many rows there are.
+
+DuckDB counts such rows without asking for them: the name of the table stands for a query over its
+own `range`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from duckdb_adapter.paths import quoted
+
+# What stands for a value that is there.
+_THERE = "1::TINYINT"
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRows:
+    """Rows of which only the number is used.
+
+    Attributes:
+        count: The number.
+        columns: Columns of which a query asks whether values are missing, which none are; of
+            structs with the members of which it asks that.
+        asks_by_count: Whether it does so by `count`, which may also be the name of a macro.
+    """
+
+    count: int
+    columns: Mapping[str, list[str]]
+    asks_by_count: bool
+
+    def query(self) -> str:
+        """Return the query that the name of the table stands for."""
+        shown = [
+            f"{_constant(members)} AS {quoted(name)}" for name, members in self.columns.items()
+        ]
+        return f"SELECT {', '.join(shown) or _THERE} FROM range({self.count})"
+
+
+def _constant(members: list[str]) -> str:
+    """Return what stands for values of a column: one that is there, with members that are."""
+    if not members:
+        return _THERE
+    return "{" + ", ".join(f"{quoted(member)}: {_THERE}" for member in members) + "}"
