@@ -418,14 +418,13 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         @passed_on
         def accepts(self, predicate: Any) -> bool:
             try:
-                accepted = self._filter(predicate)
+                filter = self._filter(predicate)
             except Untranslatable:
                 return False
-            if self._rows.keeps_most(accepted):
-                return False
+            is_left = self._rows.keeps_most(filter)
             if self._planned is not None:
-                self._planned.add(accepted)
-            return True
+                self._planned.add(filter, is_left)
+            return not is_left
 
         def stream(self, columns: Any, filters: Any) -> tuple[object, bool]:
             terms = [self._filter(predicate) for predicate in filters]

@@ -42,6 +42,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
         "st": pa.array([{"x": v} for v in percent.tolist()]),
         "long": pa.array([f"{n}" * 200 for n in range(ROWS)]),
         "items": pa.array([[n] for n in range(ROWS)]),
+        "colour": pa.array([("red", "blue")[n % 2] for n in range(ROWS)]).dictionary_encode(),
     }
     where = str(tmp_path_factory.mktemp("kept") / "t.lance")
     lance.write_dataset(pa.table(rows), where, max_rows_per_file=6000)
@@ -114,6 +115,8 @@ def test_no_row_and_all_rows_are_told(estimate: Any) -> None:
         pc.field("percent").is_valid() & (pc.field("id") > 5),
         pc.field("long") > "5",  # long values
         pc.field("st").is_null(),
+        pc.list_value_length(pc.field("items")) > 0,
+        pc.field("colour") == "red",
         pc.field("_rowid") > 5,  # is known without a column
         pc.scalar(True),
     ],
@@ -165,6 +168,20 @@ def test_a_column_is_sampled_once_for_an_open_version(
     assert estimated(pc.field("percent") < 0, version) == (0, 1)
     with pytest.raises(TypeError):
         estimated(pc.field("percent") < 80, lancefs.open(path).opened)
+
+
+def test_a_sample_outlives_a_memory_pool_that_the_user_sets_and_drops(path: str) -> None:
+    version, filter = lancefs.open(path).opened, pc.field("word") >= "word 20"
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        first = estimated(filter, version)
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.bytes_allocated() == 0
+    del pool
+    assert estimated(filter, version) == first
 
 
 def test_each_version_has_its_own_sample(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import array_bytes
+from lancefs.datafile.buffers import in_own_memory
 from lancefs.datafile.fields import Field
 from lancefs.forks import Lock
 from lancefs.scan import expressions
@@ -92,7 +93,7 @@ def _is_large(version: OpenVersion) -> bool:
 
 def _is_scanned(condition: Condition, fields: Sequence[Field], version: OpenVersion) -> bool:
     """Whether a scan reads the values of columns for a filter, and no index names a few rows."""
-    if not fields or any(field.children or is_row_metadata(field) for field in fields):
+    if not fields or not all(map(_has_plain_values, fields)):
         return False
     if condition.tested_for_nulls([field.name for field in fields]):
         return False
@@ -101,6 +102,12 @@ def _is_scanned(condition: Condition, fields: Sequence[Field], version: OpenVers
         isinstance(test, Comparison) and test.operator == "equal"
     )
     return not is_equality or version.manifest.index_section is None
+
+
+def _has_plain_values(field: Field) -> bool:
+    kind = field.to_arrow().type
+    is_nested = kind.num_fields or pa.types.is_dictionary(kind)
+    return not (is_nested or isinstance(kind, pa.BaseExtensionType) or is_row_metadata(field))
 
 
 def _sample_of(field: Field, version: OpenVersion) -> pa.Array | None:
@@ -120,7 +127,7 @@ def _read_sample(field: Field, version: OpenVersion) -> pa.Array | None:
     starts = np.linspace(0, version.num_rows - _RUN_ROWS, _RUNS).astype(np.int64)
     places = (starts[:, np.newaxis] + np.arange(_RUN_ROWS)).ravel()
     column = LanceScanner(version, version.fields, [field.name]).take(places).column(0)
-    return pa.concat_arrays(column.chunks)
+    return in_own_memory(pa.concat_arrays(column.chunks))
 
 
 def _cost(sample: pa.Array | None) -> int:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from roads import assert_same_rows, connect, native_rows, needs_install
 
 from duckdb_adapter import arrow_source, like_source, top_n_source
+from duckdb_adapter.planned_scans import noting_scans
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import selectivity
 
@@ -139,6 +140,16 @@ def test_the_scan_tests_one_of_two_conditions(
     assert len(filters) == 1
     assert "day" in str(filters[0])
     assert "percent" not in str(filters[0])
+
+
+def test_explaining_tells_which_conditions_are_left_to_duckdb(table: Path) -> None:
+    with noting_scans() as scans:
+        is_tested_by_scan(table, "percent >= 5")
+        is_tested_by_scan(table, "percent < 70")
+    assert [scan.explain().splitlines()[1:] for scan in scans] == [
+        ["DuckDB tests (percent >= 5), which keeps most rows"],
+        ["scan of 3 fragments; no index limits the rows"],
+    ]
 
 
 def test_filters_over_small_tables_leave_the_plan(
