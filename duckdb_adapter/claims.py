@@ -29,6 +29,7 @@ from duckdb_adapter.member_source import MemberRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
+from duckdb_adapter.query_trees import reads_alone
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
@@ -73,11 +74,13 @@ class Claim:
         name: As it stands in SQL.
         rows: What it stands for.
         alias: What the table is called in a query that gives it no name, as for other files.
+        statement: The whole statement that uses it; empty where that is not known.
     """
 
     name: str
     rows: RowSource | pa.Table
     alias: str
+    statement: str = ""
 
     def key(self) -> str:
         """Return the name of the variable that DuckDB will find the rows in.
@@ -112,29 +115,37 @@ class Claim:
             text: The whole statement.
             look: What else DuckDB tells of it; None where it tells nothing.
         """
+        return replace(self, rows=self._used_rows(text, look), statement=text)
+
+    def _used_rows(self, text: str, look: LookContext | None) -> RowSource | pa.Table:
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
-            return self
+            return self.rows
         dataset = self.rows.dataset
         first = first_rows_of(text, self.name, dataset)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
-            return replace(self, rows=TopNRows(dataset, first, use))
+            return TopNRows(dataset, first, use)
         if look is None:
-            return self
+            return self.rows
         conditions = text_conditions(text, self.name, dataset)
         if conditions and not look.collation():
-            return replace(self, rows=LikeRows(dataset, conditions, look.use))
+            return LikeRows(dataset, conditions, look.use)
         # What a query selects from is looked for first, then what macros in it use.
         if look.use.looks > 1:
-            return self
+            return self.rows
         used = used_columns(text, self.name, self.alias, dataset)
-        return self if used == UsedColumns() else replace(self, rows=MemberRows(dataset, used))
+        return self.rows if used == UsedColumns() else MemberRows(dataset, used)
 
     def source(self, on_bind: Callable[[], None]) -> object:
         """Return the rows for DuckDB 2.0; `on_bind` is called when it has them."""
         if isinstance(self.rows, RowSource):
-            return make_source(self.rows, on_bind)
+            return make_source(self.rows, on_bind, self._is_alone)
         return make_table_source(self.rows, on_bind)
+
+    def _is_alone(self) -> bool:
+        """Whether the statement reads no other table, and more than what its conditions need."""
+        assert isinstance(self.rows, RowSource)
+        return reads_alone(self.statement, self.name, self.rows.schema)
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""

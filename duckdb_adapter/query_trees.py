@@ -6,6 +6,7 @@ A database of our own in memory does it, since that of the user is in the middle
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from duckdb_adapter.own_databases import OwnDatabase
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MOST_TEXT = 10_000
+
+_EXPLAIN = re.compile(r"\A\s*EXPLAIN\b(\s+ANALYZE\b|\s*\([^()]*\))?", re.IGNORECASE)
 
 _database = OwnDatabase({"threads": 1})
 
@@ -76,6 +79,23 @@ def select_from(text: str, name: str, schema: pa.Schema) -> Select | None:
     if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
         return None
     return Select(node, columns) if _is_table(node["from_table"], name) else None
+
+
+def reads_alone(text: str, name: str, schema: pa.Schema) -> bool:
+    """Whether a query, or one that is explained, uses a table alone, with columns outside of WHERE.
+
+    Args:
+        text: One statement in SQL.
+        name: The table, as it stands in the text.
+        schema: Its columns.
+    """
+    select = select_from(_EXPLAIN.sub("", text, count=1), name, schema)
+    if select is None:
+        return False
+    parts = {key: part for key, part in select.node.items() if key != "where_clause"}
+    shown = {each["class"] for each in expressions_in(parts)}
+    tested = {each["class"] for each in expressions_in(select.node["where_clause"])}
+    return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
 
 
 def _is_table(node: Any, name: str) -> bool:
