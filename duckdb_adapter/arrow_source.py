@@ -354,7 +354,7 @@ def make_table_source(table: pa.Table, on_bind: Callable[[], None]) -> ArrowScan
 def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Define the classes when DuckDB is there; their base is no public part of its package."""
     from duckdb._sources import ArrowScanSource
-    from duckdb._sources.nodes import Col, In, Lit, Untranslatable
+    from duckdb._sources.nodes import Binary, Col, In, Lit, Untranslatable
     from duckdb._sources.pyarrow import PyArrowTableSource
     from duckdb._sources.to_arrow import to_arrow
 
@@ -367,6 +367,19 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
                 found[node.parts[0]] = None
             pending.extend([node.operand] if isinstance(node, In) else node._children())
         return list(found)
+
+    def is_narrow(predicate: Any, rows: RowSource) -> bool:
+        """Whether a predicate asks for single numbers, or for what lies between two ends.
+
+        Few rows pass mostly, which indices and ranges of values tell sooner than an estimate.
+        """
+        if isinstance(predicate, In) or (isinstance(predicate, Binary) and predicate.op == "="):
+            kinds = [rows.plain_field(column).type for column in _columns_of(predicate)]
+            return not any(map(_is_text, kinds))
+        if not isinstance(predicate, Binary) or predicate.op != "AND":
+            return False
+        ends = {getattr(side, "op", "")[:1] for side in (predicate.left, predicate.right)}
+        return ends == {"<", ">"} and len(_columns_of(predicate)) == 1
 
     def translated(predicate: Any, schema: pa.Schema) -> pc.Expression:
         """Translate a predicate; one of many whole numbers or texts in one step.
@@ -429,7 +442,8 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
                 return False
             # DuckDB takes what it tests itself for a fifth of the rows, and would put joins in an
             # order that is good for so few.
-            is_left = self._rows.keeps_most(filter) and self._is_alone()
+            is_wide = not is_narrow(predicate, self._rows)
+            is_left = is_wide and self._rows.keeps_most(filter) and self._is_alone()
             if self._planned is not None:
                 self._planned.add(filter, is_left)
             return not is_left

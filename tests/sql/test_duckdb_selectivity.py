@@ -39,6 +39,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "text": pa.array([f"text {v * 7919} of {n}" for n, v in enumerate(percent)]),
             "day": pa.array([v * 3 for v in percent], pa.int32()).cast(pa.date32()),
             "flag": pa.array([None if v == 1 else v < 90 for v in percent]),
+            "same": pa.array([5] * ROWS),
             "st": pa.array([{"x": v, "y": "y"} for v in percent]),
         }
     )
@@ -93,6 +94,8 @@ MOST = [
     "percent NOT IN (3, 5)",
     "ratio > 0.1",
     "level = 'info'",
+    "level IN ('info', 'warn')",
+    "same < 6",
     "text >= 'text 1'",
     "day >= DATE '1970-02-01'",
     "st.x > 5",
@@ -118,6 +121,10 @@ FEW = [
     "id < 3600",  # whole pages are left out
     "percent IS NOT NULL",  # needs no values
     "id = 7",
+    "percent BETWEEN 1 AND 98",  # is not estimated: few rows pass mostly
+    "percent > 1 AND percent < 98",
+    "same = 5",
+    "same IN (5, 6)",
     "percent BETWEEN 10 AND 20 AND level = 'error'",
     "text < 'text 2'",
 ]
