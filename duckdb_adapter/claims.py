@@ -33,6 +33,7 @@ from duckdb_adapter.member_source import MemberRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
+from duckdb_adapter.query_trees import reads_alone
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
@@ -79,11 +80,13 @@ class Claim:
         name: As it stands in SQL.
         rows: What it stands for.
         alias: What the table is called in a query that gives it no name, as for other files.
+        statement: The whole statement that uses it; empty where that is not known.
     """
 
     name: str
     rows: RowSource | CountedRows | pa.Table
     alias: str
+    statement: str = ""
 
     def _key(self, kind: str = "reader") -> str:
         """Return the name of the variable that DuckDB will find rows in.
@@ -120,22 +123,26 @@ class Claim:
             text: The whole statement.
             look: What else DuckDB tells of it; None where it tells nothing.
         """
+        return replace(self, rows=self._used_rows(text, look), statement=text)
+
+    def _used_rows(self, text: str, look: LookContext | None) -> RowSource | CountedRows | pa.Table:
+        """Return the rows as far as a query uses them; see `narrowed_to`."""
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
-            return self
+            return self.rows
         dataset = self.rows.dataset
         first = first_rows_of(text, self.name, dataset)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
-            return replace(self, rows=TopNRows(dataset, first, use))
+            return TopNRows(dataset, first, use)
         if look is None:
-            return self
-        rows = self._used_rows(self.rows, text, look)
+            return self.rows
+        rows = self._read_rows(self.rows, text, look)
         if isinstance(rows, Rows) and look.use.looks == 1:
-            return replace(self, rows=grouped(rows, text, self.name))
-        return replace(self, rows=rows)
+            return grouped(rows, text, self.name)
+        return rows
 
-    def _used_rows(self, rows: Rows, text: str, look: LookContext) -> Rows | CountedRows:
-        """Return rows as far as a query uses them."""
+    def _read_rows(self, rows: Rows, text: str, look: LookContext) -> Rows | CountedRows:
+        """Return rows with the columns and values that a query reads."""
         dataset = rows.dataset
         conditions = text_conditions(text, self.name, dataset)
         if conditions and not look.collation():
@@ -155,11 +162,16 @@ class Claim:
             return {}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
-        source = partial(make_source, self.rows)
+        source = partial(make_source, self.rows, is_alone=self._is_alone)
         if not isinstance(self.rows, GroupedRows):
             return {self._key(): source}
         groups = partial(make_table_source, self.rows.combinations())
         return {self._key(_GROUPED): source, self._key(_GROUPS): groups}
+
+    def _is_alone(self) -> bool:
+        """Whether the statement reads no other table, and more than what its conditions need."""
+        assert isinstance(self.rows, RowSource)
+        return reads_alone(self.statement, self.name, self.rows.schema)
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""

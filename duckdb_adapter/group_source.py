@@ -104,6 +104,10 @@ class GroupedRows(RowSource):
         """Return the number of rows, where the manifest tells it."""
         return self.rows.known_count()
 
+    def keeps_most(self, filter: pc.Expression) -> bool:
+        """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker."""
+        return self.rows.keeps_most(filter)
+
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:

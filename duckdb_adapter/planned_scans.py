@@ -15,6 +15,7 @@ from operator import and_
 import pyarrow.compute as pc
 
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.expressions import shown
 
 
 class PlannedScan:
@@ -25,21 +26,31 @@ class PlannedScan:
 
     Attributes:
         filters: The conditions that the scan is given; rows for which all are true come out.
+        left: Conditions that it could be given, and that keep most rows, so that DuckDB tests them.
     """
 
     def __init__(self, dataset: LanceDataset) -> None:
         self.dataset = dataset
         self.filters: list[pc.Expression] = []
+        self.left: list[pc.Expression] = []
 
-    def add(self, filter: pc.Expression) -> None:
-        """Note a condition; DuckDB may ask for the same one several times."""
-        if not any(filter.equals(known) for known in self.filters):
-            self.filters.append(filter)
+    def add(self, filter: pc.Expression, is_left: bool = False) -> None:
+        """Note a condition; DuckDB may ask for the same one several times.
+
+        Args:
+            filter: The condition.
+            is_left: Whether it is left to DuckDB.
+        """
+        noted = self.left if is_left else self.filters
+        if not any(filter.equals(known) for known in noted):
+            noted.append(filter)
 
     def explain(self) -> str:
         """Tell how the rows are found, a line each; indices are read for it."""
         filter = reduce(and_, self.filters) if self.filters else None
-        return self.dataset.scanner(filter=filter).explain()
+        lines = [self.dataset.scanner(filter=filter).explain()]
+        lines += [f"DuckDB tests {shown(one)}, which keeps most rows" for one in self.left]
+        return "\n".join(lines)
 
 
 _noted: ContextVar[list[PlannedScan] | None] = ContextVar("planned scans", default=None)

@@ -84,6 +84,23 @@ def select_from(text: str, name: str, schema: pa.Schema) -> Select | None:
     return Select(node, columns) if is_table(node["from_table"], name) else None
 
 
+def reads_alone(text: str, name: str, schema: pa.Schema) -> bool:
+    """Whether a query uses a table alone, with columns outside of WHERE.
+
+    Args:
+        text: One statement in SQL.
+        name: The table, as it stands in the text.
+        schema: Its columns.
+    """
+    select = select_from(text, name, schema)
+    if select is None:
+        return False
+    parts = {key: part for key, part in select.node.items() if key != "where_clause"}
+    shown = {each["class"] for each in expressions_in(parts)}
+    tested = {each["class"] for each in expressions_in(select.node["where_clause"])}
+    return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
+
+
 def is_table(node: Any, name: str) -> bool:
     """Whether a node is the table, with its own names, and without a version or sample."""
     is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name

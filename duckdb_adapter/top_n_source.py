@@ -38,6 +38,10 @@ class TopNRows(Rows):
         self._wanted = first
         self._use = use
 
+    def keeps_most(self, filter: pc.Expression) -> bool:
+        """Whether DuckDB leaves rows out: not where the first of those that pass are wanted."""
+        return False
+
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:

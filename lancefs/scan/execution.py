@@ -705,8 +705,11 @@ class Scan:
 
     def _spares_memory(self) -> bool:
         """Tell whether threads allocate memory that is given back at once; see `spare_memory`."""
-        is_narrow = self.filter is None and len(self.fields) <= self.settings.reusing_columns
-        return not (self.is_kept or (is_narrow and not any(one.children for one in self.fields)))
+        settings = self.settings
+        is_narrow = len(self.fields) <= settings.reusing_columns
+        is_even = self.filter is None or settings.reusing_filtered
+        is_flat = not any(one.children for one in self.fields)
+        return not (self.is_kept or (is_narrow and is_even and is_flat))
 
     def _giving_back(self, decoded: Iterable[DecodedMorsel]) -> Iterator[DecodedMorsel]:
         """Give free memory back to the system after morsels of uneven size.

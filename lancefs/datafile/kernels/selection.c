@@ -1,12 +1,27 @@
 /* Selection of the values that a mask keeps. */
 #include "kernels.h"
 
-/* Every value is written, and the next one overwrites a value that is not kept: a branch would be
+/* The mask of eight values that are all kept. */
+#define ALL_EIGHT 0x0101010101010101u
+
+/* Eight neighbours that are kept are copied as one: most masks keep nearly all values. Of others every
+ * value is written, and the next one overwrites a value that is not kept: a branch would be
  * mispredicted at every other change of the mask. */
 #define KEEP(BYTES)                                                                                \
-    for (int64_t i = 0; i < count; i++) {                                                          \
-        memcpy(out + (size_t)row * (BYTES), values + (size_t)i * (BYTES), (BYTES));                \
-        row += kept[i];                                                                            \
+    for (int64_t i = 0; i < count;) {                                                              \
+        uint64_t mask = 0;                                                                         \
+        if (count - i >= 8)                                                                        \
+            memcpy(&mask, kept + i, 8);                                                            \
+        if (mask == ALL_EIGHT) {                                                                   \
+            memcpy(out + (size_t)row * (BYTES), values + (size_t)i * (BYTES), 8 * (BYTES));        \
+            row += 8;                                                                              \
+            i += 8;                                                                                \
+            continue;                                                                              \
+        }                                                                                          \
+        for (const int64_t end = count - i >= 8 ? i + 8 : count; i < end; i++) {                   \
+            memcpy(out + (size_t)row * (BYTES), values + (size_t)i * (BYTES), (BYTES));            \
+            row += kept[i];                                                                        \
+        }                                                                                          \
     }                                                                                              \
     break;
 
@@ -68,9 +83,6 @@ static inline int64_t keep_run(const int32_t *offsets, int64_t strings, const ui
         ends[i] = (int32_t)((uint32_t)(at - start) + (uint32_t)offsets[i + 1]);
     return length > room - at ? DAMAGED : at + length;
 }
-
-/* The mask of eight strings that are all kept. */
-#define ALL_EIGHT 0x0101010101010101u
 
 /* Copy the strings that the mask keeps, `text_size` bytes in all; `text` has room for that and for
  * SLACK. Most masks keep nearly all strings: eight neighbours that are kept are copied as one. */

@@ -431,7 +431,8 @@ def masked_values(draw: st.DrawFn) -> Arguments:
     width = draw(st.sampled_from([1, 2, 4, 8, 16, 3, 40]))
     count, source = draw(st.integers(0, 200)), draw(generators())
     values = odd_place(draw, source.integers(0, 256, count * width, np.uint8))
-    return values.view(dtype_of(width)), source.random(count) < draw(st.sampled_from([0, 0.5, 1]))
+    kept = source.random(count) < draw(st.sampled_from([0, 0.5, 0.9, 1]))
+    return values.view(dtype_of(width)), kept
 
 
 @st.composite
