@@ -98,17 +98,18 @@ class Claim:
 
     def select(self) -> str:
         """Return the query that the name stands for, over the variables that `sources` names."""
+        rows = self.rows.rows if isinstance(self.rows, GroupedRows) else self.rows
+        is_guarded = isinstance(rows, CountedRows | MemberRows) and rows.counts
+        return _with_guard(self._query()) if is_guarded else self._query()
+
+    def _query(self) -> str:
         if isinstance(self.rows, CountedRows):
-            query = self.rows.query()
-            return _with_guard(query, "") if self.rows.asks_by_count else query
+            return self.rows.query()
         if isinstance(self.rows, GroupedRows):
             columns = ", ".join(map(quoted, self.rows.columns()))
             rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
             return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
-        key = self._key()
-        if isinstance(self.rows, MemberRows) and self.rows.counts:
-            return _with_guard(f"FROM {quoted(key)}", f"{COUNTER}, ")
-        return f"SELECT *{self.left_out} FROM {quoted(key)}"
+        return f"SELECT *{self.left_out} FROM {quoted(self._key())}"
 
     @property
     def left_out(self) -> str:
@@ -205,21 +206,15 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
     return Claim(name, answer.rows() if isinstance(answer, TableUnion) else answer, alias)
 
 
-def _with_guard(query: str, left_out: str) -> str:
+def _with_guard(query: str) -> str:
     """Return a query that DuckDB refuses where `count` is the name of a macro.
 
     Such a macro would use more than which values are missing. DuckDB refuses one with FILTER. It
     knows the type, which nothing uses, without a count.
-
-    Args:
-        query: What it reads.
-        left_out: Columns that it leaves out, with a comma after each.
     """
     is_function = "typeof((SELECT count(1) FILTER (WHERE true)))"
-    return (
-        f"SELECT * EXCLUDE ({left_out}{_NO_MACRO}) "
-        f"FROM (SELECT *, {is_function} AS {_NO_MACRO} FROM ({query}))"
-    )
+    guarded = f"SELECT *, {is_function} AS {_NO_MACRO} FROM ({query})"
+    return f"SELECT * EXCLUDE ({_NO_MACRO}) FROM ({guarded})"
 
 
 def _stem(url: str) -> str:

@@ -23,12 +23,12 @@ class CountedRows:
         count: The number.
         columns: Columns of which a query asks whether values are missing, which none are; of
             structs with the members of which it asks that.
-        asks_by_count: Whether it does so by `count`, which may also be the name of a macro.
+        counts: Whether it does so by `count`, which may also be the name of a macro.
     """
 
     count: int
     columns: Mapping[str, list[str]]
-    asks_by_count: bool
+    counts: bool
 
     def query(self) -> str:
         """Return the query that the name of the table stands for."""

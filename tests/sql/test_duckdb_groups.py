@@ -74,6 +74,7 @@ GROUPED = [
     "SELECT level, host, avg(price), sum(price * 2) FROM {t} GROUP BY 1, 2 ORDER BY ALL",
     "SELECT zone, level, count(DISTINCT host), min(host) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT level, host, zone, count(level) FROM {t} WHERE bytes > 500 GROUP BY ALL ORDER BY ALL",
+    "SELECT level, host, count(latency), count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT DISTINCT level, zone FROM {t} ORDER BY ALL",
     "SELECT t.host, t.level, bytes % 3 AS b, count(*) FROM {t} AS t GROUP BY ALL ORDER BY ALL",
     "FROM {t} SELECT level, host, median(bytes) GROUP BY ALL HAVING count(*) > 30 ORDER BY ALL",
@@ -121,6 +122,13 @@ def test_other_queries_are_answered_as_before(native: Any, table: Path, query: s
         return
     assert_same_rows(con, native, table, query)
     assert not _is_grouped(con, query.format(t=f"'{table}'"))
+
+
+def test_a_macro_may_be_called_count(table: Path) -> None:
+    con = connect("install")
+    con.execute("CREATE MACRO count(x) AS max(x)")
+    with pytest.raises(duckdb.Error, match="is a Macro Function"):
+        con.execute(f"SELECT level, host, count(latency) FROM '{table}' GROUP BY ALL")
 
 
 def test_the_table_is_the_same_for_what_the_text_does_not_tell(native: Any, table: Path) -> None:
