@@ -143,20 +143,22 @@ def _cost(sample: pa.Array | None) -> int:
     return _LEAST_BYTES + (0 if sample is None else array_bytes(sample))
 
 
-def _kept_of(version: OpenVersion) -> _Kept:
+def _kept_of(version: OpenVersion) -> _VersionEstimates:
     with _LOCK:
         kept = _BY_VERSION.get(version)
         if kept is None:
-            kept = _BY_VERSION[version] = _Kept(BudgetCache(_BYTES), BudgetCache(_ESTIMATES))
+            kept = _BY_VERSION[version] = _VersionEstimates(
+                BudgetCache(_BYTES), BudgetCache(_ESTIMATES)
+            )
         return kept
 
 
-class _Kept(NamedTuple):
+class _VersionEstimates(NamedTuple):
     """What is kept for a version: samples by the ids of fields, and estimates by filters."""
 
     samples: BudgetCache[int, pa.Array | None]
     estimates: BudgetCache[bytes, Selectivity | None]
 
 
-_BY_VERSION: weakref.WeakKeyDictionary[OpenVersion, _Kept] = weakref.WeakKeyDictionary()
+_BY_VERSION: weakref.WeakKeyDictionary[OpenVersion, _VersionEstimates] = weakref.WeakKeyDictionary()
 _LOCK = Lock()
