@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.decimals import narrow_field
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
@@ -62,6 +63,7 @@ class ScanOptions(TypedDict, total=False):
     blobs: Blobs
     dictionary_columns: Collection[str]
     validity_columns: Collection[str]
+    narrow_columns: Collection[str]
     fragments: Iterable[Any] | None
     max_memory: int | None
     use_index: bool
@@ -90,6 +92,7 @@ class LanceScanner:
         blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
         dictionary_columns: Columns of strings that come dictionary-encoded.
         validity_columns: Columns of which only is read which values are missing.
+        narrow_columns: Columns of decimals that come in 64 bits.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
         use_index: Whether the filters may be looked up in the indices of the table.
@@ -116,6 +119,7 @@ class LanceScanner:
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
         validity_columns: Collection[str] = (),
+        narrow_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
         use_index: bool = True,
@@ -132,6 +136,7 @@ class LanceScanner:
             "blobs": blobs,
             "dictionary_columns": dictionary_columns,
             "validity_columns": validity_columns,
+            "narrow_columns": narrow_columns,
             "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
             "max_memory": max_memory,
             "use_index": use_index,
@@ -159,6 +164,7 @@ class LanceScanner:
             blobs=blobs,
             encoded=self._encoded(dictionary_columns) - validity,
             validity=validity,
+            narrow=self._narrow(narrow_columns) - validity,
             settings=settings,
         )
 
@@ -440,6 +446,21 @@ class LanceScanner:
         if names and self._computed is not None:
             raise ValueError("validity_columns needs columns by their names, not expressions")
         return frozenset(self._version.column(name).id for name in names)
+
+    def _narrow(self, names: Collection[str]) -> frozenset[int]:
+        """Return the ids of columns of decimals that come in 64 bits."""
+        if isinstance(names, str):
+            raise TypeError(f"narrow_columns is {names!r}; a list of names was expected")
+        if names and self._computed is not None:
+            raise ValueError("narrow_columns needs columns by their names, not expressions")
+        fields = [self._version.field(name) for name in names]
+        other = next((field for field in fields if narrow_field(field) is None), None)
+        if other is not None:
+            raise ValueError(
+                f"narrow_columns has {other.name!r}, which is {other.shown_type}; only decimals of "
+                "up to 18 digits come in 64 bits, with pyarrow 19 or newer"
+            )
+        return frozenset(field.id for field in fields)
 
     def _known(self, filters: Sequence[Filter]) -> KnownFilter:
         from lancefs.scan.known_filters import known_filter
