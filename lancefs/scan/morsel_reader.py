@@ -74,9 +74,7 @@ def schema_of(
     return schema
 
 
-_Schemas: TypeAlias = dict[
-    tuple[Blobs, frozenset[int], frozenset[int], frozenset[int]], pa.Schema
-]
+_Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int], frozenset[int], frozenset[int]], pa.Schema]
 _LASTING = KeptByFields[_Schemas]()
 
 

@@ -36,9 +36,7 @@ def decode_at(encoding: Flat, buffers: Sequence[Chunked], counts: Ints, wanted: 
     return FixedWidth(bits, typed(gather(buffer.data, starts, starts + width), bits))
 
 
-def checked_ends(
-    encoding: Flat, buffers: Sequence[Chunked], counts: Ints
-) -> tuple[Chunked, Ints]:
+def checked_ends(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> tuple[Chunked, Ints]:
     """Return the buffer of the values of chunks, and where the values of each chunk end in it.
 
     Raises:
