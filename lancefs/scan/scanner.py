@@ -148,9 +148,6 @@ class LanceScanner:
         settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         validity = self._validity(validity_columns)
-        index_use = None
-        if use_index and known is not None:
-            index_use = IndexUse(version, known, fragments is not None)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -160,7 +157,7 @@ class LanceScanner:
             limit=limit,
             offset=offset or 0,
             index=version.row_index,
-            index_use=index_use,
+            index_use=self._index_use(known, fragments is not None) if use_index else None,
             blobs=blobs,
             encoded=self._encoded(dictionary_columns) - validity,
             validity=validity,
@@ -466,6 +463,10 @@ class LanceScanner:
         from lancefs.scan.known_filters import known_filter
 
         return known_filter(filters, self._version)
+
+    def _index_use(self, known: KnownFilter | None, is_part: bool) -> IndexUse | None:
+        """Return what asks the indices for the rows of a filter; of a part of the table or all."""
+        return None if known is None else IndexUse(self._version, known, is_part)
 
     def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
         def path(name: str) -> list[str]:
