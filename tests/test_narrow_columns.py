@@ -191,7 +191,7 @@ def test_columns_that_64_bits_do_not_hold_are_refused(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("version", FORMATS)
-@pytest.mark.parametrize("rows", [100, 40_000])
+@pytest.mark.parametrize("rows", [100, 70_000])
 @pytest.mark.parametrize("kind", ["plain", "dictionary", "constant"])
 def test_a_number_of_more_bits_is_an_error(
     tmp_path: Path, version: str, rows: int, kind: str

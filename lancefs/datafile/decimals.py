@@ -101,16 +101,14 @@ def narrowed_array(array: pa.Array) -> pa.Array:
     data_type = narrow_type(array.type)
     if data_type is None:
         return array
-    count, valid = len(array), valid_slots(array)
-    values = stored_values(array, "V16")
+    values, nulls = stored_values(array, "V16"), array.null_count
     low, fits = _narrowed(values)
     if not fits:
-        low = _without_garbage(values, data_type, valid)
+        low = _without_garbage(values, data_type, valid_slots(array))
     validity = None
-    if valid is not None:
-        validity = bitmap(valid) if array.offset else array.buffers()[0]
-    nulls = array.null_count
-    return pa.Array.from_buffers(data_type, count, [validity, pa.py_buffer(low)], nulls)
+    if nulls:
+        validity = bitmap(valid_slots(array)) if array.offset else array.buffers()[0]
+    return pa.Array.from_buffers(data_type, len(array), [validity, pa.py_buffer(low)], nulls)
 
 
 def narrowed_items(array: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -14,8 +14,9 @@ from lancefs.errors import CorruptFile, locating
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
-# Fewer rows are read by kernels of their own, and narrowed afterwards.
-_LEAST_ROWS = 16 * 1024
+# Fewer rows, and rows that lie apart, are quicker read in 128 bits by kernels of theirs, and
+# narrowed afterwards: 64 Ki plain values in 0.16 ms in place of 0.19, but 256 Ki in 0.47, not 0.28.
+_LEAST_ROWS = 64 * 1024 + 1
 
 
 def reduced(
@@ -35,7 +36,9 @@ def reduced(
         ranges: Offsets of rows, ascending and disjoint.
         ids: The ids of those that are wanted in 64 bits.
     """
-    if ids.isdisjoint(field.id for field in fields) or count_rows(ranges) < _LEAST_ROWS:
+    if len(ranges) != 1 or count_rows(ranges) < _LEAST_ROWS:
+        return fields
+    if ids.isdisjoint(field.id for field in fields):
         return fields
     if isinstance(reader, FragmentRun) or reader.fragment.overlays:
         return fields

@@ -50,7 +50,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     where = str(tmp_path_factory.mktemp("tables") / "t.lance")
     is_many = request.param == "many"
     version = "2.1" if is_many else request.param
-    most = 600 if is_many else ROWS // 2
+    most = 600 if is_many else 120_000
     rows = numbered(0, ROWS)
     lance.write_dataset(rows, where, data_storage_version=version, max_rows_per_file=most)
     lance.dataset(where).delete("id % 10 = 3")
