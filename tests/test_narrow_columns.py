@@ -14,6 +14,7 @@ import pytest
 
 import lancefs
 from lancefs.errors import ColumnNotFound, CorruptFile
+from lancefs.scan.morsels import decoded_bytes
 
 pytestmark = pytest.mark.skipif(
     not hasattr(pa, "decimal64"), reason="this pyarrow has no decimals of 64 bits"
@@ -166,6 +167,17 @@ def test_other_columns_and_the_next_reader_are_as_before(path: str) -> None:
         pa.decimal64(15, 2),
     ]
     assert dataset.to_table(["price"]) == lance.dataset(path).to_table(["price"])
+
+
+def test_morsels_are_as_long_as_with_128_bits(path: str) -> None:
+    dataset = lancefs.open(path)
+    for columns in (["price"], ["code", "some"]):
+        plain = dataset.scanner(columns)
+        narrow = dataset.scanner(columns, narrow_columns=columns)
+        lengths = [[batch.num_rows for batch in each.to_batches()] for each in (plain, narrow)]
+        assert lengths[0] == lengths[1]
+    column = dataset.to_table(["price"], narrow_columns=["price"])["price"].chunk(0)
+    assert decoded_bytes({0: column}) == 16 * len(column)
 
 
 def test_small_fragments_are_read_in_64_bits_too(tmp_path: Path) -> None:
