@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -26,10 +28,12 @@ from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.planned_scans import note_scan
 from duckdb_adapter.stream_errors import without_traceback
 from lancefs.arrow_dataset import pads
+from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import LanceError
 from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.selectivity import estimated
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
@@ -79,7 +83,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def plain_field(self, column: str) -> pa.Field:
-        """Return a column as filters see it: not encoded."""
+        """Return a column as filters see it: not encoded, decimals in 128 bits."""
 
     @abstractmethod
     def known_count(self) -> int | None:
@@ -98,6 +102,14 @@ class RowSource(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
 
+    @abstractmethod
+    def narrowed(self) -> RowSource:
+        """Return the rows with decimals in 64 bits where DuckDB keeps them so.
+
+        Filters may speak of these columns only as DuckDB 2.0 gives them, see `plain_field`: a
+        pyarrow dataset that has such columns gets no filters on them.
+        """
+
     @passed_on
     def read(
         self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
@@ -113,26 +125,37 @@ class RowSource(ABC):
         return _stream(schema, self.batches(names, terms))
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as filters see them: not encoded."""
+        """Return rows as filters see them; see `plain_field`."""
         arrays = [
-            array if array.type == self.plain_field(name).type else array.dictionary_decode()
+            plain_array(array, self.plain_field(name).type)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
-class DuckDBColumns(NamedTuple):
+@dataclass(frozen=True)
+class DuckDBColumns:
     """The columns of a table as DuckDB sees them.
 
     Attributes:
         schema: The columns, the counting one first.
         encoded: The names of those that come dictionary-encoded.
         changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
+        narrow: The names of those decimals that come in 64 bits, as DuckDB keeps them.
     """
 
     schema: pa.Schema
     encoded: frozenset[str]
     changed: frozenset[str]
+    narrow: frozenset[str] = frozenset()
+
+    @cached_property
+    def narrowed(self) -> DuckDBColumns:
+        """The columns with decimals in 64 bits."""
+        types = {field.name: narrow_type(field.type) for field in self.schema}
+        narrow = {name: kind for name, kind in types.items() if kind is not None}
+        fields = [field.with_type(narrow.get(field.name, field.type)) for field in self.schema]
+        return replace(self, schema=pa.schema(fields), narrow=frozenset(narrow))
 
 
 _COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
@@ -150,6 +173,7 @@ class Rows(RowSource):
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
         self._encodes = encodes
+        self._narrows = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -161,8 +185,12 @@ class Rows(RowSource):
         """The names of the columns that come dictionary-encoded."""
         return self._columns.encoded
 
-    @cached_property
+    @property
     def _columns(self) -> DuckDBColumns:
+        return self._known_columns.narrowed if self._narrows else self._known_columns
+
+    @cached_property
+    def _known_columns(self) -> DuckDBColumns:
         return self._described()
 
     def _described(self) -> DuckDBColumns:
@@ -205,13 +233,21 @@ class Rows(RowSource):
         except LanceError:  # who reads such a column says so; others need not know
             return frozenset()
 
+    def narrowed(self) -> Self:
+        """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
+        other = copy(self)
+        other._narrows = True
+        return other
+
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not where its type changes on the way."""
         return column not in self._columns.changed
 
     def plain_field(self, column: str) -> pa.Field:
-        """Return a column as filters see it: not encoded."""
+        """Return a column as filters see it: not encoded, decimals in 128 bits."""
         field = self.schema.field(column)
+        if column in self._columns.narrow:
+            return field.with_type(pa.decimal128(field.type.precision, field.type.scale))
         return field.with_type(ENCODED.value_type) if column in self.encoded else field
 
     def known_count(self) -> int | None:
@@ -283,9 +319,15 @@ class Rows(RowSource):
         return is_short and are_several_local(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
+        return self._scanner(columns, **options).for_engine().to_batches()
+
+    def _scanner(self, columns: list[str], **options: Any) -> LanceScanner:
+        """Say what to read, in the form in which DuckDB takes it."""
         encoded = [name for name in columns if name in self.encoded]
-        scanner = self.dataset.scanner(columns=columns, dictionary_columns=encoded, **options)
-        return scanner.for_engine().to_batches()
+        narrow = [name for name in columns if name in self._columns.narrow]
+        return self.dataset.scanner(
+            columns=columns, dictionary_columns=encoded, narrow_columns=narrow, **options
+        )
 
 
 class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
@@ -341,7 +383,7 @@ def make_source(
         on_bind: Called when DuckDB has the source, before it reads anything.
         is_alone: Returns whether the query reads nothing else, and more than what filters need.
     """
-    source: ArrowScanSource = _source_classes()[0](rows, on_bind, is_alone)
+    source: ArrowScanSource = _source_classes()[0](rows.narrowed(), on_bind, is_alone)
     return source
 
 
@@ -491,6 +533,18 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 def _is_text(kind: pa.DataType) -> bool:
     """Whether values have each a length of their own, so that each is looked at to hand it on."""
     return any(is_kind(kind) for is_kind in _TEXTS)
+
+
+def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column as filters see it.
+
+    Args:
+        array: The column as DuckDB gets it.
+        kind: The type of `RowSource.plain_field`.
+    """
+    if array.type == kind:
+        return array
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.cast(kind)
 
 
 def _nothing(rows: int) -> pa.RecordBatch:

@@ -92,6 +92,10 @@ class GroupedRows(RowSource):
             columns[name] = items.take(pa.array(positions))
         return pa.table(columns)
 
+    def narrowed(self) -> GroupedRows:
+        """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
+        return GroupedRows(self.rows.narrowed(), self._keys, self._values)
+
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not of the numbers."""
         return column != GROUP and self.rows.can_filter(column)

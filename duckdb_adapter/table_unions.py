@@ -7,13 +7,15 @@ of all tables, with nulls where a table has no such column.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import COUNTER, Rows, RowSource
+from duckdb_adapter.arrow_source import COUNTER, Rows, RowSource, plain_array
+from lancefs.datafile.decimals import narrowed_array
+from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -92,12 +94,18 @@ class _UnionRows(RowSource):
         members: The tables.
         fields: The columns, not encoded.
         filename: A column that tells the name of the table.
+        narrows: Whether decimals come in 64 bits where DuckDB keeps them so.
     """
 
     def __init__(
-        self, members: Sequence[_Member], fields: Mapping[str, pa.Field], filename: str | None
+        self,
+        members: Sequence[_Member],
+        fields: Mapping[str, pa.Field],
+        filename: str | None,
+        narrows: bool = False,
     ) -> None:
         self._members = members
+        self._given, self._narrows = fields, narrows
         self._fields = {COUNTER: pa.field(COUNTER, pa.null()), **fields}
         self._filename = filename
         if filename is not None:
@@ -110,7 +118,14 @@ class _UnionRows(RowSource):
             field.with_type(ENCODED) if self._is_encoded(name) else field
             for name, field in self._fields.items()
         ]
+        if self._narrows:
+            fields = [field.with_type(narrow_type(field.type) or field.type) for field in fields]
         return pa.schema(fields)
+
+    def narrowed(self) -> _UnionRows:
+        """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
+        members = [replace(each, rows=each.rows.narrowed()) for each in self._members]
+        return _UnionRows(members, self._given, self._filename, narrows=True)
 
     def _is_encoded(self, column: str) -> bool:
         """Whether a column comes dictionary-encoded: from each table that has it."""
@@ -239,12 +254,16 @@ class _UnionRows(RowSource):
         if own is None:
             return pa.nulls(batch.num_rows, kind)
         array = batch.column(own)
-        if array.type != kind and pa.types.is_dictionary(array.type):
+        if array.type == kind:
+            return array
+        array, plain = plain_array(array, member.rows.plain_field(own).type), self._fields[name]
+        if array.type != plain.type and pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         try:
-            return array if array.type == kind else pc.cast(array, kind)
+            array = array if array.type == plain.type else pc.cast(array, plain.type)
         except pa.ArrowException as error:
-            raise _not_converted(member.name, name, array.type, kind, str(error)) from None
+            raise _not_converted(member.name, name, array.type, plain.type, str(error)) from None
+        return array if kind == plain.type else narrowed_array(array)
 
 
 def _fields(rows: Rows) -> dict[str, pa.Field]:

@@ -76,9 +76,7 @@ class TopNRows(Rows):
         if positions is None:
             yield from super().batches(columns, terms)
             return
-        encoded = [name for name in columns if name in self.encoded]
-        scanner = self.dataset.scanner(columns=columns, dictionary_columns=encoded)
-        yield from scanner.take(positions).to_batches()
+        yield from self._scanner(columns).take(positions).to_batches()
 
     def _values(self, filter: pc.Expression | None) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Yield the values that order the rows that pass, with the positions of these rows."""

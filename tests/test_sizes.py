@@ -42,7 +42,7 @@ POSITIONS = {
 SHARED = {
     "dictionary": {"look_up"},
     "fixed_size_list": {"items_are_valid"},
-    "flat": {"bytes_of_bits", "flat_values"},
+    "flat": {"bytes_of_bits", "checked_ends", "flat_values"},
     "general": {"decompress", "decompress_chunks"},
 }
 

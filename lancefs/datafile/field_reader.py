@@ -29,6 +29,11 @@ class FieldReader(Protocol):
         """Whether a field of strings can be read as a field of a dictionary type."""
         ...
 
+    @property
+    def narrows_decimals(self) -> bool:
+        """Whether decimals can be read in 64 bits; see `narrow_field`."""
+        ...
+
     def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read rows of a field as an array of its storage type.
 

@@ -23,6 +23,7 @@ from lancefs.datafile.logical_types import (
     EXTENSION_NAME,
     PLAIN,
     leaf_type,
+    narrow_type,
     split_list_size,
 )
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
@@ -105,6 +106,7 @@ class Field:
         dictionary: The position of the dictionary in a legacy data file.
         is_outline: Whether the field is read as an outline (see `outlines`), or as its validity.
         is_validity: Whether the field is read as its validity (see `validity`).
+        is_narrow: Whether the decimals of the field are read in 64 bits (see `decimals`).
         way: Of a member of a struct that is read as a column: the column, and the members down to
             this one, as the table has them. Empty for all other fields.
     """
@@ -120,6 +122,7 @@ class Field:
     dictionary: DictionaryLocation | None = None
     is_outline: bool = False
     is_validity: bool = False
+    is_narrow: bool = False
     way: tuple[Field, ...] = ()
 
     @property
@@ -277,7 +280,8 @@ class Field:
                 return pa.list_(below(self._item()), size)
             if self.children:
                 raise UnsupportedFeature(f"the type {self.logical_type!r} with fields below it")
-            return leaf_type(self.logical_type)
+            kind = leaf_type(self.logical_type)
+            return narrow_type(kind) or kind if self.is_narrow else kind
 
     def _item(self) -> Field:
         if len(self.children) != 1:

@@ -51,6 +51,9 @@ PLAIN: dict[str, pa.DataType] = {
     "duration:ns": pa.duration("ns"),
 }
 
+# Digits that 64 bits hold, in a type that pyarrow has had since 19.
+_NARROW_DIGITS = 18
+_DECIMAL64 = getattr(pa, "decimal64", None)
 _ANY = pa.int8()
 _LISTS = {kind.id for kind in (pa.list_(_ANY), pa.large_list(_ANY), pa.map_(_ANY, _ANY))}
 
@@ -146,6 +149,15 @@ def leaf_type(logical_type: str) -> pa.DataType:
         raise
     except (ValueError, TypeError, KeyError, OverflowError, pa.ArrowException) as error:
         raise CorruptFile(f"the type {logical_type!r} makes no sense: {error}") from error
+
+
+def narrow_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type that holds decimals of a type in 64 bits; None where there is none.
+
+    None for decimals of more than 18 digits, for other types, and with a pyarrow before 19.
+    """
+    is_narrow = pa.types.is_decimal128(kind) and kind.precision <= _NARROW_DIGITS
+    return _DECIMAL64(kind.precision, kind.scale) if is_narrow and _DECIMAL64 is not None else None
 
 
 def split_list_size(parameters: str) -> tuple[str, int]:

@@ -141,7 +141,15 @@ class Condition:
         Args:
             schema: The columns that the filter reads, with the types of their values.
         """
-        return len(schema) == 1 or self._by_column(schema) is not None
+        return len(schema) == 1 or self.tests_columns_alone(schema)
+
+    def tests_columns_alone(self, schema: pa.Schema) -> bool:
+        """Tell whether the filter tests each column alone, and none by an expression of Arrow.
+
+        Args:
+            schema: As for `takes_items`.
+        """
+        return self._by_column(schema) is not None
 
     def tested_for_nulls(self, columns: Iterable[str]) -> set[str]:
         """Return those of the columns of which the filter asks only whether values are missing.
@@ -347,10 +355,15 @@ def stored_bounds(data_type: pa.DataType) -> tuple[int, int] | None:
     """Return the least and the greatest number that a type stores; None for other values."""
     if pa.types.is_unsigned_integer(data_type):
         return 0, (1 << data_type.bit_width) - 1
-    is_number = pa.types.is_signed_integer(data_type) or pa.types.is_decimal128(data_type)
+    is_number = pa.types.is_signed_integer(data_type) or _is_decimal(data_type)
     if not is_number and not any(is_kind(data_type) for is_kind in _TEMPORAL):
         return None
     return -(1 << data_type.bit_width - 1), (1 << data_type.bit_width - 1) - 1
+
+
+def _is_decimal(data_type: pa.DataType) -> bool:
+    """Whether values are decimals of 64 or 128 bits."""
+    return bool(pa.types.is_decimal(data_type)) and data_type.bit_width in (64, 128)
 
 
 def _in_stored_units(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | None:
@@ -358,7 +371,7 @@ def _in_stored_units(value: pa.Scalar | None, data_type: pa.DataType) -> int | D
     if value is None or not value.is_valid:
         return None
     is_number = pa.types.is_decimal(value.type) or pa.types.is_integer(value.type)
-    if pa.types.is_decimal128(data_type) and is_number:
+    if _is_decimal(data_type) and is_number:
         return Decimal(value.as_py()).scaleb(data_type.scale, _EXACT)
     if pa.types.is_integer(data_type) and pa.types.is_integer(value.type):
         return int(value.as_py())

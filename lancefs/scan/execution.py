@@ -74,6 +74,7 @@ class Scan:
         is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
         encoded: Field ids of string columns that come dictionary-encoded.
         validity: Field ids of columns that come as their validity.
+        narrow: Field ids of columns of decimals that come in 64 bits.
         settings: What the scan is tuned by.
         stats: Counts what the scan does.
     """
@@ -91,13 +92,14 @@ class Scan:
     is_kept: bool = False
     encoded: frozenset[int] = frozenset()
     validity: frozenset[int] = frozenset()
+    narrow: frozenset[int] = frozenset()
     settings: ScanSettings = field(default_factory=default_settings)
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return schema_of(self.fields, self.blobs, self.encoded, self.validity)
+        return schema_of(self.fields, self.blobs, self.encoded, self.validity, self.narrow)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in order; batches are not empty.
@@ -279,6 +281,15 @@ class Scan:
         )
 
     @cached_property
+    def _filter_narrow(self) -> frozenset[int]:
+        """The columns that the filter compares in 64 bits, where it compares stored numbers."""
+        narrow = frozenset(field.id for field in self.filter_fields) & self.narrow
+        if self.filter is None or not narrow:
+            return frozenset()
+        schema = schema_of(self.filter_fields, self.blobs, (), (), narrow)
+        return narrow if self.filter.tests_columns_alone(schema) else frozenset()
+
+    @cached_property
     def _plain_reader(self) -> MorselReader:
         """Decodes rows without keeping their ranges of values in mind."""
         settings = self.settings
@@ -288,11 +299,13 @@ class Scan:
             self.filter,
             self.filter_fields,
             self._filter_validity,
+            self._filter_narrow,
             (),
             self.index,
             self.blobs,
             self.encoded,
             self.validity,
+            self.narrow,
             is_kept=self.is_kept,
             gives_back=not (self.is_kept or self._is_short()),
             mapped=Mapped(mapped),

@@ -19,8 +19,10 @@ import pyarrow as pa
 from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
+from lancefs.datafile.decimals import narrowed_items
 from lancefs.datafile.extensions import is_shown_as_stored, present
 from lancefs.datafile.fields import Blobs, Field, KeptByFields
+from lancefs.datafile.logical_types import narrow_type
 from lancefs.datafile.masks import filtered
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
@@ -32,7 +34,7 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import ScanSettings
 from lancefs.scan.stats import ScanStats
 from lancefs.storage import counting
-from lancefs.table import dictionary_columns, validity_columns
+from lancefs.table import dictionary_columns, narrow_columns, validity_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.row_metadata import is_row_metadata
@@ -46,7 +48,11 @@ if TYPE_CHECKING:
 
 
 def schema_of(
-    fields: Iterable[Field], blobs: Blobs, encoded: Collection[int], validity: Collection[int] = ()
+    fields: Iterable[Field],
+    blobs: Blobs,
+    encoded: Collection[int],
+    validity: Collection[int] = (),
+    narrow: Collection[int] = (),
 ) -> pa.Schema:
     """Return the schema of batches.
 
@@ -55,19 +61,20 @@ def schema_of(
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
         validity: Field ids of columns that come as their validity.
+        narrow: Field ids of columns of decimals that come in 64 bits.
     """
     columns = tuple(fields)
     known = _lasting(columns)
     if known is None:
-        return _schema(columns, blobs, encoded, validity)
-    key = blobs, frozenset(encoded), frozenset(validity)
+        return _schema(columns, blobs, encoded, validity, narrow)
+    key = blobs, frozenset(encoded), frozenset(validity), frozenset(narrow)
     schema = known.get(key)
     if schema is None:
-        schema = known[key] = _schema(columns, blobs, encoded, validity)
+        schema = known[key] = _schema(columns, blobs, encoded, validity, narrow)
     return schema
 
 
-_Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int], frozenset[int]], pa.Schema]
+_Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int], frozenset[int], frozenset[int]], pa.Schema]
 _LASTING = KeptByFields[_Schemas]()
 
 
@@ -88,7 +95,11 @@ def _lasting(fields: Sequence[Field]) -> _Schemas | None:
 
 
 def _schema(
-    fields: Sequence[Field], blobs: Blobs, encoded: Collection[int], validity: Collection[int]
+    fields: Sequence[Field],
+    blobs: Blobs,
+    encoded: Collection[int],
+    validity: Collection[int],
+    narrow: Collection[int],
 ) -> pa.Schema:
     columns = []
     for field in fields:
@@ -97,6 +108,8 @@ def _schema(
             shown = pa.field(shown.name, VALIDITY)
         elif field.id in encoded:
             shown = shown.with_type(dictionary_columns.ENCODED)
+        elif field.id in narrow:
+            shown = shown.with_type(narrow_type(shown.type) or shown.type)
         columns.append(shown)
     return pa.schema(columns)
 
@@ -110,11 +123,13 @@ class MorselReader:
         filter: Rows to return; all where it is None.
         filter_fields: The columns that the filter reads.
         filter_validity: The ids of those of them of which it needs the validity only.
+        filter_narrow: The ids of those of them that it takes in 64 bits.
         ranged_fields: Those of them whose ranges of values are kept in mind.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
         validity: Field ids of columns that come as their validity.
+        narrow: Field ids of columns of decimals that come in 64 bits.
         is_kept: Whether the consumer keeps all batches; memory is not spared then.
         gives_back: Whether mapped bytes of files are given back between columns.
         mapped: Gives mapped bytes of files back after morsels.
@@ -126,11 +141,13 @@ class MorselReader:
     filter: Condition | None
     filter_fields: tuple[Field, ...]
     filter_validity: frozenset[int]
+    filter_narrow: frozenset[int]
     ranged_fields: tuple[Field, ...]
     index: RowIndex | None
     blobs: Blobs
     encoded: frozenset[int]
     validity: frozenset[int]
+    narrow: frozenset[int]
     is_kept: bool
     gives_back: bool
     mapped: Mapped
@@ -160,11 +177,11 @@ class MorselReader:
         try:
             with limited(most), self._budget():
                 ranges = as_ranges(offsets)
-                columns = self._read_columns(fragment, self.fields, ranges, validity=self.validity)
+                columns = self._read_returned(fragment, self.fields, ranges)
         except TooLarge:
             half = len(offsets) // 2
             return self._take(fragment, offsets[:half]) + self._take(fragment, offsets[half:])
-        return [self._batch(self.fields, columns, len(offsets))]
+        return [self._batch(fragment, columns, len(offsets))]
 
     def _budget(self) -> expanding:
         """Return the budget of memory of one decoding."""
@@ -219,7 +236,7 @@ class MorselReader:
             fitted = pace.fit(morsel, others, passed)
             if fitted.rows < morsel.rows:
                 return self._read_fitting(fitted, pace)
-            morsel, columns = fitted, _with_values(columns, by_item - self.encoded)
+            morsel, columns = fitted, self._with_values(columns, by_item - self.encoded)
         if mask is None or mask.all():
             columns |= self._read_others(morsel, columns, morsel.ranges)
             mask = None
@@ -231,7 +248,7 @@ class MorselReader:
             size += dropped_bytes
         size += decoded_bytes(columns)
         rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
-        return DecodedMorsel(morsel, self._batch(self.fields, columns, rows), mask, size)
+        return DecodedMorsel(morsel, self._batch(morsel.fragment, columns, rows), mask, size)
 
     def _decode_picked(
         self,
@@ -247,12 +264,11 @@ class MorselReader:
         """
         mask = np.zeros(morsel.rows, np.bool_)
         if not len(offsets):
-            return DecodedMorsel(
-                morsel, self._batch(self.fields, self._empty_columns(self.fields), 0), mask, 0
-            )
+            none = self._batch(morsel.fragment, self._empty_columns(self.fields), 0)
+            return DecodedMorsel(morsel, none, mask, 0)
         fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
         columns = self._read_columns(morsel.fragment, list(fields.values()), ranges, by_item)
-        tested = columns if by_item else _with_values(columns, self.encoded)
+        tested = columns if by_item else self._with_values(columns, self.encoded)
         passed = condition.passed(self._filter_batch(tested, len(offsets)))
         if morsel.claims:
             self._check_candidates(morsel, columns, passed)
@@ -261,7 +277,8 @@ class MorselReader:
             columns, offsets = _masked(columns, passed), offsets[passed]
         mask[offsets - morsel.start] = True
         returned = self._returned_columns(columns, by_item)
-        return DecodedMorsel(morsel, self._batch(self.fields, returned, len(offsets)), mask, size)
+        batch = self._batch(morsel.fragment, returned, len(offsets))
+        return DecodedMorsel(morsel, batch, mask, size)
 
     def find(
         self,
@@ -302,7 +319,7 @@ class MorselReader:
         self.mapped.watch(source)
         for id in columns.keys() & self.encoded:  # of few rows, quicker than by stored dictionaries
             columns[id] = columns[id].dictionary_encode()
-        return self._batch(self.fields, columns, int(np.count_nonzero(passed)))
+        return self._batch(source, columns, int(np.count_nonzero(passed)))
 
     def _apply_filter(
         self, morsel: Morsel, condition: Condition, mask: Mask | None, by_item: frozenset[int]
@@ -324,10 +341,13 @@ class MorselReader:
         is_noted = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
         seen = self._seen(morsel) if is_noted else None
         validity = self._tested_by_validity(morsel)
-        columns = self._read_columns(morsel.fragment, fields, ranges, by_item, validity=validity)
+        narrow = self._tested_in_64_bits(morsel)
+        columns = self._read_columns(
+            morsel.fragment, fields, ranges, by_item, validity=validity, narrow=narrow
+        )
         if seen is not None:
             seen.keep(columns)
-        tested = columns if by_item else _with_values(columns, self.encoded)
+        tested = columns if by_item else self._with_values(columns, self.encoded)
         passed = condition.passed(self._filter_batch(tested, count_rows(ranges)))
         if morsel.claims and mask is not None:
             self._check_candidates(morsel, columns, passed if is_sparse else passed | ~mask)
@@ -383,7 +403,24 @@ class MorselReader:
     ) -> dict[int, pa.Array]:
         """Return those filter columns that are returned as well, with their values."""
         returned = {field.id: columns[field.id] for field in self.fields if field.id in columns}
-        return _with_values(returned, by_item - self.encoded)
+        return self._with_values(returned, by_item - self.encoded)
+
+    def _with_values(
+        self, columns: dict[int, pa.Array], encoded: Collection[int]
+    ) -> dict[int, pa.Array]:
+        """Return columns with values in place of the dictionary codes of some of them."""
+        spelled = {}
+        for id in columns.keys() & encoded:
+            array = columns[id]
+            spelled[id] = spelled_out(narrowed_items(array) if id in self.narrow else array)
+        return columns | spelled
+
+    def _tested_in_64_bits(self, morsel: Morsel) -> frozenset[int]:
+        """Return the ids of filter columns that are read in 64 bits.
+
+        What indices say of values is compared with the values as they are stored.
+        """
+        return frozenset() if morsel.is_picked or morsel.claims else self.filter_narrow
 
     def _tested_by_validity(self, morsel: Morsel) -> frozenset[int]:
         """Return the ids of filter columns of which only the validity is read.
@@ -428,7 +465,7 @@ class MorselReader:
         fields = [field for field in self.fields if field.id not in known]
         if not ranges:
             return self._empty_columns(fields)
-        return self._read_columns(morsel.fragment, fields, ranges, validity=self.validity)
+        return self._read_returned(morsel.fragment, fields, ranges)
 
     def _read_others_masked(
         self, morsel: Morsel, known: dict[int, pa.Array], mask: Mask
@@ -449,12 +486,22 @@ class MorselReader:
             if start:
                 morsel.fragment.release()
             group = fields[start : start + at_once]
-            decoded = self._read_columns(
-                morsel.fragment, group, morsel.ranges, by_item, validity=self.validity
-            )
+            decoded = self._read_returned(morsel.fragment, group, morsel.ranges, by_item)
             most = max(most, decoded_bytes(decoded))
-            columns |= _with_values(_masked(decoded, mask), by_item - self.encoded)
+            columns |= self._with_values(_masked(decoded, mask), by_item - self.encoded)
         return columns, most // 2
+
+    def _read_returned(
+        self,
+        fragment: FragmentReader | FragmentRun,
+        fields: Sequence[Field],
+        ranges: Sequence[RowRange],
+        by_item: frozenset[int] = frozenset(),
+    ) -> dict[int, pa.Array]:
+        """Decode columns that are returned and are not tested; see `_read_columns`."""
+        return self._read_columns(
+            fragment, fields, ranges, by_item, validity=self.validity, narrow=self.narrow
+        )
 
     def _read_columns(
         self,
@@ -464,10 +511,12 @@ class MorselReader:
         by_item: frozenset[int] = frozenset(),
         encoded: frozenset[int] | None = None,
         validity: frozenset[int] = frozenset(),
+        narrow: frozenset[int] = frozenset(),
     ) -> dict[int, pa.Array]:
         """Decode columns, by field id.
 
-        Those in `by_item` and `encoded` come as dictionary arrays, those in `validity` as validity.
+        Those in `by_item` and `encoded` come as dictionary arrays, those in `validity` as validity,
+        and those in `narrow` in 64 bits where that is quicker.
         """
         computed = [field for field in fields if is_row_metadata(field)]
         stored = [field for field in fields if not is_row_metadata(field)] if computed else fields
@@ -480,6 +529,8 @@ class MorselReader:
             asked = group
             if validity and self.blobs == "descriptors":
                 asked = validity_columns.reduced(fragment, group, validity)
+            if narrow:
+                asked = narrow_columns.reduced(fragment, asked, ranges, narrow - encoded - validity)
             if encoded:
                 arrays += dictionary_columns.read(fragment, asked, ranges, self.blobs, encoded)
             else:
@@ -532,7 +583,7 @@ class MorselReader:
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))
         if key not in self._schemas:
-            some = (self.encoded, self.validity) if encoded else ((), ())
+            some = (self.encoded, self.validity, self.narrow) if encoded else ((),)
             self._schemas[key] = schema_of(fields, self.blobs, *some)
         return self._schemas[key]
 
@@ -542,8 +593,13 @@ class MorselReader:
         return {field.id: pa.nulls(0, type_) for field, type_ in zip(fields, types, strict=True)}
 
     def _batch(
-        self, fields: Sequence[Field], columns: Mapping[int, pa.Array], rows: int
+        self,
+        source: FragmentReader | FragmentRun,
+        columns: Mapping[int, pa.Array],
+        rows: int,
     ) -> pa.RecordBatch:
+        """Return rows of a fragment, or of several, as they come out."""
+        fields = self.fields
         if not fields:
             return without_columns(rows)
         arrays = [columns[field.id] for field in fields]
@@ -552,17 +608,17 @@ class MorselReader:
                 validity_array(array) if field.id in self.validity else array
                 for field, array in zip(fields, arrays, strict=True)
             ]
+        if self.narrow:
+            arrays = [
+                narrow_columns.narrowed(source, field, array) if field.id in self.narrow else array
+                for field, array in zip(fields, arrays, strict=True)
+            ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema(fields))
 
 
 def _mask_ranges(mask: Mask, start: int) -> RowRanges:
     """Return the ranges of rows that a mask keeps, whose first slot is row `start`."""
     return as_ranges(np.flatnonzero(mask) + start)
-
-
-def _with_values(columns: dict[int, pa.Array], encoded: Collection[int]) -> dict[int, pa.Array]:
-    """Return columns with values in place of the dictionary codes of some of them."""
-    return columns | {id: spelled_out(columns[id]) for id in columns.keys() & encoded}
 
 
 def _masked(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array]:

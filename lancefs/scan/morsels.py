@@ -126,8 +126,18 @@ class DecodedMorsel(NamedTuple):
 
 
 def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:
-    """Return the bytes of arrays, and of the levels that lists among them were made of."""
-    return sum(array_bytes(array) + _level_bytes(array) for array in arrays.values())
+    """Return the bytes of arrays, and of the levels that lists among them were made of.
+
+    Decimals of 64 bits count as those of 128 that pages have. So the estimates of morsels, which
+    know the pages, stay right, and morsels even, for which no memory is given back.
+    """
+    return sum(_stored_bytes(array) + _level_bytes(array) for array in arrays.values())
+
+
+def _stored_bytes(array: pa.Array) -> int:
+    size = array_bytes(array)
+    is_narrow = pa.types.is_decimal(array.type) and array.type.bit_width == 64
+    return size + 8 * len(array) if is_narrow else size
 
 
 def _level_bytes(array: pa.Array, is_item: bool = False) -> int:

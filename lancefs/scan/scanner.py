@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.decimals import narrow_field
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
@@ -62,6 +63,7 @@ class ScanOptions(TypedDict, total=False):
     blobs: Blobs
     dictionary_columns: Collection[str]
     validity_columns: Collection[str]
+    narrow_columns: Collection[str]
     fragments: Iterable[Any] | None
     max_memory: int | None
     use_index: bool
@@ -90,6 +92,7 @@ class LanceScanner:
         blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
         dictionary_columns: Columns of strings that come dictionary-encoded.
         validity_columns: Columns of which only is read which values are missing.
+        narrow_columns: Columns of decimals that come in 64 bits.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
         use_index: Whether the filters may be looked up in the indices of the table.
@@ -116,6 +119,7 @@ class LanceScanner:
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
         validity_columns: Collection[str] = (),
+        narrow_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
         use_index: bool = True,
@@ -132,6 +136,7 @@ class LanceScanner:
             "blobs": blobs,
             "dictionary_columns": dictionary_columns,
             "validity_columns": validity_columns,
+            "narrow_columns": narrow_columns,
             "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
             "max_memory": max_memory,
             "use_index": use_index,
@@ -143,9 +148,6 @@ class LanceScanner:
         settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         validity = self._validity(validity_columns)
-        index_use = None
-        if use_index and known is not None:
-            index_use = IndexUse(version, known, fragments is not None)
         self._scan = Scan(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -155,10 +157,11 @@ class LanceScanner:
             limit=limit,
             offset=offset or 0,
             index=version.row_index,
-            index_use=index_use,
+            index_use=self._index_use(known, fragments is not None) if use_index else None,
             blobs=blobs,
             encoded=self._encoded(dictionary_columns) - validity,
             validity=validity,
+            narrow=self._narrow(narrow_columns) - validity,
             settings=settings,
         )
 
@@ -441,10 +444,29 @@ class LanceScanner:
             raise ValueError("validity_columns needs columns by their names, not expressions")
         return frozenset(self._version.column(name).id for name in names)
 
+    def _narrow(self, names: Collection[str]) -> frozenset[int]:
+        """Return the ids of columns of decimals that come in 64 bits."""
+        if isinstance(names, str):
+            raise TypeError(f"narrow_columns is {names!r}; a list of names was expected")
+        if names and self._computed is not None:
+            raise ValueError("narrow_columns needs columns by their names, not expressions")
+        fields = [self._version.field(name) for name in names]
+        other = next((field for field in fields if narrow_field(field) is None), None)
+        if other is not None:
+            raise ValueError(
+                f"narrow_columns has {other.name!r}, which is {other.shown_type}; only decimals of "
+                "up to 18 digits come in 64 bits, with pyarrow 19 or newer"
+            )
+        return frozenset(field.id for field in fields)
+
     def _known(self, filters: Sequence[Filter]) -> KnownFilter:
         from lancefs.scan.known_filters import known_filter
 
         return known_filter(filters, self._version)
+
+    def _index_use(self, known: KnownFilter | None, is_part: bool) -> IndexUse | None:
+        """Return what asks the indices for the rows of a filter; of a part of the table or all."""
+        return None if known is None else IndexUse(self._version, known, is_part)
 
     def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
         def path(name: str) -> list[str]:

@@ -72,6 +72,7 @@ class ArrayReader(PointReader):
     """Reads fields of one data file 2.0; see `PointReader` for the arguments."""
 
     decodes_dictionaries = False
+    narrows_decimals = False
     _understood: _UnderstoodArrays
 
     def __init__(

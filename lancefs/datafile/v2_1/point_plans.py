@@ -330,7 +330,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
     field, structs = leaf.field, len(leaf.around)
-    bits = None if field.is_outline else value_bits(field.storage_type)
+    bits = None if field.is_outline or field.is_narrow else value_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
     if structs and any(around.logical_type != "struct" for around in leaf.around):

@@ -6,13 +6,13 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.blocks import Block, RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
@@ -24,8 +24,9 @@ from lancefs.datafile.v2_1.layouts.chunk_runs import (
     Request,
     request_whole,
 )
-from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
+from lancefs.datafile.v2_1.layouts.narrow_pages import narrow_chunks
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
 from lancefs.datafile.v2_1.leaf_columns import (
@@ -122,6 +123,7 @@ class StructuralReader(PointReader):
     """Reads fields of one data file 2.1 or later; see `PointReader` for the arguments."""
 
     decodes_dictionaries = True
+    narrows_decimals = True
     _understood: _Understood
 
     def __init__(
@@ -426,21 +428,23 @@ class StructuralReader(PointReader):
         url, place = self.container.file.url, leaf.place(index)
         for number, rows in pages:
             with locating(url, f"{place}, page {number}"):
-                request = self._request(index, number, column.pages[number], rows)
+                request = self._request(leaf, number, column.pages[number], rows)
             if request is None:
                 return ()
             requests.append((number, request))
         return requests
 
     def _request(
-        self, column: int, number: int, page: Page, rows: Sequence[RowRange]
+        self, leaf: LeafField, number: int, page: Page, rows: Sequence[RowRange]
     ) -> Request | None:
         """Return what to fetch for rows of a page; None where the page must be read to know."""
-        reader = self._pages.get((column, number))
-        if reader is not None:
+        if (self.columns[leaf.field.id], number) in self._pages:
+            reader = self._page_reader(leaf, self.columns[leaf.field.id], number)
             return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
         layout = layout_of(page.encoding)
-        return request_whole(page, layout, rows) if isinstance(layout, MiniBlock) else None
+        if not isinstance(layout, MiniBlock):
+            return None
+        return request_whole(page, layout, rows, _decoder_of(leaf.field))
 
     def _fetch_runs(
         self, leaves: Sequence[tuple[LeafField, Sequence[tuple[int, Request]]]]
@@ -496,15 +500,23 @@ class StructuralReader(PointReader):
         key = (column, page)
         if key not in self._pages:
             self._pages[key] = open_page(self.container.column(column).pages[page])
+        reader = self._pages[key]
+        if leaf.field.is_narrow and isinstance(reader, MiniBlockPage):
+            return reader.with_decoder(narrow_chunks)
         if not leaf.field.is_outline:
-            return self._pages[key]
+            return reader
         if leaf.field.is_validity:
             from lancefs.datafile.v2_1.layouts.validity_pages import with_validity
 
-            return with_validity(self._pages[key], leaf.first_validity)
+            return with_validity(reader, leaf.first_validity)
         from lancefs.datafile.v2_1.layouts.outline_pages import outlined
 
-        return outlined(self._pages[key], leaf.field.storage_type)
+        return outlined(reader, leaf.field.storage_type)
+
+
+def _decoder_of(field: Field) -> Callable[[Chunks], Block]:
+    """Return how the values of chunks of mini-block pages are decoded."""
+    return narrow_chunks if field.is_narrow else Chunks.decode
 
 
 def decoded_overhead(page: Page) -> float:

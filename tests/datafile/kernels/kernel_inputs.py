@@ -31,6 +31,7 @@ from lancefs.datafile.kernels import (
     bitpacking,
     chunks,
     codes,
+    decimals,
     ends,
     files,
     footers,
@@ -457,6 +458,18 @@ def numbers_and_bounds(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def segments_of_decimals(draw: st.DrawFn) -> Arguments:
+    small, least = st.integers(-(1 << 63), (1 << 63) - 1), -(1 << 127)
+    number = small | st.integers(least, -least - 1) if draw(st.booleans()) else small
+    numbers = [one.to_bytes(16, "little", signed=True) for one in draw(st.lists(number))]
+    data = odd_place(draw, np.frombuffer(b"".join(numbers), np.uint8))
+    places = st.integers(0, len(numbers)).map((16).__mul__) | st.integers(-1, len(data) + 16)
+    bounds = draw(st.lists(places, max_size=8))
+    bounds = np.array(sorted(bounds) if draw(st.integers(0, 7)) else bounds, np.int64)
+    return data, bounds[: len(bounds) // 2 * 2 : 2], bounds[1::2]
+
+
+@st.composite
 def lz4_blocks(draw: st.DrawFn) -> Arguments:
     words = st.sampled_from([b"a", b"ab", b"abc", b"0123456", b"some longer text "])
     repeated = st.builds(bytes.__mul__, words, st.integers(0, 400))
@@ -580,4 +593,5 @@ PAIRS = {
     "find_common": (phrases.find_common, ascending_numbers()),
     "follow_words": (phrases.follow_words, words_of_documents()),
     "within": (intervals.within, numbers_and_bounds()),
+    "narrow": (decimals.narrow, segments_of_decimals()),
 }

@@ -36,6 +36,17 @@ def decode_at(encoding: Flat, buffers: Sequence[Chunked], counts: Ints, wanted: 
     return FixedWidth(bits, typed(gather(buffer.data, starts, starts + width), bits))
 
 
+def checked_ends(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> tuple[Chunked, Ints]:
+    """Return the buffer of the values of chunks, and where the values of each chunk end in it.
+
+    Raises:
+        CorruptFile: A chunk is too short for its values.
+    """
+    _check(encoding, buffers)
+    buffer = buffers[0]
+    return buffer, buffer.starts + _sizes(buffer, int(encoding.bits_per_value), counts)
+
+
 def bytes_of_bits(bits: int, counts: Ints) -> Ints:
     """Return the bytes that numbers of values of a width take.
 
