@@ -233,3 +233,18 @@ def test_a_number_of_more_bits_is_an_error(
         dataset.to_table(filter="price > 5", narrow_columns=["price"])
     with pytest.raises(CorruptFile, match=message):
         dataset.scanner(narrow_columns=["price"]).take([rows // 2])
+
+
+def test_rows_that_an_index_names_come_in_64_bits(tmp_path: Path) -> None:
+    where = str(tmp_path / "t.lance")
+    rows = made(0, 70_000, "2.1")
+    lance.write_dataset(rows, where, data_storage_version="2.1")
+    written = lance.dataset(where)
+    written.create_scalar_index("price", "BTREE")
+    dataset = lancefs.open(where)
+    price = rows["price"][40_000].as_py()
+    for condition in (f"price = {price}", f"price > {price}", f"price > {price} AND code > 0"):
+        plain = dataset.to_table(["id", "price", "code"], condition, use_index=False)
+        scanner = dataset.scanner(["id", "price", "code"], condition, narrow_columns=["price"])
+        assert "index" in scanner.explain()
+        assert widened(scanner.to_table(), ["price"]) == plain
