@@ -32,8 +32,9 @@ from lancefs.table.open_version import OpenVersion
 
 # The column of the numbers, among the rows and in the table of the combinations.
 GROUP = "__lance_group"
-# A shorter table is grouped by its strings: to look at the values of columns costs some time, too.
-_LEAST_ROWS = 512 * 1024
+# A shorter table is grouped by its strings: to look at the values of columns costs some time, too,
+# which somebody who wants the plan only should not wait for.
+_LEAST_ROWS, _MOST_ROWS = 512 * 1024, 512 * 1024 * 1024
 # Values of a column, and combinations of those of several.
 _MOST_VALUES = 1024
 _MOST_GROUPS = 16 * 1024
@@ -156,14 +157,15 @@ def grouped(rows: Rows, text: str, name: str) -> RowSource:
         text: The whole statement.
         name: The table, as it stands in the text.
     """
-    names = rows.schema.names
-    is_clear = len({each.lower() for each in names}) == len(names)  # DuckDB renames others
-    if not is_clear or (rows.known_count() or 0) < _LEAST_ROWS:
+    if not _LEAST_ROWS <= (rows.known_count() or 0) <= _MOST_ROWS:
         return rows
-    keys = group_keys(text, name, rows.encoded)
+    names, keys = rows.schema.names, group_keys(text, name, rows.encoded)
+    is_clear = len({each.lower() for each in names}) == len(names)  # DuckDB renames others
+    if not keys or not is_clear:
+        return rows
     values = [_values_of(rows.dataset, key) for key in keys]
     known = [each for each in values if each is not None]
-    if not keys or len(known) < len(keys) or prod(len(each) + 1 for each in known) > _MOST_GROUPS:
+    if len(known) < len(keys) or prod(len(each) + 1 for each in known) > _MOST_GROUPS:
         return rows
     return GroupedRows(rows, keys, known)
 
