@@ -6,10 +6,9 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -30,6 +29,8 @@ from duckdb_adapter.like_query import text_conditions
 from duckdb_adapter.like_source import LikeRows
 from duckdb_adapter.member_query import UsedColumns, used_columns
 from duckdb_adapter.member_source import MemberRows
+from duckdb_adapter.offset_query import skipped_rows
+from duckdb_adapter.offset_source import OffsetRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
@@ -60,16 +61,28 @@ class _ThreadNumber(threading.local):
 _thread = _ThreadNumber()
 
 
+class Settings(Protocol):
+    """Settings of DuckDB that decide which rows a statement uses."""
+
+    def collation(self) -> str:
+        """Return how texts are compared; empty for by their bytes."""
+        ...
+
+    def keeps_order(self) -> bool:
+        """Return whether rows are used in the order in which they come."""
+        ...
+
+
 class LookContext(NamedTuple):
     """What DuckDB tells where it looks for a name.
 
     Attributes:
         use: How often the statement uses the name.
-        collation: Returns how DuckDB compares texts; empty for by their bytes.
+        settings: How DuckDB answers it.
     """
 
     use: Use
-    collation: Callable[[], str]
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +150,9 @@ class Claim:
             return TopNRows(dataset, first, use)
         if look is None:
             return self.rows
+        skipped = skipped_rows(text, self.name, dataset.schema)
+        if skipped and look.settings.keeps_order():
+            return OffsetRows(dataset, skipped, look.use)
         rows = self._read_rows(self.rows, text, look)
         if isinstance(rows, Rows) and look.use.looks == 1:
             return grouped(rows, text, self.name)
@@ -146,7 +162,7 @@ class Claim:
         """Return rows with the columns and values that a query reads."""
         dataset = rows.dataset
         conditions = text_conditions(text, self.name, dataset)
-        if conditions and not look.collation():
+        if conditions and not look.settings.collation():
             return LikeRows(dataset, conditions, look.use)
         # What a query selects from is looked for first, then what macros in it use.
         if look.use.looks > 1:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
-from duckdb_adapter.claims import NEEDED_SETTINGS
+from duckdb_adapter.claims import NEEDED_SETTINGS, Settings
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
@@ -40,8 +40,8 @@ _RELEASES = ((2, 0),)
 _HOME = "_lancefs_registration"
 
 # What a name stands for in a database, which is given by its number; None where it is not ours. The
-# last argument returns how DuckDB compares texts.
-FindAnswer: TypeAlias = Callable[[Sequence[str], int, Callable[[], str]], NameAnswer | None]
+# last argument tells how DuckDB answers the statement.
+FindAnswer: TypeAlias = Callable[[Sequence[str], int, Settings], NameAnswer | None]
 
 _lakes: dict[str, Lake] = {}
 _looks = Looks()
@@ -84,6 +84,21 @@ _ASKED = _Macro(
 )
 
 
+class _ContextSettings(NamedTuple):
+    """The settings of what runs a statement."""
+
+    api: Api
+    context: int
+
+    def collation(self) -> str:
+        """Return how texts are compared; empty for by their bytes."""
+        return self.api.text_of(self.context, "default_collation")
+
+    def keeps_order(self) -> bool:
+        """Return whether rows are used in the order in which they come."""
+        return self.api.are_set(self.context, ("preserve_insertion_order",))
+
+
 class Registration:
     """The extension of this process.
 
@@ -92,7 +107,7 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.answer: FindAnswer = lambda parts, database, collation: None
+        self.answer: FindAnswer = lambda parts, database, settings: None
         self.functions: tuple[Function, ...] = ()
         self.active = True  # whether databases that are opened now get the names and functions
         self._api = api
@@ -159,17 +174,14 @@ class Registration:
         # What DuckDB asks again was looked up with these settings, to bind the same name.
         if not (is_asked(name[0]) or self._api.are_set(context, NEEDED_SETTINGS)):
             return
-        number, collation = self._api.number_of(info), partial(self._collation, context)
-        answer = self.answer(name, number, collation)
+        settings = _ContextSettings(self._api, context)
+        answer = self.answer(name, self._api.number_of(info), settings)
         if answer is None:
             return
         if answer.sources:
             publish(answer.sources, caller)
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
-
-    def _collation(self, context: int) -> str:
-        return self._api.text_of(context, "default_collation")
 
     def _add_scan(self, extension: int, factory: Pointer) -> None:
         api = self._api
@@ -263,11 +275,11 @@ def remember_lake(lake: Lake) -> None:
 
 
 def _answer(
-    storage: GivenStorage, name: Sequence[str], database: int, collation: Callable[[], str]
+    storage: GivenStorage, name: Sequence[str], database: int, settings: Settings
 ) -> NameAnswer | None:
     """Look what a name stands for in a database, which is given by its number."""
     if len(name) == 1:
-        return _looks.answer(name[0], database, storage, collation)
+        return _looks.answer(name[0], database, storage, settings)
     schema, table = place_of(name)
     lake = _lakes.get(schema.lower())
     query = None if lake is None else lake.find(table)

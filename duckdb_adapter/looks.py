@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from duckdb_adapter.claims import Claim, LookContext, find_claim
+from duckdb_adapter.claims import Claim, LookContext, Settings, find_claim
 from duckdb_adapter.frames import Source
 from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
@@ -58,7 +58,7 @@ class Looks:
         self._last = _Last()
 
     def answer(
-        self, name: str, database: int, storage: GivenStorage, collation: Callable[[], str]
+        self, name: str, database: int, storage: GivenStorage, settings: Settings
     ) -> NameAnswer | None:
         """Look what a name stands for; None where it is not ours.
 
@@ -66,7 +66,7 @@ class Looks:
             name: As it stands in SQL.
             database: A number of the database.
             storage: Gives the storage options, for names that carry none.
-            collation: Returns how DuckDB compares texts; empty for by their bytes.
+            settings: How DuckDB answers the statement.
 
         Raises:
             LanceError: It is ours, but what it stands for cannot be read.
@@ -83,7 +83,7 @@ class Looks:
                 claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
-            claim = claim.narrowed_to(asked.statement, LookContext(use, collation))
+            claim = claim.narrowed_to(asked.statement, LookContext(use, settings))
             return NameAnswer(claim.select(), claim.alias, claim.sources())
         pins = Pins()
         claim = find_claim(name, replace(storage, pins=pins))

@@ -136,3 +136,14 @@ def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
         children = node.values()
     for child in children:
         yield from expressions_in(child)
+
+
+def number_of(node: Any) -> int | None:
+    """Return a constant of LIMIT or OFFSET; None where it is none."""
+    if isinstance(node, int):
+        return node
+    if node is None or node["class"] != "CONSTANT":
+        return None
+    literal = node.get("literal")  # from DuckDB 2.0 on
+    value = node["value"]["value"] if literal is None else literal["text"]
+    return int(value) if str(value).isdecimal() else None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import column_of, expressions_in, select_from, terms_of
+from duckdb_adapter.query_trees import column_of, expressions_in, number_of, select_from, terms_of
 from lancefs.lance_dataset import LanceDataset
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
@@ -83,7 +83,7 @@ def _first_rows(node: Mapping[str, Any], columns: Mapping[str, str]) -> FirstRow
     if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"]:
         return None
     order, limit = node["modifiers"]
-    rows, offset = _number(limit["limit"]), _number(limit["offset"] or 0)
+    rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
     key, *others = order["orders"]
     column = column_of(key["expression"], columns)
     if column is None or rows is None or offset is None or rows + offset > _MOST_FIRST_ROWS:
@@ -137,14 +137,3 @@ def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, 
     # A member of a struct may have the name of the column.
     is_named_so = column in map(str.lower, expression.get("column_names", [])[-1:])
     return not is_named_so or column_of(expression, columns) == column
-
-
-def _number(node: Any) -> int | None:
-    """Return a constant of LIMIT or OFFSET; None where it is none."""
-    if isinstance(node, int):
-        return node
-    if node is None or node["class"] != "CONSTANT":
-        return None
-    literal = node.get("literal")  # from DuckDB 2.0 on
-    value = node["value"]["value"] if literal is None else literal["text"]
-    return int(value) if str(value).isdecimal() else None

@@ -1,0 +1,39 @@
+"""How many rows of a table a query passes over, as its text tells: `LIMIT 10 OFFSET 1000000`.
+
+DuckDB asks the Arrow scan for all rows, also for those that it passes over. Where the text of the
+query proves that it uses no values of these, there is nothing to read. A proof needs that the text
+is all that there is: one table by its path, and columns. What is not understood passes over none.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from duckdb_adapter.query_trees import expressions_in, number_of, select_from
+
+# Parts of a SELECT that use rows before they are passed over.
+_EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify")
+# Expressions that use nothing but the row.
+_PLAIN = {"COLUMN_REF", "CONSTANT", "STAR"}
+
+
+def skipped_rows(text: str, name: str, schema: pa.Schema) -> int:
+    """Return how many rows of a table a query passes over before those that it uses.
+
+    Args:
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        schema: Its columns.
+    """
+    select = select_from(text, name, schema) if "offset" in text.lower() else None
+    if select is None or any(select.node.get(part) for part in _EMPTY):
+        return 0
+    node = select.node
+    if node["aggregate_handling"] != "STANDARD_HANDLING" or len(node["modifiers"]) != 1:
+        return 0
+    (limit,) = node["modifiers"]
+    if limit["type"] != "LIMIT_MODIFIER" or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
+        return 0
+    if not {each["class"] for each in expressions_in(node["select_list"])} <= _PLAIN:
+        return 0
+    return number_of(limit["offset"]) or 0

@@ -1,0 +1,66 @@
+"""The rows of a table as far as one query uses them: those behind an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.arrow_source import COUNTER, Rows, fitted
+from duckdb_adapter.pins import Use
+from lancefs.lance_dataset import LanceDataset
+
+# Fewer rows are read with the others.
+_LEAST_ROWS = 64 * 1024
+# Rows of a batch without values.
+_BATCH_ROWS = 256 * 1024
+
+
+class OffsetRows(Rows):
+    """Reads a table without the values of its first rows, which are all null.
+
+    Args:
+        dataset: The table.
+        skipped: How many rows the statement passes over, if it uses the table once.
+        use: How often it does, as far as DuckDB has looked for the name.
+    """
+
+    def __init__(self, dataset: LanceDataset, skipped: int, use: Use) -> None:
+        super().__init__(dataset)
+        self._skipped = skipped
+        self._use = use
+
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        wanted = [name for name in names if name != COUNTER]
+        skipped = min(self._skipped, self.known_count() or 0)
+        is_once = self._use.read_once()
+        is_plain = bool(wanted) and not terms and all(map(_has_short_nulls, schema.types))
+        if not (is_once and is_plain) or skipped < _LEAST_ROWS:
+            return super().batches(names, terms)
+        read = self._scanned(wanted, offset=skipped)
+        return chain(_without_values(schema, skipped), fitted(read, schema))
+
+
+def _without_values(schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows of nulls."""
+    length = min(rows, _BATCH_ROWS)
+    nulls = [pa.nulls(length, kind) for kind in schema.types]
+    batch = pa.RecordBatch.from_arrays(nulls, schema=schema)
+    for start in range(0, rows, length):
+        yield batch.slice(0, rows - start)
+
+
+def _has_short_nulls(kind: pa.DataType) -> bool:
+    """Whether nulls of a type take a few bytes, and pyarrow makes some."""
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_list(kind):
+        return False
+    if pa.types.is_struct(kind):
+        return all(_has_short_nulls(field.type) for field in kind)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
+    return is_list or not (pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind))
