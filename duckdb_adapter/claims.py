@@ -61,7 +61,7 @@ class _ThreadNumber(threading.local):
 _thread = _ThreadNumber()
 
 
-class Settings(Protocol):
+class EngineSettings(Protocol):
     """Settings of DuckDB that decide which rows a statement uses."""
 
     def collation(self) -> str:
@@ -82,7 +82,7 @@ class LookContext(NamedTuple):
     """
 
     use: Use
-    settings: Settings
+    settings: EngineSettings
 
 
 @dataclass(frozen=True, slots=True)

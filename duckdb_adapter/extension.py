@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
-from duckdb_adapter.claims import NEEDED_SETTINGS, Settings
+from duckdb_adapter.claims import NEEDED_SETTINGS, EngineSettings
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import FUNCTIONS, Function
@@ -41,7 +41,7 @@ _HOME = "_lancefs_registration"
 
 # What a name stands for in a database, which is given by its number; None where it is not ours. The
 # last argument tells how DuckDB answers the statement.
-FindAnswer: TypeAlias = Callable[[Sequence[str], int, Settings], NameAnswer | None]
+FindAnswer: TypeAlias = Callable[[Sequence[str], int, EngineSettings], NameAnswer | None]
 
 _lakes: dict[str, Lake] = {}
 _looks = Looks()
@@ -275,7 +275,7 @@ def remember_lake(lake: Lake) -> None:
 
 
 def _answer(
-    storage: GivenStorage, name: Sequence[str], database: int, settings: Settings
+    storage: GivenStorage, name: Sequence[str], database: int, settings: EngineSettings
 ) -> NameAnswer | None:
     """Look what a name stands for in a database, which is given by its number."""
     if len(name) == 1:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from duckdb_adapter.claims import Claim, LookContext, Settings, find_claim
+from duckdb_adapter.claims import Claim, EngineSettings, LookContext, find_claim
 from duckdb_adapter.frames import Source
 from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
@@ -58,7 +58,7 @@ class Looks:
         self._last = _Last()
 
     def answer(
-        self, name: str, database: int, storage: GivenStorage, settings: Settings
+        self, name: str, database: int, storage: GivenStorage, settings: EngineSettings
     ) -> NameAnswer | None:
         """Look what a name stands for; None where it is not ours.
 
