@@ -65,6 +65,8 @@ class GroupedRows(RowSource):
         sizes = [len(each) + 1 for each in values]
         self._steps = [prod(sizes[position + 1 :]) for position in range(len(sizes))]
         self._groups = prod(sizes)
+        # The last dictionary of each column, which many batches share, and what its items add.
+        self._known: list[tuple[pa.StringArray, Array] | None] = [None] * len(sizes)
         # DuckDB groups by a byte without hashing.
         self._dtype = np.dtype(np.uint8 if self._groups <= 256 else np.int32)
 
@@ -129,24 +131,34 @@ class GroupedRows(RowSource):
 
     def _numbers(self, keys: Sequence[pa.DictionaryArray]) -> pa.Array:
         numbers: Array | None = None
-        for array, values, step in zip(keys, self._values, self._steps, strict=True):
-            parts = self._parts(array, values, step)
+        for place, array in enumerate(keys):
+            parts = self._parts(place, array)
             numbers = parts if numbers is None else np.add(numbers, parts, out=numbers)
         return pa.array(numbers)
 
-    def _parts(self, array: pa.DictionaryArray, values: pa.StringArray, step: int) -> Array:
+    def _parts(self, place: int, array: pa.DictionaryArray) -> Array:
         """Return what the values of a column add to the numbers of their rows."""
-        items = array.dictionary
+        items, indices = array.dictionary, array.indices
+        if array.null_count:
+            indices = indices.fill_null(len(items))
+        return take(self._parts_of(place, items), indices.to_numpy().view(np.uint32))
+
+    def _parts_of(self, place: int, items: pa.StringArray) -> Array:
+        """Return what each item of a dictionary adds, and what a missing value does."""
+        before = self._known[place]
+        if before is not None and before[0].equals(items):
+            return before[1]
+        values = self._values[place]
         positions = pc.index_in(items, values)
         if positions.null_count > items.null_count:
             raise ReadFailed(
                 f"{self.dataset.uri}: a column has other values than a moment ago; a data file was "
                 "changed after it was written. Run the query again"
             )
-        missing = len(values)
-        known = np.append(positions.fill_null(missing).to_numpy(), missing)
-        indices = array.indices.fill_null(len(items)) if array.null_count else array.indices
-        return take((known * step).astype(self._dtype), indices.to_numpy().view(np.uint32))
+        places = np.append(positions.fill_null(len(values)).to_numpy(), len(values))
+        parts = (places * self._steps[place]).astype(self._dtype)
+        self._known[place] = items, parts
+        return parts
 
 
 def grouped(rows: Rows, text: str, name: str) -> RowSource:

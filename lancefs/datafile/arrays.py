@@ -23,7 +23,7 @@ from lancefs.datafile.blocks import (
     no_width,
 )
 from lancefs.datafile.buffers import reserve
-from lancefs.datafile.kernels import is_utf8, take, take_strings
+from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings
 from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
@@ -460,7 +460,7 @@ def _flags(block: VariableWidth) -> tuple[pa.Array, Array] | None:
     first, last = int(block.offsets[0]), int(block.offsets[-1])
     if not block.length or last - first != block.length:
         return None
-    if not np.array_equal(block.offsets, np.arange(first, last + 1, dtype=block.offsets.dtype)):
+    if not are_letters(block.offsets):
         return None
     letters = block.data[first:last]
     indices: Array = np.empty(0, np.int32)

@@ -50,6 +50,7 @@ from lancefs.datafile.kernels.segments import gather as gather
 from lancefs.datafile.kernels.selection import keep as keep
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings
 from lancefs.datafile.kernels.streams import join_streams as join_streams
+from lancefs.datafile.kernels.strings import are_letters as are_letters
 from lancefs.datafile.kernels.strings import find_strings as find_strings
 from lancefs.datafile.kernels.strings import join_chunks as join_chunks
 from lancefs.datafile.kernels.texts import read_texts as read_texts

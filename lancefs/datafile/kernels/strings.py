@@ -62,6 +62,26 @@ def _compiled_join_chunks(
     return offsets, text[:size]
 
 
+def are_letters(offsets: Array) -> bool:
+    """Return whether strings are a byte each.
+
+    Args:
+        offsets: One more than there are strings: string i has the bytes from offset i to offset
+            i + 1.
+    """
+    return np.array_equal(offsets[1:] - offsets[:-1], np.ones(len(offsets) - 1, offsets.dtype))
+
+
+_c_are_letters = c_function("are_letters", "offsets number")
+
+
+@twin_of(are_letters)
+def _compiled_are_letters(offsets: Array) -> bool:
+    if offsets.dtype != np.int32:
+        return are_letters(offsets)
+    return bool(_c_are_letters(offsets, len(offsets) - 1))
+
+
 def chunk_lengths(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> tuple[Ints, Ints, Ints]:
