@@ -24,7 +24,7 @@ REBINDS = "now() IS NOT NULL"
 # Connections whose transactions are remembered; each takes some hundred bytes.
 _MOST_CONNECTIONS = 10_000
 _NAME = "lancefs, look"
-_ASKED = re.compile(_NAME + r" (\d+) (\d+) of (\d+) since (\d+) by (?:([0-9A-F]*) )?")
+_ASKED = re.compile(_NAME + r" (\d+) (\d+) of (\d+) since (\d+) in (\d+) by (?:([0-9A-F]*) )?")
 # A relation of Python is bound without a statement: there is no text then, and this is its number.
 _NO_STATEMENT = 2**64 - 1
 # A macro of every database: the name that DuckDB asks for, given the number of a look. DuckDB binds
@@ -34,7 +34,7 @@ ASKED = "_lancefs_asked"
 ASKED_PARAMETER = "look"
 ASKED_BODY = (
     f"""concat_ws(' ', '"{_NAME}', {ASKED_PARAMETER}, current_transaction_id(), 'of', """
-    "current_connection_id(), 'since', epoch_us(now()), 'by', "
+    "current_connection_id(), 'since', epoch_us(now()), 'in', current_query_id(), 'by', "
     f"CASE WHEN current_query_id() <> {_NO_STATEMENT} "
     f"THEN hex(left(current_query(), {MOST_TEXT + 1})) END, "
     """'"')"""
@@ -90,12 +90,14 @@ class Asked(NamedTuple):
         look: The number that `question` was given.
         transaction: What tells it apart from others of the connection.
         connection: Its number in the database.
+        run: The number of the run of a statement; the same for all relations that are bound.
         statement: The text of the statement that is run; empty where none is, or it is long.
     """
 
     look: int
     transaction: tuple[int, int]
     connection: int
+    run: int
     statement: str
 
 
@@ -126,15 +128,15 @@ class _Transaction:
     def __init__(self, key: tuple[int, int]) -> None:
         self.key = key
         self.pins = Pins()
-        self._statement = ""
+        self._run = 0, ""
         self._uses: dict[str, Use] = {}
 
-    def use(self, statement: str, name: str) -> Use:
-        """Return the use of a name by a statement, with one look more."""
-        if statement != self._statement:
-            self._statement, self._uses = statement, {}
+    def use(self, asked: Asked, name: str) -> Use:
+        """Return the use of a name by the run of a statement, with one look more."""
+        if (asked.run, asked.statement) != self._run:
+            self._run, self._uses = (asked.run, asked.statement), {}
         use = self._uses.get(name)
-        if use is None or use.is_read:  # the statement is run again
+        if use is None or use.is_read:
             use = self._uses[name] = Use()
         use.looks += 1
         return use
@@ -163,7 +165,7 @@ class Transactions:
             self._newest[key] = newest
             while len(self._newest) > _MOST_CONNECTIONS:
                 self._newest.popitem(last=False)
-            return newest.pins, newest.use(asked.statement, name)
+            return newest.pins, newest.use(asked, name)
 
 
 def question(look: int) -> str:
@@ -185,8 +187,8 @@ def parse_asked(name: str) -> Asked | None:
     if match is None:
         return None
     *numbers, statement = match.groups()
-    look, transaction, connection, since = map(int, numbers)
+    look, transaction, connection, since, run = map(int, numbers)
     if statement and len(statement) % 2:
         return None
     text = bytes.fromhex(statement or "").decode(errors="replace")
-    return Asked(look, (transaction, since), connection, text)
+    return Asked(look, (transaction, since), connection, run, text)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from roads import assert_same_rows, connect, native_rows, needs_install
 
 import lancefs
-from duckdb_adapter import group_source
-from duckdb_adapter.group_source import GROUP
+from duckdb_adapter import claims, group_source
+from duckdb_adapter.group_source import GROUP, GroupedRows
 
 pytestmark = needs_install
 
@@ -163,6 +163,30 @@ def test_prepared_statements_and_transactions_see_their_versions(tmp_path: Path)
     after = sorted([*before, ("new", "host-new", 1)], key=lambda row: (row[0] or "~", row[1]))
     assert con.execute(query, [0]).fetchall() == after
     assert con.execute("EXECUTE p(0)").fetchall() == after
+
+
+def test_a_statement_may_be_run_again_in_a_transaction(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    con = connect("install")
+    found: list[bool] = []
+    group = claims.grouped
+
+    def noted(*arguments: Any) -> Any:
+        rows = group(*arguments)
+        found.append(isinstance(rows, GroupedRows))
+        return rows
+
+    monkeypatch.setattr(claims, "grouped", noted)
+    query = f"SELECT level, host, count(*) FROM '{table}' GROUP BY ALL ORDER BY ALL"
+    con.execute("BEGIN")
+    expected = con.execute(query).fetchall()
+    assert con.execute(query).fetchall() == expected
+    other = query.replace("count(*)", f"(SELECT count(*) FROM '{table}')")
+    con.execute(other).fetchall()
+    con.execute("COMMIT")
+    # A statement that names the table twice is grouped by nothing but strings.
+    assert found == [True, True, False]
 
 
 def test_columns_with_many_values_are_not_numbered(

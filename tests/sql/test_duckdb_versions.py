@@ -173,7 +173,7 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
     known = Transactions()
 
     def pins(connection: int, transaction: int) -> object:
-        told = f"{transaction} of {connection} since 99 by {b'FROM t'.hex().upper()} "
+        told = f"{transaction} of {connection} since 99 in 5 by {b'FROM t'.hex().upper()} "
         asked = parse_asked(f"lancefs, look 1 {told}")
         assert asked is not None
         assert asked.statement == "FROM t"
@@ -191,9 +191,9 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
         pins(connection, 1)
     assert pins(1, 10) is not last
     assert parse_asked("orders.lance") is None
-    assert parse_asked("lancefs, look 1 1 of 1 since 99 by R ") is None
-    assert parse_asked("lancefs, look 1 1 of 1 since 99 by ABC ") is None
-    without_text = parse_asked("lancefs, look 1 1 of 1 since 99 by ")
+    assert parse_asked("lancefs, look 1 1 of 1 since 99 in 5 by R ") is None
+    assert parse_asked("lancefs, look 1 1 of 1 since 99 in 5 by ABC ") is None
+    without_text = parse_asked("lancefs, look 1 1 of 1 since 99 in 5 by ")
     assert without_text is not None
     assert without_text.statement == ""
 
