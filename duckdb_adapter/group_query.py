@@ -22,7 +22,7 @@ def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
 
     Args:
         text: The whole statement.
-        name: The table, as it stands in the text.
+        name: The table, as it stands in the text, or in a view.
         encoded: The columns that may be returned.
 
     Returns:
@@ -34,14 +34,29 @@ def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
     lower = text.lower()
     if sum(column in lower for column in columns) < _LEAST_KEYS:
         return []
-    selects = [node for node in _selects(parse(text)) if is_table(node["from_table"], name)]
-    if len(selects) != 1:
+    select = _select_from(parse(text), name)
+    if select is None:
         return []
-    select = selects[0]
     tested = {column_of(each, columns) for each in expressions_in(select.get("where_clause"))}
     found = {column_of(each, columns): None for each in _groups(select, columns)}
     keys = [columns[key] for key in found if key is not None and key not in tested]
     return keys if len(keys) >= _LEAST_KEYS else []
+
+
+def _select_from(root: Any, name: str) -> Mapping[str, Any] | None:
+    """Return the SELECT of a statement that reads a table; None where several may do so.
+
+    A statement that does not name the table reads a view of it.
+    """
+    selects = [node for node in _selects(root) if _reads_one_table(node["from_table"])]
+    named = [node for node in selects if is_table(node["from_table"], name)]
+    found = named or selects
+    return found[0] if len(found) == 1 else None
+
+
+def _reads_one_table(node: Mapping[str, Any]) -> bool:
+    """Whether what a SELECT reads is a table or a view, with its own names of columns."""
+    return node["type"] == "BASE_TABLE" and not node.get("column_name_alias")
 
 
 def _selects(node: Any) -> Iterator[Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, native_rows, needs_install
 
+import duckdb_adapter
 import lancefs
 from duckdb_adapter import claims, group_source
 from duckdb_adapter.group_source import GROUP, GroupedRows
@@ -122,6 +123,17 @@ def test_other_queries_are_answered_as_before(native: Any, table: Path, query: s
         return
     assert_same_rows(con, native, table, query)
     assert not _is_grouped(con, query.format(t=f"'{table}'"))
+
+
+def test_views_and_attached_folders_are_grouped_alike(native: Any, table: Path) -> None:
+    con = connect("install")
+    con.execute(f"CREATE VIEW logs AS SELECT *, bytes + 1 AS more FROM '{table}' WHERE id > 9")
+    duckdb_adapter.attach(con, str(table.parent), "lake")
+    query = "SELECT level, host, count(*), sum(bytes) FROM {} GROUP BY ALL ORDER BY ALL"
+    for name, own in (("logs", "native WHERE id > 9"), ("lake.main.logs", "native")):
+        expected = native.execute(query.format(own)).fetchall()
+        assert con.execute(query.format(name)).fetchall() == expected
+        assert _is_grouped(con, query.format(name))
 
 
 def test_a_macro_may_be_called_count(table: Path) -> None:
