@@ -110,6 +110,13 @@ class RowSource(ABC):
         pyarrow dataset that has such columns gets no filters on them.
         """
 
+    def whole(self) -> RowSource:
+        """Return the rows for a query that needs all of them before it returns one.
+
+        There is no reason then to begin with short batches.
+        """
+        return self
+
     @passed_on
     def read(
         self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
@@ -173,7 +180,7 @@ class Rows(RowSource):
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
         self._encodes = encodes
-        self._narrows = False
+        self._narrows = self._is_whole = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -239,6 +246,12 @@ class Rows(RowSource):
         other._narrows = True
         return other
 
+    def whole(self) -> Self:
+        """Return the rows for a query that needs all of them before it returns one."""
+        other = copy(self)
+        other._is_whole = True
+        return other
+
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not where its type changes on the way."""
         return column not in self._columns.changed
@@ -298,12 +311,12 @@ class Rows(RowSource):
             yield _nothing(min(_MOST_COUNTED, rows - first))
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Read all rows, few of them at first."""
+        """Read all rows, few of them at first, unless all are needed."""
         if self._has_small_fragments:  # of which scans read a few first
             yield from self._scanned(columns, batch_size=_LONG_ROWS)
             return
         done = 0
-        for rows in _FIRST_ROWS:
+        for rows in () if self._is_whole else _FIRST_ROWS:
             yield from self._scanned(columns, limit=rows, offset=done)
             done += rows
         shared = _LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)

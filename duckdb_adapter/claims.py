@@ -34,7 +34,7 @@ from duckdb_adapter.offset_source import OffsetRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
-from duckdb_adapter.query_trees import reads_alone
+from duckdb_adapter.query_trees import needs_all_rows, reads_alone
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
@@ -179,7 +179,8 @@ class Claim:
             return {}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
-        source = partial(make_source, self.rows, is_alone=self._is_alone)
+        rows = self.rows.whole() if needs_all_rows(self.statement) else self.rows
+        source = partial(make_source, rows, is_alone=self._is_alone)
         if not isinstance(self.rows, GroupedRows):
             return {self._key(): source}
         groups = partial(make_table_source, self.rows.combinations())

@@ -99,6 +99,10 @@ class GroupedRows(RowSource):
         """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
         return GroupedRows(self.rows.narrowed(), self._keys, self._values)
 
+    def whole(self) -> GroupedRows:
+        """Return the rows for a query that needs all of them before it returns one."""
+        return GroupedRows(self.rows.whole(), self._keys, self._values)
+
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not of the numbers."""
         return column != GROUP and self.rows.can_filter(column)

@@ -21,6 +21,13 @@ MOST_TEXT = 10_000
 # What is explained, the query itself, is parsed.
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 
+# What a statement has that needs all rows before it returns one, mostly; and what may need few.
+_ALL_ROWS = re.compile(
+    r"\b(group\s+by|order\s+by|distinct|count|sum|avg|min|max)\b|\A\s*(create|insert|copy)\b",
+    re.IGNORECASE,
+)
+_FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
+
 _database = OwnDatabase({"threads": 1})
 
 
@@ -99,6 +106,17 @@ def reads_alone(text: str, name: str, schema: pa.Schema) -> bool:
     shown = {each["class"] for each in expressions_in(parts)}
     tested = {each["class"] for each in expressions_in(select.node["where_clause"])}
     return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
+
+
+def needs_all_rows(text: str) -> bool:
+    """Guess whether a statement needs all rows of its tables before it returns one.
+
+    A wrong guess costs time: it decides how long the first batches are.
+
+    Args:
+        text: The whole statement; empty where it is not known.
+    """
+    return _ALL_ROWS.search(text) is not None and _FEW_ROWS.search(text) is None
 
 
 def is_table(node: Any, name: str) -> bool:

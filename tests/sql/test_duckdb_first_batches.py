@@ -1,0 +1,67 @@
+"""Queries that may stop early begin with short batches; those that need all rows do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from roads import connect, needs_install
+
+from lancefs.lance_dataset import LanceDataset
+
+pytestmark = needs_install
+
+ROWS = 140_000
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("first") / "t.lance"
+    rows = pa.table({"id": range(ROWS), "level": ["a", "b"] * (ROWS // 2)})
+    lance.write_dataset(rows, str(path))
+    return path
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The limit of each scan, in order."""
+    seen: list[int | None] = []
+    scanner = LanceDataset.scanner
+
+    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
+        seen.append(options.get("limit"))
+        return scanner(self, *args, **options)
+
+    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT sum(id) FROM {t}", [(ROWS * (ROWS - 1) // 2,)]),
+        (
+            "SELECT level, max(id) FROM {t} GROUP BY level ORDER BY 1",
+            [("a", 139_998), ("b", 139_999)],
+        ),
+        ("CREATE TABLE copied AS FROM {t}", [(ROWS,)]),
+    ],
+)
+def test_queries_that_need_all_rows_read_them_at_once(
+    table: Path, limits: list[int | None], query: str, expected: list[Any]
+) -> None:
+    assert connect("install").execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert limits == [None]
+
+
+@pytest.mark.parametrize(
+    "query", ["FROM {t}", "SELECT id FROM {t} LIMIT 3", "SELECT max(id) FROM {t} LIMIT 1"]
+)
+def test_other_queries_read_a_few_rows_first(
+    table: Path, limits: list[int | None], query: str
+) -> None:
+    assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
+    assert limits[0] == 2048
