@@ -1,4 +1,8 @@
-"""By which columns of strings a query groups, as its text tells: `GROUP BY level, host`.
+"""Which columns of strings a query takes by groups of rows with the same values, as its text tells.
+
+These are the columns by which it groups, `GROUP BY level, host`, where those are several; and where
+it aggregates, those that a function tests, `WHERE starts_with(host, 'eu-')`, which is then computed
+for each value once.
 
 This is a guess about speed only: what a name stands for has the same rows and columns either way,
 see `group_source`. So a text need not tell all that a query does.
@@ -10,15 +14,19 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from duckdb_adapter.query_trees import column_of, expressions_in, is_table, parse
+from duckdb_adapter.query_trees import column_of, expressions_in, is_table, parse, terms_of
 
 # A statement without any of these is not parsed.
-_GROUPS = re.compile(r"\bgroup\s+by\b|\bdistinct\b", re.IGNORECASE)
-_LEAST_KEYS = 2
+_MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bdistinct\b|\bwhere\b", re.IGNORECASE)
+_LEAST_GROUPED = 2
+# Operators that scans test, see `like_query`.
+_SCANNED = {"~~", "~~*", "^@"}
+# What makes one row of all. A join would change the order of rows that are returned as they are.
+_AGGREGATES = {"count", "count_star", "sum", "avg", "mean", "min", "max", "median"}
 
 
 def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
-    """Return columns by which a query groups, and which no condition of it tests.
+    """Return columns by which a query groups, or that a function tests, and no comparison.
 
     Args:
         text: The whole statement.
@@ -26,21 +34,50 @@ def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
         encoded: The columns that may be returned.
 
     Returns:
-        Two or more columns; none where there are fewer, or the query reads the table twice.
+        None of them where that would not pay, or the query reads the table twice.
     """
     columns = {column.lower(): column for column in encoded}
-    if len(columns) < max(_LEAST_KEYS, len(encoded)) or _GROUPS.search(text) is None:
+    if len(columns) < len(encoded) or _MAY_GROUP.search(text) is None:
         return []
     lower = text.lower()
-    if sum(column in lower for column in columns) < _LEAST_KEYS:
-        return []
-    select = _select_from(parse(text), name)
+    select = None
+    if any(column in lower for column in columns):
+        select = _select_from(parse(text), name)
     if select is None:
         return []
-    tested = {column_of(each, columns) for each in expressions_in(select.get("where_clause"))}
-    found = {column_of(each, columns): None for each in _groups(select, columns)}
-    keys = [columns[key] for key in found if key is not None and key not in tested]
-    return keys if len(keys) >= _LEAST_KEYS else []
+    computed, compared = _tested(select.get("where_clause"), columns)
+    groups = {column_of(each, columns): None for each in _groups(select, columns)}
+    keys = [key for key in groups if key is not None and key not in compared]
+    if len(keys) < _LEAST_GROUPED:
+        keys = []
+    if _aggregates(select):
+        keys += [key for key in computed if key not in keys and key not in compared]
+    return [columns[key] for key in keys]
+
+
+def _aggregates(select: Mapping[str, Any]) -> bool:
+    """Whether a SELECT returns groups of rows, or one row for all."""
+    if select["group_expressions"] or select["aggregate_handling"] == "FORCE_AGGREGATES":
+        return True
+    calls = (each for each in expressions_in(select["select_list"]) if each["class"] == "FUNCTION")
+    return any(call["function_name"].lower() in _AGGREGATES for call in calls)
+
+
+def _tested(where: Any, columns: Mapping[str, str]) -> tuple[list[str], set[str]]:
+    """Return the columns of which a condition computes something alone, and those in others."""
+    computed: list[str] = []
+    compared: set[str] = set()
+    for term in () if where is None else terms_of(where):
+        parts = list(expressions_in(term))
+        found = [column_of(each, columns) for each in parts if each["class"] == "COLUMN_REF"]
+        names = {column for column in found if column is not None}
+        calls = {each["function_name"] for each in parts if each["class"] == "FUNCTION"}
+        is_alone = len(names) == 1 and None not in found
+        if is_alone and calls - _SCANNED and all(each["class"] != "SUBQUERY" for each in parts):
+            computed += names
+        else:
+            compared |= names
+    return computed, compared
 
 
 def _select_from(root: Any, name: str) -> Mapping[str, Any] | None:

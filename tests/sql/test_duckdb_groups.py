@@ -88,6 +88,14 @@ GROUPED = [
     "WHERE zone <> '' GROUP BY ALL ORDER BY ALL",
     "SELECT level, host FROM {t} WHERE id < 0 GROUP BY ALL",
     "SELECT level, host, list(id ORDER BY id)[:3] FROM {t} GROUP BY ALL ORDER BY ALL",
+    # A function tests a column.
+    "SELECT count(*), sum(bytes) FROM {t} WHERE starts_with(host, 'host-01')",
+    "SELECT max(id) FROM {t} WHERE upper(zone) = 'Ä' AND id > 100",
+    "SELECT level, count(*) FROM {t} WHERE upper(host) LIKE '%-01%' GROUP BY level ORDER BY 1",
+    "SELECT host, count(*) FROM {t} WHERE regexp_matches(host, '-0[13]') GROUP BY 1 ORDER BY 1",
+    "SELECT level, host, avg(id) FROM {t} WHERE length(host) > 3 AND host NOT LIKE '%3' "
+    "GROUP BY ALL ORDER BY ALL",
+    "SELECT count(*) FROM {t} WHERE coalesce(level, 'none') = 'none' OR level || 'x' = 'infox'",
 ]
 
 
@@ -105,6 +113,13 @@ OTHERS = [
     "SELECT level, host, count(*) FROM {t} WHERE level = 'info' GROUP BY ALL ORDER BY ALL",
     "SELECT upper(level), host, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT level, host FROM {t} ORDER BY id LIMIT 5",
+    "SELECT id, host FROM {t} WHERE starts_with(host, 'host-01')",
+    "SELECT id FROM {t} WHERE upper(host) LIKE '%-01%' LIMIT 9",
+    "SELECT count(*) FROM {t} WHERE starts_with(host, level)",
+    "SELECT count(*) FROM {t} WHERE starts_with(host, 'host-0') AND host > 'host-02'",
+    "SELECT sum(id) OVER (ORDER BY id) FROM {t} WHERE starts_with(host, 'host-01') ORDER BY 1",
+    "SELECT count(*) FROM {t} WHERE length(host || bytes) > 10",
+    "SELECT count(*) FROM {t} WHERE lower(host) IN (SELECT 'host-001')",
     "SELECT DISTINCT ON (level) level, host, id FROM {t} ORDER BY level, id",
     "SELECT level, host, count(*) FROM {t} AS t(id, level, host) GROUP BY ALL ORDER BY ALL",
     "SELECT level, host, (SELECT count(*) FROM {t}) FROM {t} GROUP BY level, host ORDER BY ALL",
