@@ -363,7 +363,16 @@ def test_a_long_table_comes_whole_in_longer_batches(
     assert con.execute(query).fetchone() == (1_000_000, 499_999_500_000, 0, 999_999)
     rows = [count for _, _, counts in scans for count in counts]
     assert max(rows) > BATCH_ROWS
-    assert rows[0] < BATCH_ROWS  # a query that needs few rows gets few
+    assert sum(rows) == 1_000_000
+
+
+def test_a_query_that_may_need_few_rows_gets_few_first(
+    con: Any, scans: list[Any], long: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_source, "_LEAST_SHARE", 0)
+    assert len(con.execute(f"SELECT a FROM '{long}'").fetchall()) == 1_000_000
+    rows = [count for _, _, counts in scans for count in counts]
+    assert rows[0] < BATCH_ROWS < max(rows)
     assert sum(rows) == 1_000_000
 
 
