@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from roads import ROADS, connect
+from roads import ROADS, connect, native_rows
 
 
 @pytest.fixture(params=ROADS)
@@ -15,3 +16,11 @@ def con(request: pytest.FixtureRequest) -> Iterator[Any]:
     connection = connect(request.param)
     yield connection
     connection.close()
+
+
+@pytest.fixture(scope="module")
+def native(table: Path) -> Iterator[Any]:
+    """A database whose own table `native` has the rows of the Lance table of the module."""
+    lance = pytest.importorskip("lance")
+    with native_rows(lance.dataset(str(table)).to_table()) as connection:
+        yield connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from support import NOT_INTERACTIVE, ORDERS, REPOSITORY
 
 import duckdb_adapter
+from lancefs.lance_dataset import LanceDataset
 
 # Rows of the versions of the table of the demo: all orders; without the tests among them; with a
 # column `total`, tagged `prod`; with three more.
@@ -62,6 +63,22 @@ def run_python(code: str) -> str:
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout.strip()
+
+
+def note_scans(monkeypatch: pytest.MonkeyPatch, note: Callable[[dict[str, Any]], object]) -> None:
+    """Have the arguments of each scan of a dataset noted before it is made.
+
+    Args:
+        monkeypatch: Ends it.
+        note: Called with the arguments by their names.
+    """
+    scanner = LanceDataset.scanner
+
+    def noted(self: LanceDataset, columns: Any = None, *args: Any, **options: Any) -> Any:
+        note({"columns": columns, **options})
+        return scanner(self, columns, *args, **options)
+
+    monkeypatch.setattr(LanceDataset, "scanner", noted)
 
 
 @contextmanager

@@ -8,9 +8,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
-from roads import connect, needs_install
-
-from lancefs.lance_dataset import LanceDataset
+from roads import connect, needs_install, note_scans
 
 pytestmark = needs_install
 
@@ -29,13 +27,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def limits(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """The limit of each scan, in order."""
     seen: list[int | None] = []
-    scanner = LanceDataset.scanner
-
-    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
-        seen.append(options.get("limit"))
-        return scanner(self, *args, **options)
-
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, lambda options: seen.append(options.get("limit")))
     return seen
 
 

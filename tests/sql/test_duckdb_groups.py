@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -50,12 +49,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.dataset(str(path)).delete("id % 97 = 5")
     assert {"level", "host", "Zone"} <= set(lancefs.open(path).dictionary_columns)
     return path
-
-
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(lance.dataset(str(table)).to_table()) as connection:
-        yield connection
 
 
 @pytest.fixture(autouse=True)

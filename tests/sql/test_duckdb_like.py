@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, native_rows, needs_install
+from roads import assert_same_rows, connect, needs_install, note_scans
 
 from duckdb_adapter import like_source
-from lancefs.lance_dataset import LanceDataset
 
 ROWS = 3000
 WORDS = ("", "a", "ab", "aab", "b_a", "a%b", "ä", "ÄB", "日本", "abc", "\\", "a\\b", "x" * 40)
@@ -41,12 +39,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(lance.dataset(str(table)).to_table()) as connection:
-        yield connection
-
-
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long."""
@@ -57,14 +49,12 @@ def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
 def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The filter of each scan that has one, in order."""
     seen: list[str] = []
-    scanner = LanceDataset.scanner
 
-    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
+    def note(options: dict[str, Any]) -> None:
         if options.get("filter") is not None:
             seen.append(str(options["filter"]))
-        return scanner(self, *args, **options)
 
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, note)
     return seen
 
 

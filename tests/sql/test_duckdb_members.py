@@ -10,9 +10,14 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from roads import assert_same_rows, connect, native_rows, needs_install, with_wide_halves
-
-from lancefs.lance_dataset import LanceDataset
+from roads import (
+    assert_same_rows,
+    connect,
+    native_rows,
+    needs_install,
+    note_scans,
+    with_wide_halves,
+)
 
 ROWS = 400
 
@@ -51,13 +56,7 @@ def native(table: Path) -> Iterator[Any]:
 def read(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The columns of all scans."""
     seen: set[str] = set()
-    scanner = LanceDataset.scanner
-
-    def noted(self: LanceDataset, columns: Any = None, *args: Any, **options: Any) -> Any:
-        seen.update(columns)
-        return scanner(self, columns, *args, **options)
-
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, lambda options: seen.update(options["columns"]))
     return seen
 
 

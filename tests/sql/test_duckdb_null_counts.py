@@ -11,9 +11,14 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import assert_same_rows, connect, native_rows, needs_install, with_wide_halves
-
-from lancefs.lance_dataset import LanceDataset
+from roads import (
+    assert_same_rows,
+    connect,
+    native_rows,
+    needs_install,
+    note_scans,
+    with_wide_halves,
+)
 
 ROWS = 3000
 
@@ -61,14 +66,12 @@ def native(table: Path) -> Iterator[Any]:
 def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """The columns of all scans, and whether only their validity is read."""
     seen: dict[str, bool] = {}
-    scanner = LanceDataset.scanner
 
-    def noted(self: LanceDataset, columns: Any = None, *args: Any, **options: Any) -> Any:
+    def note(options: dict[str, Any]) -> None:
         validity = options.get("validity_columns", ())
-        seen.update((name, name in validity) for name in columns)
-        return scanner(self, columns, *args, **options)
+        seen.update((name, name in validity) for name in options["columns"])
 
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, note)
     return seen
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, native_rows, needs_install
+from roads import assert_same_rows, connect, needs_install, note_scans
 
 from duckdb_adapter import offset_source
-from lancefs.lance_dataset import LanceDataset
 
 pytestmark = needs_install
 
@@ -49,12 +47,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(lance.dataset(str(table)).to_table()) as connection:
-        yield connection
-
-
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many."""
@@ -66,13 +58,7 @@ def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def offsets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The offset of each scan, in order."""
     seen: list[int] = []
-    scanner = LanceDataset.scanner
-
-    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
-        seen.append(options.get("offset") or 0)
-        return scanner(self, *args, **options)
-
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, lambda options: seen.append(options.get("offset") or 0))
     return seen
 
 

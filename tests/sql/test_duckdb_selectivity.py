@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, native_rows, needs_install
+from roads import assert_same_rows, connect, needs_install, note_scans
 
 from duckdb_adapter import arrow_source, like_source, top_n_source
 from duckdb_adapter.planned_scans import noting_scans
-from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import selectivity
 
 pytestmark = needs_install
@@ -49,12 +47,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(lance.dataset(str(table)).to_table()) as connection:
-        yield connection
-
-
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are large."""
@@ -66,14 +58,12 @@ def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
 def filters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The filter of each scan, in order."""
     seen: list[str | None] = []
-    scanner = LanceDataset.scanner
 
-    def noted(self: LanceDataset, *args: Any, **options: Any) -> Any:
+    def note(options: dict[str, Any]) -> None:
         filter = options.get("filter")
         seen.append(None if filter is None else str(filter))
-        return scanner(self, *args, **options)
 
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, note)
     return seen
 
 

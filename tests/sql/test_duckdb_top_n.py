@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +15,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, native_rows, needs_install
+from roads import assert_same_rows, connect, needs_install, note_scans
 
 from duckdb_adapter import top_n_source
 from duckdb_adapter.top_n_rows import find_first
-from lancefs.lance_dataset import LanceDataset
 
 ROWS = 3000
 
@@ -52,21 +50,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The columns of each scan, in order; tables of any length are long."""
     seen: list[list[str]] = []
-    scanner = LanceDataset.scanner
-
-    def noted(self: LanceDataset, columns: Any = None, *args: Any, **options: Any) -> Any:
-        seen.append(list(columns))
-        return scanner(self, columns, *args, **options)
-
-    monkeypatch.setattr(LanceDataset, "scanner", noted)
+    note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
     monkeypatch.setattr(top_n_source, "_LEAST_ROWS", 10)
     return seen
-
-
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(lance.dataset(str(table)).to_table()) as connection:
-        yield connection
 
 
 # Queries over {t} of which the order and the limit tell the rows; each order is total.
