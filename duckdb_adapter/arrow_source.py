@@ -50,7 +50,7 @@ _COUNTER_FIELD = pa.field(COUNTER, pa.null())
 _FIRST_ROWS = (2 * 1024, 8 * 1024)
 # How many rows the batches of a long table have: each batch costs some Python, in which no other
 # thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
-_LONG_ROWS = 256 * 1024
+LONG_ROWS = 256 * 1024
 _LEAST_SHARE = 4
 # Rows of a small fragment, on average.
 _MOST_SMALL_ROWS = 4 * 1024
@@ -102,20 +102,22 @@ class RowSource(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
 
+    @property
+    def table(self) -> LanceDataset | None:
+        """The table that the rows are of; None where they are of several."""
+        return None
+
     @abstractmethod
-    def narrowed(self) -> RowSource:
-        """Return the rows with decimals in 64 bits where DuckDB keeps them so.
+    def for_scan(self, needs_all: bool) -> RowSource:
+        """Return the rows as DuckDB 2.0 scans them: decimals in 64 bits where it keeps them so.
 
         Filters may speak of these columns only as DuckDB 2.0 gives them, see `plain_field`: a
         pyarrow dataset that has such columns gets no filters on them.
-        """
 
-    def whole(self) -> RowSource:
-        """Return the rows for a query that needs all of them before it returns one.
-
-        There is no reason then to begin with short batches.
+        Args:
+            needs_all: Whether a query likely needs all rows before it returns one, so that there is
+                no reason to begin with short batches.
         """
-        return self
 
     @passed_on
     def read(
@@ -180,7 +182,12 @@ class Rows(RowSource):
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
         self._encodes = encodes
-        self._narrows = self._is_whole = False
+        self._narrows = self._needs_all = False
+
+    @property
+    def table(self) -> LanceDataset:
+        """The table."""
+        return self.dataset
 
     @property
     def schema(self) -> pa.Schema:
@@ -240,16 +247,10 @@ class Rows(RowSource):
         except LanceError:  # who reads such a column says so; others need not know
             return frozenset()
 
-    def narrowed(self) -> Self:
-        """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
+    def for_scan(self, needs_all: bool) -> Self:
+        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         other = copy(self)
-        other._narrows = True
-        return other
-
-    def whole(self) -> Self:
-        """Return the rows for a query that needs all of them before it returns one."""
-        other = copy(self)
-        other._is_whole = True
+        other._narrows, other._needs_all = True, needs_all
         return other
 
     def can_filter(self, column: str) -> bool:
@@ -313,15 +314,15 @@ class Rows(RowSource):
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read all rows, few of them at first, unless all are needed."""
         if self._has_small_fragments:  # of which scans read a few first
-            yield from self._scanned(columns, batch_size=_LONG_ROWS)
+            yield from self._scanned(columns, batch_size=LONG_ROWS)
             return
         done = 0
-        for rows in () if self._is_whole else _FIRST_ROWS:
+        for rows in () if self._needs_all else _FIRST_ROWS:
             yield from self._scanned(columns, limit=rows, offset=done)
             done += rows
-        shared = _LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)
+        shared = LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)
         is_long = (self.known_count() or 0) >= shared
-        size = _LONG_ROWS if is_long else None
+        size = LONG_ROWS if is_long else None
         yield from self._scanned(columns, offset=done, batch_size=size)
 
     @property
@@ -392,11 +393,11 @@ def make_source(
     """Return rows as DuckDB 2.0's scan reads them best: with row counts and exact filters.
 
     Args:
-        rows: Of a table, or of several.
+        rows: Of a table, or of several; see `RowSource.for_scan`.
         on_bind: Called when DuckDB has the source, before it reads anything.
         is_alone: Returns whether the query reads nothing else, and more than what filters need.
     """
-    source: ArrowScanSource = _source_classes()[0](rows.narrowed(), on_bind, is_alone)
+    source: ArrowScanSource = _source_classes()[0](rows, on_bind, is_alone)
     return source
 
 
@@ -470,8 +471,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             self._rows = rows
             self._on_bind = on_bind
             self._is_alone = is_alone
-            dataset = getattr(rows, "dataset", None)
-            self._planned = None if dataset is None else note_scan(dataset)
+            self._planned = None if rows.table is None else note_scan(rows.table)
             # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
             self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
 

@@ -179,7 +179,7 @@ class Claim:
             return {}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
-        rows = self.rows.whole() if needs_all_rows(self.statement) else self.rows
+        rows = self.rows.for_scan(needs_all_rows(self.statement))
         source = partial(make_source, rows, is_alone=self._is_alone)
         if not isinstance(self.rows, GroupedRows):
             return {self._key(): source}

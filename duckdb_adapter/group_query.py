@@ -14,7 +14,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from duckdb_adapter.query_trees import column_of, expressions_in, is_table, parse, terms_of
+from duckdb_adapter.query_trees import (
+    column_of,
+    expressions_in,
+    is_table,
+    number_of,
+    parse,
+    terms_of,
+)
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bdistinct\b|\bwhere\b", re.IGNORECASE)
@@ -40,9 +47,8 @@ def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
     if len(columns) < len(encoded) or _MAY_GROUP.search(text) is None:
         return []
     lower = text.lower()
-    select = None
-    if any(column in lower for column in columns):
-        select = _select_from(parse(text), name)
+    is_named = any(column in lower for column in columns)
+    select = _select_from(parse(text), name) if is_named else None
     if select is None:
         return []
     computed, compared = _tested(select.get("where_clause"), columns)
@@ -132,7 +138,5 @@ def _name(expression: Mapping[str, Any]) -> str:
 
 def _position(expression: Mapping[str, Any]) -> int | None:
     """Return the number by which `GROUP BY 1` means an expression; None for other groups."""
-    literal = expression.get("literal") if expression["class"] == "CONSTANT" else None
-    if literal is None or literal["kind"] != "INTEGER" or not literal["text"].isdecimal():
-        return None
-    return int(literal["text"]) or None
+    literal = expression.get("literal") or {}
+    return number_of(expression) if literal.get("kind") == "INTEGER" else None

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import Rows, RowSource
+from duckdb_adapter.arrow_source import LONG_ROWS, Rows, RowSource
 from duckdb_adapter.group_query import group_keys
 from lancefs.datafile.buffers import Array
 from lancefs.datafile.kernels import take
@@ -38,9 +38,8 @@ _LEAST_ROWS, _MOST_ROWS = 512 * 1024, 512 * 1024 * 1024
 # Values of a column, and combinations of those of several.
 _MOST_VALUES = 1024
 _MOST_GROUPS = 16 * 1024
-# Rows of which the values are looked at first, and rows of a batch after them.
+# Rows of which the values are looked at first.
 _PROBED_ROWS = 8 * 1024
-_BATCH_ROWS = 256 * 1024
 
 # The values of columns of an open version; None where those of one are many.
 _VALUES: WeakKeyDictionary[OpenVersion, dict[str, pa.StringArray | None]] = WeakKeyDictionary()
@@ -77,7 +76,7 @@ class GroupedRows(RowSource):
         return pa.schema([*others, pa.field(GROUP, pa.from_numpy_dtype(self._dtype))])
 
     @property
-    def dataset(self) -> LanceDataset:
+    def table(self) -> LanceDataset:
         """The table."""
         return self.rows.dataset
 
@@ -95,13 +94,9 @@ class GroupedRows(RowSource):
             columns[name] = items.take(pa.array(positions))
         return pa.table(columns)
 
-    def narrowed(self) -> GroupedRows:
-        """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
-        return GroupedRows(self.rows.narrowed(), self._keys, self._values)
-
-    def whole(self) -> GroupedRows:
-        """Return the rows for a query that needs all of them before it returns one."""
-        return GroupedRows(self.rows.whole(), self._keys, self._values)
+    def for_scan(self, needs_all: bool) -> GroupedRows:
+        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
+        return GroupedRows(self.rows.for_scan(needs_all), self._keys, self._values)
 
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not of the numbers."""
@@ -156,7 +151,7 @@ class GroupedRows(RowSource):
         positions = pc.index_in(items, values)
         if positions.null_count > items.null_count:
             raise ReadFailed(
-                f"{self.dataset.uri}: a column has other values than a moment ago; a data file was "
+                f"{self.table.uri}: a column has other values than a moment ago; a data file was "
                 "changed after it was written. Run the query again"
             )
         places = np.append(positions.fill_null(len(values)).to_numpy(), len(values))
@@ -203,7 +198,7 @@ def _values_of(dataset: LanceDataset, column: str) -> pa.StringArray | None:
 
 def _read_values(dataset: LanceDataset, column: str) -> pa.StringArray | None:
     read = partial(dataset.scanner, columns=[column], dictionary_columns=[column])
-    probed, whole = read(limit=_PROBED_ROWS), read(batch_size=_BATCH_ROWS).for_engine()
+    probed, whole = read(limit=_PROBED_ROWS), read(batch_size=LONG_ROWS).for_engine()
     found, last = pa.array([], ENCODED.value_type), None
     for batch in chain(probed.to_batches(), whole.to_batches()):
         items = batch.column(0).dictionary

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import DuckDBColumns, Rows, RowSource
+from duckdb_adapter.arrow_source import DuckDBColumns, Rows
 from duckdb_adapter.counted_rows import CountedRows
 from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.member_query import UsedColumns
@@ -85,8 +85,8 @@ class MemberRows(Rows):
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
     ) -> Iterator[pa.RecordBatch]:
-        whole: RowSource = Rows(self.dataset)
-        whole = whole.narrowed() if self._narrows else whole
+        whole = Rows(self.dataset)
+        whole = whole.for_scan(self._needs_all) if self._narrows else whole
         for batch in whole.batches(list(dict.fromkeys([*names, *needed])), (filter,)):
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
             for name in self._used.members.keys() & arrays.keys():

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from duckdb_adapter.query_trees import expressions_in, number_of, select_from
+from duckdb_adapter.query_trees import expressions_in, number_of, select_from, shows_rows
 
-# Parts of a SELECT that use rows before they are passed over.
-_EMPTY = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify")
 # Expressions that use nothing but the row.
 _PLAIN = {"COLUMN_REF", "CONSTANT", "STAR"}
 
@@ -26,10 +24,10 @@ def skipped_rows(text: str, name: str, schema: pa.Schema) -> int:
         schema: Its columns.
     """
     select = select_from(text, name, schema) if "offset" in text.lower() else None
-    if select is None or any(select.node.get(part) for part in _EMPTY):
+    if select is None or select.node.get("where_clause") or not shows_rows(select.node):
         return 0
     node = select.node
-    if node["aggregate_handling"] != "STANDARD_HANDLING" or len(node["modifiers"]) != 1:
+    if len(node["modifiers"]) != 1:
         return 0
     (limit,) = node["modifiers"]
     if limit["type"] != "LIMIT_MODIFIER" or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":

@@ -8,14 +8,12 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import COUNTER, Rows, fitted
+from duckdb_adapter.arrow_source import COUNTER, LONG_ROWS, Rows, fitted
 from duckdb_adapter.pins import Use
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows are read with the others.
 _LEAST_ROWS = 64 * 1024
-# Rows of a batch without values.
-_BATCH_ROWS = 256 * 1024
 
 
 class OffsetRows(Rows):
@@ -49,7 +47,7 @@ class OffsetRows(Rows):
 
 def _without_values(schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield rows of nulls."""
-    length = min(rows, _BATCH_ROWS)
+    length = min(rows, LONG_ROWS)
     nulls = [pa.nulls(length, kind) for kind in schema.types]
     batch = pa.RecordBatch.from_arrays(nulls, schema=schema)
     for start in range(0, rows, length):

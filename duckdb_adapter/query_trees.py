@@ -21,6 +21,8 @@ MOST_TEXT = 10_000
 # What is explained, the query itself, is parsed.
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 
+# Parts of a SELECT that make groups of rows, or leave rows out.
+_OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
 # What a statement has that needs all rows before it returns one, mostly; and what may need few.
 _ALL_ROWS = re.compile(
     r"\b(group\s+by|order\s+by|distinct|count|sum|avg|min|max)\b|\A\s*(create|insert|copy)\b",
@@ -124,6 +126,12 @@ def is_table(node: Any, name: str) -> bool:
     is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
     others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
     return is_plain and not any(node.get(key) for key in others)
+
+
+def shows_rows(node: Mapping[str, Any]) -> bool:
+    """Whether a SELECT shows rows one by one, all of those for which its conditions are true."""
+    is_free = node["aggregate_handling"] == "STANDARD_HANDLING"
+    return is_free and not any(node.get(part) for part in _OF_GROUPS)
 
 
 def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:

@@ -122,9 +122,9 @@ class _UnionRows(RowSource):
             fields = [field.with_type(narrow_type(field.type) or field.type) for field in fields]
         return pa.schema(fields)
 
-    def narrowed(self) -> _UnionRows:
-        """Return the rows with decimals in 64 bits where DuckDB keeps them so."""
-        members = [replace(each, rows=each.rows.narrowed()) for each in self._members]
+    def for_scan(self, needs_all: bool) -> _UnionRows:
+        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
+        members = [replace(each, rows=each.rows.for_scan(needs_all)) for each in self._members]
         return _UnionRows(members, self._given, self._filename, narrows=True)
 
     def _is_encoded(self, column: str) -> bool:

@@ -14,13 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import column_of, expressions_in, number_of, select_from, terms_of
+from duckdb_adapter.query_trees import (
+    column_of,
+    expressions_in,
+    number_of,
+    select_from,
+    shows_rows,
+    terms_of,
+)
 from lancefs.lance_dataset import LanceDataset
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}
-# Parts of a SELECT that must be empty where the first rows of a table are the first of the answer.
-_EMPTY = ("group_expressions", "group_sets", "having", "sample", "qualify")
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
 # Comparisons that DuckDB asks the scan for, or does not as a whole.
@@ -75,9 +80,7 @@ def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | No
 
 def _first_rows(node: Mapping[str, Any], columns: Mapping[str, str]) -> FirstRows | None:
     """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
-    if any(node.get(part) for part in _EMPTY):
-        return None
-    if node["aggregate_handling"] != "STANDARD_HANDLING":
+    if not shows_rows(node):
         return None
     kinds = [modifier["type"] for modifier in node["modifiers"]]
     if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"]:

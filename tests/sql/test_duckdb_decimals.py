@@ -95,7 +95,7 @@ def test_answers_are_those_of_decimals_of_128_bits(con: Any, table: str, query: 
 def test_decimals_of_up_to_18_digits_come_in_64_bits(table: str) -> None:
     rows = Rows(lancefs.open(table))
     assert CountedDataset(rows).schema.field("price").type == pa.decimal128(15, 2)
-    narrow = rows.narrowed()
+    narrow = rows.for_scan(needs_all=False)
     for columns in (["price", "rate", "tax"], ["struct", "total", "list", "large"]):
         with narrow.read(columns) as reader:
             found = reader.read_all()

@@ -51,7 +51,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many."""
     monkeypatch.setattr(offset_source, "_LEAST_ROWS", 100)
-    monkeypatch.setattr(offset_source, "_BATCH_ROWS", 700)
+    monkeypatch.setattr(offset_source, "LONG_ROWS", 700)
 
 
 @pytest.fixture
