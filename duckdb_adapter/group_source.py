@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from math import prod
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +24,10 @@ from duckdb_adapter.group_query import group_keys
 from lancefs.datafile.buffers import Array
 from lancefs.datafile.kernels import take
 from lancefs.errors import LanceError, ReadFailed
-from lancefs.forks import Lock, cached_property
+from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.dictionary_columns import ENCODED
-from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 # The column of the numbers, among the rows and in the table of the combinations.
 GROUP = "__lance_group"
@@ -42,8 +41,7 @@ _MOST_GROUPS = 16 * 1024
 _PROBED_ROWS = 8 * 1024
 
 # The values of columns of an open version; None where those of one are many.
-_VALUES: WeakKeyDictionary[OpenVersion, dict[str, pa.StringArray | None]] = WeakKeyDictionary()
-_LOCK = Lock()
+_VALUES = PerVersion[dict[str, pa.StringArray | None]](dict)
 
 
 class GroupedRows(RowSource):
@@ -186,8 +184,7 @@ def _values_of(dataset: LanceDataset, column: str) -> pa.StringArray | None:
 
     They are kept with the version. A column that cannot be read has many: who reads it says so.
     """
-    with _LOCK:
-        values = _VALUES.setdefault(dataset.opened, {})
+    values = _VALUES.of(dataset.opened)
     if column not in values:
         try:
             values[column] = _read_values(dataset, column)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +14,9 @@ from duckdb_adapter.counted_rows import CountedRows
 from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.member_query import UsedColumns
 from lancefs.datafile.validity import validity_array
-from lancefs.forks import Lock
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.null_free import none_missing
-from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 # The type of a column that DuckDB is shown for the nulls in it. It takes whole bytes as they are,
 # and takes bits apart.
@@ -30,8 +28,7 @@ _COMPLETE_ROWS = 4 * 1024 * 1024
 # Fragments whose metadata are asked at most whether values are missing.
 _MOST_FRAGMENTS = 64
 # Columns of open versions of which that was asked, and whether none are.
-_COMPLETE: WeakKeyDictionary[OpenVersion, dict[str, bool]] = WeakKeyDictionary()
-_LOCK = Lock()
+_COMPLETE = PerVersion[dict[str, bool]](dict)
 
 
 class MemberRows(Rows):
@@ -112,8 +109,7 @@ class MemberRows(Rows):
             return True
         if not self.dataset.is_local or len(version.readers) > _MOST_FRAGMENTS:
             return False
-        with _LOCK:
-            known = _COMPLETE.setdefault(version, {})
+        known = _COMPLETE.of(version)
         for path in paths:
             if path not in known:
                 field = version.column(path)

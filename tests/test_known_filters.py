@@ -131,7 +131,7 @@ def test_what_is_kept_is_bounded(dataset: lancefs.LanceDataset, parsed: list[str
     most = known_filters._BYTES // known_filters._LEAST_BYTES
     for number in range(2 * most):
         known_filter([f"id = {number}"], version)
-    kept: BudgetCache[Any, Any] = known_filters._BY_VERSION[version]
+    kept: BudgetCache[Any, Any] = known_filters._BY_VERSION.of(version)
     assert 0 < len(kept.values()) < most
     long = "id = 7" + " " * known_filters._BYTES
     assert ids(dataset, long) == [7]

@@ -6,7 +6,6 @@ against the columns and to see what indices can be asked took a quarter of the t
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from functools import partial, reduce
 from operator import and_
@@ -15,13 +14,14 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
-from lancefs.forks import Lock, cached_property
+from lancefs.forks import cached_property
 from lancefs.scan import expressions
 from lancefs.scan.conditions import Condition
 from lancefs.scan.expressions import ExpressionNode
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.members import outermost
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 if TYPE_CHECKING:
     from lancefs.index.predicates import Predicate
@@ -62,12 +62,10 @@ def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -
         ColumnNotFound: A text names a column that is not in the table.
         TypeError: A filter is neither text nor an expression.
     """
-    with _LOCK:
-        kept = _BY_VERSION.get(version)
-        if kept is None:
-            kept = _BY_VERSION[version] = BudgetCache(_BYTES)
     key = tuple(map(_key_of, filters))
-    return kept.get(key, lambda: _understood(filters, version), partial(_cost, key))
+    return _BY_VERSION.of(version).get(
+        key, lambda: _understood(filters, version), partial(_cost, key)
+    )
 
 
 def fields_read(wanted: Sequence[pc.Expression], version: OpenVersion) -> tuple[Field, ...]:
@@ -156,8 +154,6 @@ def _has_set(root: ExpressionNode) -> bool:
     return False
 
 
-_BY_VERSION: weakref.WeakKeyDictionary[
-    OpenVersion, BudgetCache[tuple[bytes | str, ...], KnownFilter]
-]
-_BY_VERSION = weakref.WeakKeyDictionary()
-_LOCK = Lock()
+_BY_VERSION = PerVersion[BudgetCache[tuple[bytes | str, ...], KnownFilter]](
+    lambda: BudgetCache(_BYTES)
+)

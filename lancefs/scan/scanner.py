@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
@@ -425,38 +425,41 @@ class LanceScanner:
 
     def _encoded(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come dictionary-encoded."""
-        if isinstance(names, str):
-            raise TypeError(f"dictionary_columns is {names!r}; a list of names was expected")
-        fields = [self._version.field(name) for name in names]
-        other = next((field for field in fields if not is_encodable(field)), None)
-        if other is not None:
-            raise ValueError(
-                f"dictionary_columns has {other.name!r}, which is {other.shown_type}; only columns "
-                "of strings come dictionary-encoded"
-            )
-        return frozenset(field.id for field in fields)
+        _check_list("dictionary_columns", names)
+        rule = "columns of strings come dictionary-encoded"
+        return self._only("dictionary_columns", names, is_encodable, rule)
 
     def _validity(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come as their validity."""
-        if isinstance(names, str):
-            raise TypeError(f"validity_columns is {names!r}; a list of names was expected")
+        _check_list("validity_columns", names)
         if names and self._computed is not None:
             raise ValueError("validity_columns needs columns by their names, not expressions")
         return frozenset(self._version.column(name).id for name in names)
 
     def _narrow(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns of decimals that come in 64 bits."""
-        if isinstance(names, str):
-            raise TypeError(f"narrow_columns is {names!r}; a list of names was expected")
+        _check_list("narrow_columns", names)
         if names and self._computed is not None:
             raise ValueError("narrow_columns needs columns by their names, not expressions")
+        rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
+        return self._only("narrow_columns", names, lambda one: narrow_field(one) is not None, rule)
+
+    def _only(
+        self, option: str, names: Collection[str], is_fit: Callable[[Field], bool], rule: str
+    ) -> frozenset[int]:
+        """Return the ids of the columns of an option, all of which must be of some kind.
+
+        Args:
+            option: Its name.
+            names: The columns.
+            is_fit: Whether a column is of the kind.
+            rule: What the error says is so of no others.
+        """
         fields = [self._version.field(name) for name in names]
-        other = next((field for field in fields if narrow_field(field) is None), None)
+        other = next((field for field in fields if not is_fit(field)), None)
         if other is not None:
-            raise ValueError(
-                f"narrow_columns has {other.name!r}, which is {other.shown_type}; only decimals of "
-                "up to 18 digits come in 64 bits, with pyarrow 19 or newer"
-            )
+            shown = f"{option} has {other.name!r}, which is {other.shown_type}"
+            raise ValueError(f"{shown}; only {rule}")
         return frozenset(field.id for field in fields)
 
     def _known(self, filters: Sequence[Filter]) -> KnownFilter:
@@ -559,3 +562,9 @@ def _are_all(batch: pa.RecordBatch, positions: Positions) -> bool:
     if size > _SMALL_TABLE:
         return False  # a part of larger arrays, which a copy lets go
     return len(positions) == 1 or bool((positions == np.arange(len(positions))).all())
+
+
+def _check_list(option: str, names: Collection[str]) -> None:
+    """Check that the columns of an option are not one name, whose letters would be taken."""
+    if isinstance(names, str):
+        raise TypeError(f"{option} is {names!r}; a list of names was expected")

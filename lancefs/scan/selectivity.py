@@ -8,7 +8,6 @@ one that is asked again.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import array_bytes
 from lancefs.datafile.buffers import in_own_memory
 from lancefs.datafile.fields import Field
-from lancefs.forks import Lock
 from lancefs.scan import expressions
 from lancefs.scan.conditions import Condition
 from lancefs.scan.expressions import Comparison, Membership
@@ -27,6 +25,7 @@ from lancefs.scan.known_filters import known_filter
 from lancefs.scan.scanner import LanceScanner
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import is_row_metadata
 
 # Smaller tables are scanned before an estimate would pay, and of smaller fragments the sample would
@@ -78,7 +77,7 @@ def estimated(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
     key = expressions.bytes_of(filter)
     if len(key) > _LONGEST_FILTER:
         return None
-    return _kept_of(version).estimates.get(
+    return _BY_VERSION.of(version).estimates.get(
         key, lambda: _estimate(filter, version), lambda _: _LEAST_BYTES + len(key)
     )
 
@@ -124,7 +123,7 @@ def _has_plain_values(field: Field) -> bool:
 
 def _sample_of(field: Field, version: OpenVersion) -> pa.Array | None:
     """Return values of a column, at the same places for all columns; None for long ones."""
-    samples = _kept_of(version).samples
+    samples = _BY_VERSION.of(version).samples
     return samples.get(field.id, lambda: _read_sample(field, version), _cost)
 
 
@@ -143,16 +142,6 @@ def _cost(sample: pa.Array | None) -> int:
     return _LEAST_BYTES + (0 if sample is None else array_bytes(sample))
 
 
-def _kept_of(version: OpenVersion) -> _VersionEstimates:
-    with _LOCK:
-        kept = _BY_VERSION.get(version)
-        if kept is None:
-            kept = _BY_VERSION[version] = _VersionEstimates(
-                BudgetCache(_BYTES), BudgetCache(_ESTIMATES)
-            )
-        return kept
-
-
 class _VersionEstimates(NamedTuple):
     """What is kept for a version: samples by the ids of fields, and estimates by filters."""
 
@@ -160,5 +149,4 @@ class _VersionEstimates(NamedTuple):
     estimates: BudgetCache[bytes, Selectivity | None]
 
 
-_BY_VERSION: weakref.WeakKeyDictionary[OpenVersion, _VersionEstimates] = weakref.WeakKeyDictionary()
-_LOCK = Lock()
+_BY_VERSION = PerVersion(lambda: _VersionEstimates(BudgetCache(_BYTES), BudgetCache(_ESTIMATES)))
