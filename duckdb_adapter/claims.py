@@ -8,7 +8,7 @@ import re
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -38,6 +38,7 @@ from duckdb_adapter.query_trees import needs_all_rows, reads_alone
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
+from duckdb_adapter.value_counts_source import ValueCountRows, value_count_rows
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 
@@ -85,6 +86,9 @@ class LookContext(NamedTuple):
     settings: EngineSettings
 
 
+AnyRows: TypeAlias = RowSource | CountedRows | ValueCountRows | pa.Table
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A name that is ours.
@@ -97,7 +101,7 @@ class Claim:
     """
 
     name: str
-    rows: RowSource | CountedRows | pa.Table
+    rows: AnyRows
     alias: str
     statement: str = ""
 
@@ -116,8 +120,8 @@ class Claim:
         return _with_guard(self._query()) if is_guarded else self._query()
 
     def _query(self) -> str:
-        if isinstance(self.rows, CountedRows):
-            return self.rows.query()
+        if isinstance(self.rows, CountedRows | ValueCountRows):
+            return self.rows.query(self._key)
         if isinstance(self.rows, GroupedRows):
             columns = ", ".join(map(quoted, self.rows.columns()))
             rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
@@ -139,7 +143,7 @@ class Claim:
         """
         return replace(self, rows=self._used_rows(text, look), statement=text)
 
-    def _used_rows(self, text: str, look: LookContext | None) -> RowSource | CountedRows | pa.Table:
+    def _used_rows(self, text: str, look: LookContext | None) -> AnyRows:
         """Return the rows as far as a query uses them; see `narrowed_to`."""
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
             return self.rows
@@ -150,6 +154,11 @@ class Claim:
             return TopNRows(dataset, first, use)
         if look is None:
             return self.rows
+        # What a query selects from is looked for first, then what macros in it use.
+        if look.use.looks == 1:
+            counted = value_count_rows(self.rows, text, self.name, self.alias)
+            if counted is not None:
+                return counted
         skipped = skipped_rows(text, self.name, dataset.schema)
         if skipped and look.settings.keeps_order():
             return OffsetRows(dataset, skipped, look.use)
@@ -164,8 +173,7 @@ class Claim:
         conditions = text_conditions(text, self.name, dataset)
         if conditions and not look.settings.collation():
             return LikeRows(dataset, conditions, look.use)
-        # What a query selects from is looked for first, then what macros in it use.
-        if look.use.looks > 1:
+        if look.use.looks > 1:  # macros, see above
             return rows
         used = used_columns(text, self.name, self.alias, dataset)
         if used == UsedColumns():
@@ -175,8 +183,9 @@ class Claim:
 
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
-        if isinstance(self.rows, CountedRows):
-            return {}
+        if isinstance(self.rows, CountedRows | ValueCountRows):
+            tables = self.rows.tables()
+            return {self._key(kind): partial(make_table_source, tables[kind]) for kind in tables}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
         rows = self.rows.for_scan(needs_all_rows(self.statement))

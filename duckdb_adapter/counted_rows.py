@@ -6,8 +6,10 @@ own `range`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from duckdb_adapter.paths import quoted
 
@@ -30,12 +32,21 @@ class CountedRows:
     columns: Mapping[str, list[str]]
     counts: bool
 
-    def query(self) -> str:
-        """Return the query that the name of the table stands for."""
+    def query(self, name_of: Callable[[str], str]) -> str:
+        """Return the query that the name of the table stands for; it reads no variables."""
         shown = [
             f"{_constant(members)} AS {quoted(name)}" for name, members in self.columns.items()
         ]
-        return f"SELECT {', '.join(shown) or _THERE} FROM range({self.count})"
+        return f"SELECT {', '.join(shown) or _THERE} FROM {numbered_rows(self.count)}"
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return the tables that the query reads: none."""
+        return {}
+
+
+def numbered_rows(count: int) -> str:
+    """Return a table in SQL of so many rows: DuckDB's own function, whatever macros there are."""
+    return f"system.main.range({count})"
 
 
 def _constant(members: list[str]) -> str:

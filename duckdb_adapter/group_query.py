@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from duckdb_adapter.query_trees import (
+    aggregates,
     column_of,
     expressions_in,
     is_table,
@@ -28,8 +29,6 @@ _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bdistinct\b|\bwhere\b", re.IGNORECASE)
 _LEAST_GROUPED = 2
 # Operators that scans test, see `like_query`.
 _SCANNED = {"~~", "~~*", "^@"}
-# What makes one row of all. A join would change the order of rows that are returned as they are.
-_AGGREGATES = {"count", "count_star", "sum", "avg", "mean", "min", "max", "median"}
 
 
 def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
@@ -56,17 +55,9 @@ def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
     keys = [key for key in groups if key is not None and key not in compared]
     if len(keys) < _LEAST_GROUPED:
         keys = []
-    if _aggregates(select):
+    if aggregates(select):  # a join changes the order of rows
         keys += [key for key in computed if key not in keys and key not in compared]
     return [columns[key] for key in keys]
-
-
-def _aggregates(select: Mapping[str, Any]) -> bool:
-    """Whether a SELECT returns groups of rows, or one row for all."""
-    if select["group_expressions"] or select["aggregate_handling"] == "FORCE_AGGREGATES":
-        return True
-    calls = (each for each in expressions_in(select["select_list"]) if each["class"] == "FUNCTION")
-    return any(call["function_name"].lower() in _AGGREGATES for call in calls)
 
 
 def _tested(where: Any, columns: Mapping[str, str]) -> tuple[list[str], set[str]]:

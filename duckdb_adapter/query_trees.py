@@ -30,6 +30,12 @@ _ALL_ROWS = re.compile(
 )
 _FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
 
+# Functions that make one value of those of all rows, or of a group, whatever order these are in.
+AGGREGATES = {
+    *("count", "count_star", "sum", "avg", "mean", "min", "max", "median", "histogram"),
+    "approx_count_distinct",
+}
+
 _database = OwnDatabase({"threads": 1})
 
 
@@ -132,6 +138,14 @@ def shows_rows(node: Mapping[str, Any]) -> bool:
     """Whether a SELECT shows rows one by one, all of those for which its conditions are true."""
     is_free = node["aggregate_handling"] == "STANDARD_HANDLING"
     return is_free and not any(node.get(part) for part in _OF_GROUPS)
+
+
+def aggregates(node: Mapping[str, Any]) -> bool:
+    """Whether a SELECT returns groups of rows, or one row for all."""
+    if node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES":
+        return True
+    calls = (each for each in expressions_in(node["select_list"]) if each["class"] == "FUNCTION")
+    return any(call["function_name"].lower() in AGGREGATES for call in calls)
 
 
 def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:

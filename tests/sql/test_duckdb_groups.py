@@ -18,7 +18,8 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 
 import duckdb_adapter
 import lancefs
-from duckdb_adapter import claims, group_source
+from duckdb_adapter import claims, combinations, group_source, value_counts
+from duckdb_adapter.combinations import Combinations
 from duckdb_adapter.group_source import GROUP, GroupedRows
 
 pytestmark = needs_install
@@ -222,11 +223,11 @@ def test_columns_with_many_values_are_not_numbered(
         expected = native.execute(query.replace(f"'{path}'", "native")).fetchall()
     assert _is_grouped(con, query)
     assert con.execute(query).fetchall() == expected
-    monkeypatch.setattr(group_source, "_MOST_GROUPS", 1000)
+    monkeypatch.setattr(combinations, "_MOST_COMBINATIONS", 1000)
     assert not _is_grouped(con, query)
     monkeypatch.undo()
     monkeypatch.setattr(group_source, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(group_source, "_MOST_VALUES", 100)
+    monkeypatch.setattr(value_counts, "MOST_VALUES", 100)
     lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
     assert not _is_grouped(con, query)
 
@@ -258,8 +259,8 @@ def test_names_of_columns_may_be_anything(tmp_path: Path) -> None:
 def test_values_that_came_from_nowhere_are_an_error(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = pa.array(["info"]), pa.array(["host-001"])
-    monkeypatch.setattr(group_source, "_values_of", lambda _, column: found[column == "host"])
+    few = Combinations("logs.lance", {"level": pa.array(["info"]), "host": pa.array(["h"])})
+    monkeypatch.setattr(group_source, "few_combinations", lambda *_: few)
     query = f"SELECT level, host, count(*) FROM '{table}' GROUP BY ALL"
     with pytest.raises(duckdb.Error, match=r"logs\.lance: a column has other values"):
         connect("install").execute(query).fetchall()

@@ -1,0 +1,140 @@
+"""Which columns the SELECT of a query uses, and how.
+
+A proof needs that the text names all that it uses. A macro can have a query of its own, but cannot
+name columns of the query that calls it. What is not understood counts as a use of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from duckdb_adapter.query_trees import Select, expressions_in
+
+# Expressions that use nothing but what they are made of.
+_KNOWN = {
+    *("COLUMN_REF", "CONSTANT", "PARAMETER", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN"),
+    *("CONJUNCTION", "OPERATOR", "FUNCTION", "WINDOW"),
+}
+# The place of what stands for a keyword.
+_NOWHERE = 2**64 - 1
+_NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
+
+
+class _UsesAll(Exception):
+    """A query may use more than its text names."""
+
+
+class Use(NamedTuple):
+    """How a column, or a member of a struct, is used.
+
+    Attributes:
+        is_tested: Whether only for whether values are missing.
+        is_counted: Whether `count` asks for that.
+    """
+
+    is_tested: bool
+    is_counted: bool
+
+    def __and__(self, other: Use) -> Use:
+        return Use(self.is_tested and other.is_tested, self.is_counted or other.is_counted)
+
+
+# By the name of the column, and of the member; that is empty for the whole column.
+Uses = dict[str, dict[str, Use]]
+
+
+def uses_of(select: Select, alias: str) -> Uses | None:
+    """Return how a query uses columns, by their names in small letters.
+
+    That holds for the table that the query selects from, and for no other use of it.
+
+    Args:
+        select: The query.
+        alias: What the table is called where the query gives it no name.
+
+    Returns:
+        None where it may use more than its text names.
+    """
+    node, columns = select
+    alias = (node["from_table"]["alias"] or alias).lower()
+    if alias in columns or any("." in column for column in columns):
+        return None
+    try:
+        return _uses(node, columns, alias)
+    except _UsesAll:
+        return None
+
+
+def members_named(struct: pa.StructType, names: Iterable[str]) -> list[str]:
+    """Return members of a struct as its type names them; none where it is not clear which ones.
+
+    Args:
+        struct: The type.
+        names: The members in small letters.
+    """
+    wanted = set(names)
+    known = [field.name for field in struct if field.name.lower() in wanted]
+    is_clear = len(known) == len(wanted)
+    return known if is_clear and not any("." in name for name in known) else []
+
+
+def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Uses:
+    """Return how columns are used, by their names in small letters.
+
+    Raises:
+        _UsesAll: Something is not understood.
+    """
+    parts = {**node, "from_table": None, "modifiers": list(map(_but_all, node["modifiers"]))}
+    expressions = list(expressions_in(parts))
+    if any(expression["class"] not in _KNOWN for expression in expressions):
+        raise _UsesAll
+    shown = {each["alias"].lower() for each in node["select_list"]} - {"", alias}
+    nulls = {
+        id(each) for one in expressions if one["type"] in _NULL_TESTS for each in one["children"]
+    }
+    counted = {id(each) for one in expressions for each in _counted(one)}
+    uses: Uses = {}
+    for expression in expressions:
+        if expression["class"] != "COLUMN_REF":
+            continue
+        names = [one.lower() for one in expression["column_names"]]
+        path = _path_from_column(names, columns)
+        if path is None:
+            if len(names) > 1 or names[0] not in shown:
+                raise _UsesAll
+            continue
+        is_counted = id(expression) in counted
+        is_tested = len(path) <= 2 and (is_counted or id(expression) in nulls)
+        members = uses.setdefault(path[0], {})
+        member, use = path[1] if len(path) > 1 else "", Use(is_tested, is_counted)
+        members[member] = use & members.get(member, use)
+    return uses
+
+
+def _but_all(modifier: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what changes the rows of a SELECT; nothing for `ORDER BY ALL`, all that it shows."""
+    first, *others = [each["expression"] for each in modifier.get("orders", ())] or [None]
+    is_all = first is not None and first["class"] == "STAR" and not (first["expr"] or others)
+    return {} if is_all and first["query_location"] == _NOWHERE else modifier
+
+
+def _counted(expression: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Return the argument of `count(…)` without DISTINCT and order; nothing of others."""
+    if expression["class"] != "FUNCTION" or expression["function_name"].lower() != "count":
+        return ()
+    special = ("schema", "catalog", "distinct", "is_operator", "export_state")
+    if any(expression.get(key) for key in special) or expression["order_bys"]["orders"]:
+        return ()
+    arguments = expression.get("arguments") or ()
+    return [each["expression"] for each in arguments] if len(arguments) == 1 else ()
+
+
+def _path_from_column(path: list[str], columns: Mapping[str, str]) -> list[str] | None:
+    """Return the path of a reference from its column on; None where it is none of a column."""
+    if path[0] in columns:
+        return path
+    # In front of the column there can be the name of the table.
+    return path[1:] if len(path) > 1 and path[1] in columns else None

@@ -1,0 +1,90 @@
+"""Which columns are all that a query uses, in any order of rows: `SELECT level, count(*) … GROUP BY
+level`.
+
+For such a query a table is what values of these columns it holds, and how often. A proof needs that
+the text is all that there is: one table by its path, whose rows are grouped, or made one row by
+functions to which their order is nothing. A macro of the name of such a function is taken for the
+function: that changes which order its rows are in, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from duckdb_adapter.column_uses import members_named, uses_of
+from duckdb_adapter.query_trees import AGGREGATES, aggregates, expressions_in, select_from
+
+# A statement without any of these is not parsed.
+_MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)
+# Functions of single values, that stand beside aggregates. In WHERE there can be no others.
+_OF_VALUES = {
+    *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
+    *("substring", "substr", "left", "right", "replace", "split_part", "regexp_extract"),
+    *("regexp_matches", "regexp_replace", "contains", "prefix", "suffix", "starts_with"),
+    *("ends_with", "position", "strpos", "instr", "abs", "round", "floor", "ceil", "if", "ifnull"),
+    *("nullif", "greatest", "least", "year", "month", "day", "date_trunc", "date_part", "strftime"),
+}
+
+
+def counted_paths(
+    text: str, name: str, alias: str, schema: pa.Schema, is_countable: Callable[[str], bool]
+) -> list[str]:
+    """Return the columns of which the values and how often they occur are all that a query uses.
+
+    That holds for the table that the query selects from, and for no other use of it.
+
+    Args:
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        alias: What the table is called where the query gives it no name.
+        schema: Its columns, of whose names none has a dot where any are returned.
+        is_countable: Whether a column may be returned.
+
+    Returns:
+        At least one column, in the order of the table; of structs, members by their paths. None of
+        them where the query may use more.
+    """
+    select = select_from(text, name, schema) if _MAY_GROUP.search(text) is not None else None
+    if select is None or not _takes_any_order(select.node):
+        return []
+    uses = uses_of(select, alias) or {}
+    paths = [
+        path
+        for key, column in select.columns.items()
+        if key in uses
+        for path in _paths(schema.field(column), uses[key])
+    ]
+    return paths if all(map(is_countable, paths)) else []
+
+
+def _paths(column: pa.Field, members: Collection[str]) -> list[str]:
+    """Return the paths of what is used of a column: the whole where it is not clear."""
+    is_member = "" not in members and pa.types.is_struct(column.type)
+    named = members_named(column.type, members) if is_member else []
+    return [f"{column.name}.{member}" for member in named] or [column.name]
+
+
+def _takes_any_order(select: Mapping[str, Any]) -> bool:
+    """Whether a SELECT returns the same whichever order the rows are in."""
+    modifiers = {each["type"]: each for each in select["modifiers"]}
+    distinct = modifiers.get("DISTINCT_MODIFIER")
+    if distinct is not None and distinct["distinct_on_targets"]:
+        return False
+    if select["sample"] or select["qualify"] or not (distinct or aggregates(select)):
+        return False
+    parts = (select["select_list"], select["having"], select["modifiers"])
+    return all(map(_is_of_any_order, expressions_in(list(parts))))
+
+
+def _is_of_any_order(expression: Mapping[str, Any]) -> bool:
+    """Whether an expression is no function, or one to which the order of rows is nothing."""
+    if expression["class"] == "WINDOW":
+        return False
+    if expression["class"] != "FUNCTION" or expression["is_operator"]:
+        return True
+    name = expression["function_name"].lower()
+    return name in AGGREGATES or name in _OF_VALUES

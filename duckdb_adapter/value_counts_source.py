@@ -1,0 +1,160 @@
+"""The rows of a table for a query that uses only which values some columns hold, and how often.
+
+The name of the table stands for a query that makes as many rows of each value, or combination of
+values, as there are: by a join with DuckDB's own `range`, which gives DuckDB vectors that are the
+same value all along, so that it computes, tests and groups once for 2,048 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from duckdb_adapter.arrow_source import Rows
+from duckdb_adapter.combinations import few_combinations
+from duckdb_adapter.counted_rows import numbered_rows
+from duckdb_adapter.paths import quoted
+from duckdb_adapter.value_counts import (
+    COUNTED_ROWS,
+    is_countable,
+    read_values,
+    type_of,
+    value_counts,
+)
+from duckdb_adapter.value_counts_query import counted_paths
+from lancefs.datafile.buffers import Ints
+from lancefs.forks import cached_property
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.settings import BATCH_ROWS
+from lancefs.table.per_version import PerVersion
+
+# A shorter table is read with all its rows. To count the values of a longer one takes seconds,
+# which somebody who wants the plan only should not wait for.
+_LEAST_ROWS, _MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
+# Rows of one value that DuckDB gets at once: as many as its vectors hold, and a part of that.
+_BLOCKS = (2048, 256)
+# The column of the tables of the query that tells how often a row is to come.
+_TICKS = "__lance_ticks"
+_REST = "single rows"
+
+
+@dataclass(frozen=True)
+class ValueCountRows:
+    """Rows that are some values over and over again.
+
+    Attributes:
+        values: Each combination of the values of the columns once.
+        counts: How many rows have it.
+    """
+
+    values: pa.Table
+    counts: Ints
+
+    def query(self, name_of: Callable[[str], str]) -> str:
+        """Return the query that the name of the table stands for.
+
+        Args:
+            name_of: Gives the name of each of `tables`.
+        """
+        columns = ", ".join(map(quoted, self.values.column_names))
+        parts = [
+            f"{quoted(name_of(_blocks(rows)))} CROSS JOIN {numbered_rows(rows)} AS _({_TICKS})"
+            for rows in _BLOCKS
+        ]
+        parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {quoted(name_of(_REST))})")
+        return " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return the tables that the query reads."""
+        return self._tables
+
+    @cached_property
+    def _tables(self) -> dict[str, pa.Table]:
+        tables, left = {}, self.counts
+        for rows in _BLOCKS:
+            places = np.repeat(np.arange(len(left)), left // rows)
+            blocks = self.values.take(pa.array(places)).combine_chunks()
+            # DuckDB repeats the values of the shorter one of two vectors that it joins.
+            batches = blocks.to_batches(rows // 2)
+            tables[_blocks(rows)] = pa.Table.from_batches(batches, blocks.schema)
+            left = left % rows
+        ends = pa.array(np.append(0, left.cumsum()), pa.int32())
+        ticks = pa.ListArray.from_arrays(ends, pa.nulls(int(left.sum())))
+        return {**tables, _REST: self.values.append_column(_TICKS, ticks)}
+
+
+def _blocks(rows: int) -> str:
+    return f"blocks of {rows}"
+
+
+# By columns of a version; None where there are too many values.
+_COUNTED = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
+
+
+def value_count_rows(rows: Rows, text: str, name: str, alias: str) -> ValueCountRows | None:
+    """Return rows for a query that uses only values of columns, and how often they occur.
+
+    Args:
+        rows: Of a table that the query names once.
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        alias: What the table is called where the query gives it no name.
+
+    Returns:
+        None where the query uses more, or there are too many values.
+    """
+    dataset, count = rows.dataset, rows.known_count() or 0
+    if not dataset.is_local or not _LEAST_ROWS <= count <= _MOST_ROWS:
+        return None
+
+    def is_counted(path: str) -> bool:
+        return path in rows.encoded or is_countable(type_of(dataset, path))
+
+    paths = counted_paths(text, name, alias, dataset.schema, is_counted)
+    is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
+    found = _counted(dataset, paths) if paths and is_clear else None
+    # A string is handed to DuckDB with its row, which takes longer than a number of blocks.
+    if found is None or (len(paths) == 1 and paths[0] in rows.encoded):
+        return found
+    return found if len(found.counts) * _BLOCKS[-1] <= count else None
+
+
+def _counted(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | None:
+    known, key = _COUNTED.of(dataset.opened), tuple(paths)
+    if key not in known:
+        known[key] = _count(dataset, paths)
+    return known[key]
+
+
+def _count(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | None:
+    if len(paths) == 1:
+        alone = value_counts(dataset, paths[0])
+        if alone is None:
+            return None
+        return ValueCountRows(_shown(pa.table({paths[0]: alone.values})), alone.counts)
+    combinations = few_combinations(dataset, paths)
+    if combinations is None:
+        return None
+    counts = np.zeros(combinations.count, np.int64)
+    for batch in read_values(dataset, paths, batch_size=COUNTED_ROWS).to_batches():
+        counts += np.bincount(combinations.numbers(batch.columns), minlength=len(counts))
+    there = np.flatnonzero(counts)
+    return ValueCountRows(_shown(combinations.table(there)), counts[there])
+
+
+def _shown(values: pa.Table) -> pa.Table:
+    """Return columns as DuckDB is shown them: members, which come by their paths, in structs."""
+    columns: dict[str, pa.Array] = {}
+    members: dict[str, dict[str, pa.Array]] = {}
+    for path, values_of_path in zip(values.column_names, values.columns, strict=True):
+        name, _, member = path.partition(".")
+        array = values_of_path.combine_chunks()
+        if not member:
+            columns[name] = array
+            continue
+        members.setdefault(name, {})[member] = array
+        columns[name] = pa.StructArray.from_arrays([*members[name].values()], [*members[name]])
+    return pa.table(columns)
