@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
@@ -22,6 +23,7 @@ from duckdb_adapter.arrow_source import (
     make_table_source,
 )
 from duckdb_adapter.counted_rows import CountedRows
+from duckdb_adapter.extremes_source import extreme_rows
 from duckdb_adapter.frames import Source
 from duckdb_adapter.group_source import GROUP, GroupedRows, grouped
 from duckdb_adapter.kept_versions import forget
@@ -46,7 +48,7 @@ from lancefs.lance_dataset import LanceDataset
 # nothing can be handed to it, and nothing may be looked at.
 NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
-_NO_MACRO = "__lance_count"
+_NO_MACRO = "__lance_functions"
 # DuckDB remembers what it found by a name, also where it looks again and is told another query.
 _GROUPED, _GROUPS = "grouped reader", "groups"
 _threads = itertools.count(1)
@@ -116,8 +118,9 @@ class Claim:
     def select(self) -> str:
         """Return the query that the name stands for, over the variables that `sources` names."""
         rows = self.rows.rows if isinstance(self.rows, GroupedRows) else self.rows
-        is_guarded = isinstance(rows, CountedRows | MemberRows) and rows.counts
-        return _with_guard(self._query()) if is_guarded else self._query()
+        is_reduced = isinstance(rows, CountedRows | MemberRows | ValueCountRows)
+        functions = rows.functions if is_reduced else frozenset()
+        return _with_guard(self._query(), functions) if functions else self._query()
 
     def _query(self) -> str:
         if isinstance(self.rows, CountedRows | ValueCountRows):
@@ -159,6 +162,11 @@ class Claim:
             counted = value_count_rows(self.rows, text, self.name, self.alias)
             if counted is not None:
                 return counted
+            extremes = extreme_rows(
+                self.rows, text, self.name, self.alias, lambda: not look.settings.collation()
+            )
+            if extremes is not None:
+                return extremes
         skipped = skipped_rows(text, self.name, dataset.schema)
         if skipped and look.settings.keeps_order():
             return OffsetRows(dataset, skipped, look.use)
@@ -232,14 +240,14 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
     return Claim(name, answer.rows() if isinstance(answer, TableUnion) else answer, alias)
 
 
-def _with_guard(query: str) -> str:
-    """Return a query that DuckDB refuses where `count` is the name of a macro.
+def _with_guard(query: str, functions: Collection[str]) -> str:
+    """Return a query that DuckDB refuses where a function that makes one value of all is a macro.
 
-    Such a macro would use more than which values are missing. DuckDB refuses one with FILTER. It
-    knows the type, which nothing uses, without a count.
+    Such a macro would use more than the function does. DuckDB refuses one with FILTER. It knows the
+    types, which nothing uses, without a value.
     """
-    is_function = "typeof((SELECT count(1) FILTER (WHERE true)))"
-    guarded = f"SELECT *, {is_function} AS {_NO_MACRO} FROM ({query})"
+    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(functions))
+    guarded = f"SELECT *, typeof([{', '.join(calls)}]) AS {_NO_MACRO} FROM ({query})"
     return f"SELECT * EXCLUDE ({_NO_MACRO}) FROM ({guarded})"
 
 

@@ -95,7 +95,9 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Us
     nulls = {
         id(each) for one in expressions if one["type"] in _NULL_TESTS for each in one["children"]
     }
-    counted = {id(each) for one in expressions for each in _counted(one)}
+    calls = [one for one in expressions if one["class"] == "FUNCTION"]
+    counts = [call for call in calls if call["function_name"].lower() == "count"]
+    counted = {id(sole_argument(call)) for call in counts}
     uses: Uses = {}
     for expression in expressions:
         if expression["class"] != "COLUMN_REF":
@@ -121,15 +123,13 @@ def _but_all(modifier: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if is_all and first["query_location"] == _NOWHERE else modifier
 
 
-def _counted(expression: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Return the argument of `count(…)` without DISTINCT and order; nothing of others."""
-    if expression["class"] != "FUNCTION" or expression["function_name"].lower() != "count":
-        return ()
+def sole_argument(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the one argument of a function by its name alone; None with DISTINCT or an order."""
     special = ("schema", "catalog", "distinct", "is_operator", "export_state")
-    if any(expression.get(key) for key in special) or expression["order_bys"]["orders"]:
-        return ()
-    arguments = expression.get("arguments") or ()
-    return [each["expression"] for each in arguments] if len(arguments) == 1 else ()
+    if any(call.get(key) for key in special) or call["order_bys"]["orders"]:
+        return None
+    arguments: list[Mapping[str, Any]] = call.get("arguments") or []
+    return arguments[0]["expression"] if len(arguments) == 1 else None
 
 
 def _path_from_column(path: list[str], columns: Mapping[str, str]) -> list[str] | None:

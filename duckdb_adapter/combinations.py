@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.value_counts import stored_type, value_counts
+from duckdb_adapter.value_counts import may_be_few, stored_type, value_counts
 from lancefs.datafile.buffers import Array
 from lancefs.datafile.kernels import take
 from lancefs.errors import ReadFailed
@@ -129,6 +129,8 @@ def few_combinations(dataset: LanceDataset, columns: Sequence[str]) -> Combinati
         dataset: The table.
         columns: The columns; see `read_values`.
     """
+    if not all(may_be_few(dataset, column) for column in columns):
+        return None
     counts = {column: value_counts(dataset, column) for column in columns}
     values = {column: found.present for column, found in counts.items() if found is not None}
     combinations = Combinations(dataset.uri, values)

@@ -32,6 +32,11 @@ class CountedRows:
     columns: Mapping[str, list[str]]
     counts: bool
 
+    @property
+    def functions(self) -> frozenset[str]:
+        """What the query must mean the functions of this name by, and no macros."""
+        return frozenset({"count"}) if self.counts else frozenset()
+
     def query(self, name_of: Callable[[str], str]) -> str:
         """Return the query that the name of the table stands for; it reads no variables."""
         shown = [

@@ -52,9 +52,9 @@ class MemberRows(Rows):
         }
 
     @property
-    def counts(self) -> bool:
-        """Whether the query must mean the function by `count`, and no macro."""
-        return self._used.counts
+    def functions(self) -> frozenset[str]:
+        """What the query must mean the functions of this name by, and no macros."""
+        return frozenset({"count"}) if self._used.counts else frozenset()
 
     def counted(self) -> CountedRows | None:
         """Return how many rows there are, where that is all that the query uses."""

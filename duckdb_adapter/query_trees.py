@@ -35,6 +35,15 @@ AGGREGATES = {
     *("count", "count_star", "sum", "avg", "mean", "min", "max", "median", "histogram"),
     "approx_count_distinct",
 }
+# Functions of single values, which may stand beside these.
+OF_VALUES = {
+    *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
+    *("substring", "substr", "left", "right", "replace", "split_part", "regexp_extract"),
+    *("regexp_matches", "regexp_replace", "contains", "prefix", "suffix", "starts_with"),
+    *("ends_with", "position", "strpos", "instr", "abs", "round", "floor", "ceil", "if", "ifnull"),
+    *("nullif", "greatest", "least", "year", "month", "day", "date_trunc", "date_part", "strftime"),
+    *("age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
+}
 
 _database = OwnDatabase({"threads": 1})
 

@@ -89,6 +89,17 @@ def read_values(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> 
     ).for_engine()
 
 
+def may_be_few(dataset: LanceDataset, path: str) -> bool:
+    """Whether a column may hold few values, as its first rows tell; see `value_counts`."""
+    known = _COUNTS.of(dataset.opened)
+    if path in known:
+        return known[path] is not None
+    is_few = _counted(dataset, path, limit=_PROBED_ROWS) is not None
+    if not is_few:
+        known[path] = None
+    return is_few
+
+
 def value_counts(dataset: LanceDataset, path: str) -> ValueCounts | None:
     """Count the values of a column.
 
@@ -100,23 +111,21 @@ def value_counts(dataset: LanceDataset, path: str) -> ValueCounts | None:
         None where there are many, or the column cannot be read: who reads it says why.
     """
     known = _COUNTS.of(dataset.opened)
-    if path not in known:
-        try:
-            known[path] = _counted(dataset, path)
-        except LanceError:
-            known[path] = None
+    if path not in known and may_be_few(dataset, path):
+        known[path] = _counted(dataset, path, batch_size=COUNTED_ROWS)
     return known[path]
 
 
-def _counted(dataset: LanceDataset, path: str) -> ValueCounts | None:
+def _counted(dataset: LanceDataset, path: str, **options: Any) -> ValueCounts | None:
     found: Counter[Any] = Counter()
-    for options in ({"limit": _PROBED_ROWS}, {"batch_size": COUNTED_ROWS}):
-        found.clear()
+    try:
         for batch in read_values(dataset, [path], **options).to_batches():
             tally = _tally(batch.column(0))
             found.update(tally or {})
             if tally is None or len(found) > MOST_VALUES:
                 return None
+    except LanceError:
+        return None
     kind = type_of(dataset, path)
     kind = (narrow_type(kind) or kind) if is_countable(kind) else pa.string()
     values = pa.array(list(found), stored_type(kind)).view(kind)

@@ -16,18 +16,16 @@ from typing import Any
 import pyarrow as pa
 
 from duckdb_adapter.column_uses import members_named, uses_of
-from duckdb_adapter.query_trees import AGGREGATES, aggregates, expressions_in, select_from
+from duckdb_adapter.query_trees import (
+    AGGREGATES,
+    OF_VALUES,
+    aggregates,
+    expressions_in,
+    select_from,
+)
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)
-# Functions of single values, that stand beside aggregates. In WHERE there can be no others.
-_OF_VALUES = {
-    *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
-    *("substring", "substr", "left", "right", "replace", "split_part", "regexp_extract"),
-    *("regexp_matches", "regexp_replace", "contains", "prefix", "suffix", "starts_with"),
-    *("ends_with", "position", "strpos", "instr", "abs", "round", "floor", "ceil", "if", "ifnull"),
-    *("nullif", "greatest", "least", "year", "month", "day", "date_trunc", "date_part", "strftime"),
-}
 
 
 def counted_paths(
@@ -87,4 +85,4 @@ def _is_of_any_order(expression: Mapping[str, Any]) -> bool:
     if expression["class"] != "FUNCTION" or expression["is_operator"]:
         return True
     name = expression["function_name"].lower()
-    return name in AGGREGATES or name in _OF_VALUES
+    return name in AGGREGATES or name in OF_VALUES

@@ -33,7 +33,7 @@ from lancefs.table.per_version import PerVersion
 
 # A shorter table is read with all its rows. To count the values of a longer one takes seconds,
 # which somebody who wants the plan only should not wait for.
-_LEAST_ROWS, _MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
+LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 # Rows of one value that DuckDB gets at once: as many as its vectors hold, and a part of that.
 _BLOCKS = (2048, 256)
 # The column of the tables of the query that tells how often a row is to come.
@@ -48,10 +48,12 @@ class ValueCountRows:
     Attributes:
         values: Each combination of the values of the columns once.
         counts: How many rows have it.
+        functions: What the query must mean the functions of this name by, and no macros.
     """
 
     values: pa.Table
     counts: Ints
+    functions: frozenset[str] = frozenset()
 
     def query(self, name_of: Callable[[str], str]) -> str:
         """Return the query that the name of the table stands for.
@@ -107,7 +109,7 @@ def value_count_rows(rows: Rows, text: str, name: str, alias: str) -> ValueCount
         None where the query uses more, or there are too many values.
     """
     dataset, count = rows.dataset, rows.known_count() or 0
-    if not dataset.is_local or not _LEAST_ROWS <= count <= _MOST_ROWS:
+    if not dataset.is_local or not LEAST_ROWS <= count <= MOST_ROWS:
         return None
 
     def is_counted(path: str) -> bool:

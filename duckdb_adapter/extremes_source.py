@@ -1,0 +1,143 @@
+"""The rows of a table for a query that uses only the least and the greatest values of columns.
+
+They are looked for once for a version, which never changes: the name of the table stands for a row
+of the least values, and one of the greatest as often as there are rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.arrow_source import Rows
+from duckdb_adapter.extremes_query import used_extremes
+from duckdb_adapter.value_counts_source import LEAST_ROWS, MOST_ROWS, ValueCountRows
+from lancefs.datafile.buffers import Array
+from lancefs.errors import LanceError
+from lancefs.table.per_version import PerVersion
+
+# Types of whose values Arrow and DuckDB agree which one is greater.
+_ORDERED = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+    pa.types.is_large_string,
+)
+
+
+class Extremes(NamedTuple):
+    """What is known of the values of a column.
+
+    Attributes:
+        ends: The least and the greatest value; nulls where there is none.
+        missing: How many values are missing.
+    """
+
+    ends: pa.Array
+    missing: int
+
+
+# None of columns of whose values DuckDB may show another one.
+_EXTREMES = PerVersion[dict[str, Extremes | None]](dict)
+
+
+def extreme_rows(
+    rows: Rows, text: str, name: str, alias: str, is_binary: Callable[[], bool]
+) -> ValueCountRows | None:
+    """Return rows for a query that uses only the extremes of columns, and how many rows there are.
+
+    Args:
+        rows: Of a table that the query names once.
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        alias: What the table is called where the query gives it no name.
+        is_binary: Tells whether texts are compared by their bytes.
+
+    Returns:
+        None where the query uses more.
+    """
+    dataset, count = rows.dataset, rows.known_count() or 0
+    if not dataset.is_local or not LEAST_ROWS <= count <= MOST_ROWS:
+        return None
+    used = used_extremes(text, name, alias, dataset.schema)
+    if used is None:
+        return None
+    kinds = [rows.plain_field(column).type for column in used.columns]
+    is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
+    if not is_ordered or (any(map(_is_text, kinds)) and not is_binary()):
+        return None
+    try:
+        found = _find(rows, used.columns)
+    except LanceError:  # who reads the rows says so
+        return None
+    known = {column: each for column, each in found.items() if each is not None}
+    are_there = all(known[column].missing == 0 for column in used.counted & known.keys())
+    if len(known) < len(found) or not are_there:
+        return None
+    values = pa.table({column: each.ends for column, each in known.items()})
+    counts = np.array([1, count - 1 if "count" in used.functions else 1])
+    return ValueCountRows(values, counts, frozenset(used.functions))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _find(rows: Rows, columns: Sequence[str]) -> dict[str, Extremes | None]:
+    """Return the extremes of columns; those that nobody has asked for are read together."""
+    known = _EXTREMES.of(rows.dataset.opened)
+    wanted = [column for column in columns if column not in known]
+    if wanted:
+        parts: dict[str, list[Extremes | None]] = {column: [] for column in wanted}
+        for batch in rows.for_scan(needs_all=True).batches(wanted, ()):
+            for column, array in zip(wanted, batch.columns, strict=True):
+                parts[column].append(_extremes(array))
+        known.update({column: _joined(each) for column, each in parts.items()})
+    return {column: known[column] for column in columns}
+
+
+def _joined(parts: Sequence[Extremes | None]) -> Extremes | None:
+    """Return the extremes of several batches; None where those of one are not clear."""
+    clear = [each for each in parts if each is not None]
+    if not clear or len(clear) < len(parts):
+        return None
+    ends = _ends(pa.concat_arrays([each.ends for each in clear]))
+    return Extremes(ends, sum(each.missing for each in clear))
+
+
+def _extremes(array: pa.Array) -> Extremes | None:
+    if pa.types.is_floating(array.type) and not _is_clear(array.drop_null().to_numpy()):
+        return None
+    values = array
+    if pa.types.is_dictionary(array.type):  # which may hold what no row does
+        places = np.bincount(array.indices.drop_null().to_numpy())
+        values = array.dictionary.take(pa.array(np.flatnonzero(places)))
+    return Extremes(_ends(values), array.null_count)
+
+
+def _ends(array: pa.Array) -> pa.Array:
+    """Return the least and the greatest value of a column."""
+    is_narrow = pa.types.is_decimal(array.type) and array.type.bit_width == 64
+    found = pc.min_max(array.view(pa.int64()) if is_narrow else array)
+    return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")]).view(array.type)
+
+
+def _is_clear(numbers: Array) -> bool:
+    """Whether the extremes are the same for Arrow and DuckDB, for which NaN is the greatest.
+
+    Of two zeros with different signs, DuckDB shows the first.
+    """
+    if len(numbers) == 0:
+        return True
+    least, most = numbers.min(), numbers.max()
+    if np.isnan(least):
+        return False
+    has_zero = least == 0 or most == 0
+    return not (has_zero and bool((np.signbit(numbers) & (numbers == 0)).any()))
