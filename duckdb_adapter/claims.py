@@ -36,7 +36,8 @@ from duckdb_adapter.offset_source import OffsetRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
-from duckdb_adapter.query_trees import needs_all_rows, reads_alone
+from duckdb_adapter.query_trees import needs_all_rows
+from duckdb_adapter.table_query import TableQuery
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of
 from duckdb_adapter.top_n_source import TopNRows
@@ -118,9 +119,9 @@ class Claim:
     def select(self) -> str:
         """Return the query that the name stands for, over the variables that `sources` names."""
         rows = self.rows.rows if isinstance(self.rows, GroupedRows) else self.rows
-        is_reduced = isinstance(rows, CountedRows | MemberRows | ValueCountRows)
-        functions = rows.functions if is_reduced else frozenset()
-        return _with_guard(self._query(), functions) if functions else self._query()
+        if isinstance(rows, CountedRows | MemberRows | ValueCountRows) and rows.functions:
+            return _with_guard(self._query(), rows.functions)
+        return self._query()
 
     def _query(self) -> str:
         if isinstance(self.rows, CountedRows | ValueCountRows):
@@ -150,44 +151,28 @@ class Claim:
         """Return the rows as far as a query uses them; see `narrowed_to`."""
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
             return self.rows
-        dataset = self.rows.dataset
-        first = first_rows_of(text, self.name, dataset)
+        rows, dataset = self.rows, self.rows.dataset
+        query = TableQuery(text, self.name, self.alias, dataset.schema)
+        first = first_rows_of(query)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
             return TopNRows(dataset, first, use)
         if look is None:
-            return self.rows
+            return rows
         # What a query selects from is looked for first, then what macros in it use.
-        if look.use.looks == 1:
-            counted = value_count_rows(self.rows, text, self.name, self.alias)
-            if counted is not None:
-                return counted
-            extremes = extreme_rows(
-                self.rows, text, self.name, self.alias, lambda: not look.settings.collation()
-            )
-            if extremes is not None:
-                return extremes
-        skipped = skipped_rows(text, self.name, dataset.schema)
+        is_first = look.use.looks == 1
+        known = _known_rows(rows, query, look.settings) if is_first else None
+        if known is not None:
+            return known
+        skipped = skipped_rows(query)
         if skipped and look.settings.keeps_order():
             return OffsetRows(dataset, skipped, look.use)
-        rows = self._read_rows(self.rows, text, look)
-        if isinstance(rows, Rows) and look.use.looks == 1:
-            return grouped(rows, text, self.name)
-        return rows
-
-    def _read_rows(self, rows: Rows, text: str, look: LookContext) -> Rows | CountedRows:
-        """Return rows with the columns and values that a query reads."""
-        dataset = rows.dataset
-        conditions = text_conditions(text, self.name, dataset)
+        conditions = text_conditions(query)
         if conditions and not look.settings.collation():
-            return LikeRows(dataset, conditions, look.use)
-        if look.use.looks > 1:  # macros, see above
-            return rows
-        used = used_columns(text, self.name, self.alias, dataset)
-        if used == UsedColumns():
-            return rows
-        members = MemberRows(dataset, used)
-        return members.counted() or members
+            rows = LikeRows(dataset, conditions, look.use)
+        elif is_first and (used := used_columns(query)) != UsedColumns():
+            rows = MemberRows(dataset, used)
+        return grouped(rows, query) if is_first else rows
 
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
@@ -206,7 +191,8 @@ class Claim:
     def _is_alone(self) -> bool:
         """Whether the statement reads no other table, and more than what its conditions need."""
         assert isinstance(self.rows, RowSource)
-        return reads_alone(self.statement, self.name, self.rows.schema)
+        query = TableQuery(self.statement, self.name, self.alias, self.rows.schema)
+        return query.reads_alone()
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""
@@ -238,6 +224,19 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
     is_pattern = isinstance(answer, TableUnion) and not functions.is_call(name)
     alias = _stem(name) if is_pattern else name.partition(" ")[0]
     return Claim(name, answer.rows() if isinstance(answer, TableUnion) else answer, alias)
+
+
+def _known_rows(
+    rows: Rows, query: TableQuery, settings: EngineSettings
+) -> CountedRows | ValueCountRows | None:
+    """Return rows for a query that uses so little of them that nothing, or few, need be read."""
+    used = used_columns(query)
+    counted = MemberRows(rows.dataset, used).counted() if used.no_values else None
+    return (
+        counted
+        or value_count_rows(rows, query)
+        or extreme_rows(rows, query, lambda: not settings.collation())
+    )
 
 
 def _with_guard(query: str, functions: Collection[str]) -> str:

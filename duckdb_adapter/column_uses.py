@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.query_trees import Select, expressions_in
+from duckdb_adapter.query_trees import expressions_in
 
 # Expressions that use nothing but what they are made of.
 _KNOWN = {
@@ -46,19 +46,17 @@ class Use(NamedTuple):
 Uses = dict[str, dict[str, Use]]
 
 
-def uses_of(select: Select, alias: str) -> Uses | None:
-    """Return how a query uses columns, by their names in small letters.
-
-    That holds for the table that the query selects from, and for no other use of it.
+def uses_of(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Uses | None:
+    """Return how a query uses the columns of the table that it selects from.
 
     Args:
-        select: The query.
+        node: Its SELECT.
+        columns: The columns by their names in small letters.
         alias: What the table is called where the query gives it no name.
 
     Returns:
-        None where it may use more than its text names.
+        By the names in small letters; None where it may use more than its text names.
     """
-    node, columns = select
     alias = (node["from_table"]["alias"] or alias).lower()
     if alias in columns or any("." in column for column in columns):
         return None

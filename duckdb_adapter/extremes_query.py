@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
-from duckdb_adapter.column_uses import sole_argument, uses_of
-from duckdb_adapter.query_trees import OF_VALUES, column_of, expressions_in, select_from
+from duckdb_adapter.column_uses import sole_argument
+from duckdb_adapter.query_trees import OF_VALUES, column_of, expressions_in
+from duckdb_adapter.table_query import TableQuery
 
 # A statement without any of these is not parsed.
 _MAY_ASK = re.compile(r"\b(min|max)\b", re.IGNORECASE)
@@ -38,51 +37,38 @@ class UsedExtremes(NamedTuple):
     functions: set[str]
 
 
-def used_extremes(text: str, name: str, alias: str, schema: pa.Schema) -> UsedExtremes | None:
-    """Return the columns of which a query uses the extremes; None where it may use more.
-
-    That holds for the table that the query selects from, and for no other use of it.
-
-    Args:
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        alias: What the table is called where the query gives it no name.
-        schema: Its columns.
-    """
-    select = select_from(text, name, schema) if _MAY_ASK.search(text) is not None else None
-    if select is None or any(select.node.get(part) for part in _OTHERS):
+def used_extremes(query: TableQuery) -> UsedExtremes | None:
+    """Return the columns of which a query uses the extremes; None where it may use more."""
+    select = query.select if _MAY_ASK.search(query.text) is not None else None
+    if select is None or any(select.node.get(part) for part in _OTHERS) or not query.uses:
         return None
-    uses = uses_of(select, alias)
-    if not uses or any(set(members) != {""} for members in uses.values()):
+    if any(set(members) != {""} for members in query.uses.values()):
         return None
     return _extremes(select.node, select.columns)
 
 
 def _extremes(node: Mapping[str, Any], columns: Mapping[str, str]) -> UsedExtremes | None:
     expressions = list(expressions_in([node["select_list"], node["modifiers"]]))
-    calls = [each for each in expressions if _is_call(each)]
+    if any(each["class"] == "WINDOW" for each in expressions):
+        return None
+    functions = (each for each in expressions if each["class"] == "FUNCTION")
+    calls = [each for each in functions if not each["is_operator"]]
     names = {call["function_name"].lower() for call in calls}
     if not names <= {*_EXTREMES, *_COUNTS, *OF_VALUES} or names.isdisjoint(_EXTREMES):
         return None
-    asked: dict[int, str] = {}
+    asked: set[int] = set()
     used: dict[str, set[str]] = {}
     for call in calls:
         function, argument = call["function_name"].lower(), sole_argument(call)
         column = None if argument is None else column_of(argument, columns)
         if argument is not None and column is not None and function not in OF_VALUES:
-            asked[id(argument)] = column
+            asked.add(id(argument))
             used.setdefault(function, set()).add(columns[column])
     named = [each for each in expressions if column_of(each, columns) is not None]
     extremes = used.get("min", set()) | used.get("max", set())
     counted = used.get("count", set())
     if not counted <= extremes or not all(id(each) in asked for each in named):
         return None
-    functions = {name.removesuffix("_star") for name in names - OF_VALUES}
     ordered = [column for column in columns.values() if column in extremes]
-    return UsedExtremes(ordered, counted, functions) if ordered else None
-
-
-def _is_call(expression: Mapping[str, Any]) -> bool:
-    return expression["class"] == "WINDOW" or (
-        expression["class"] == "FUNCTION" and not expression["is_operator"]
-    )
+    meant = {name.removesuffix("_star") for name in names - OF_VALUES}
+    return UsedExtremes(ordered, counted, meant) if ordered else None

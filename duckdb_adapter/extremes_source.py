@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.arrow_source import Rows
 from duckdb_adapter.extremes_query import used_extremes
+from duckdb_adapter.table_query import TableQuery
 from duckdb_adapter.value_counts_source import LEAST_ROWS, MOST_ROWS, ValueCountRows
 from lancefs.datafile.buffers import Array
 from lancefs.errors import LanceError
@@ -49,15 +50,13 @@ _EXTREMES = PerVersion[dict[str, Extremes | None]](dict)
 
 
 def extreme_rows(
-    rows: Rows, text: str, name: str, alias: str, is_binary: Callable[[], bool]
+    rows: Rows, query: TableQuery, is_binary: Callable[[], bool]
 ) -> ValueCountRows | None:
     """Return rows for a query that uses only the extremes of columns, and how many rows there are.
 
     Args:
         rows: Of a table that the query names once.
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        alias: What the table is called where the query gives it no name.
+        query: The query.
         is_binary: Tells whether texts are compared by their bytes.
 
     Returns:
@@ -66,7 +65,7 @@ def extreme_rows(
     dataset, count = rows.dataset, rows.known_count() or 0
     if not dataset.is_local or not LEAST_ROWS <= count <= MOST_ROWS:
         return None
-    used = used_extremes(text, name, alias, dataset.schema)
+    used = used_extremes(query)
     if used is None:
         return None
     kinds = [rows.plain_field(column).type for column in used.columns]

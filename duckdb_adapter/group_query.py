@@ -23,6 +23,7 @@ from duckdb_adapter.query_trees import (
     parse,
     terms_of,
 )
+from duckdb_adapter.table_query import TableQuery
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bdistinct\b|\bwhere\b", re.IGNORECASE)
@@ -31,23 +32,22 @@ _LEAST_GROUPED = 2
 _SCANNED = {"~~", "~~*", "^@"}
 
 
-def group_keys(text: str, name: str, encoded: Collection[str]) -> list[str]:
+def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
     """Return columns by which a query groups, or that a function tests, and no comparison.
 
     Args:
-        text: The whole statement.
-        name: The table, as it stands in the text, or in a view.
+        query: The query, which names the table or a view of it.
         encoded: The columns that may be returned.
 
     Returns:
         None of them where that would not pay, or the query reads the table twice.
     """
     columns = {column.lower(): column for column in encoded}
-    if len(columns) < len(encoded) or _MAY_GROUP.search(text) is None:
+    if len(columns) < len(encoded) or _MAY_GROUP.search(query.text) is None:
         return []
-    lower = text.lower()
+    lower = query.text.lower()
     is_named = any(column in lower for column in columns)
-    select = _select_from(parse(text), name) if is_named else None
+    select = _select_from(parse(query.text), query.name) if is_named else None
     if select is None:
         return []
     computed, compared = _tested(select.get("where_clause"), columns)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.arrow_source import Rows, RowSource
 from duckdb_adapter.combinations import Combinations, few_combinations
 from duckdb_adapter.group_query import group_keys
+from duckdb_adapter.table_query import TableQuery
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 
@@ -98,17 +99,16 @@ class GroupedRows(RowSource):
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
 
 
-def grouped(rows: Rows, text: str, name: str) -> RowSource:
+def grouped(rows: Rows, query: TableQuery) -> RowSource:
     """Return rows as a query groups them; the rows themselves where it does not, or it costs more.
 
     Args:
         rows: Of a table that the query names once.
-        text: The whole statement.
-        name: The table, as it stands in the text.
+        query: The query.
     """
     if not _LEAST_ROWS <= (rows.known_count() or 0) <= _MOST_ROWS:
         return rows
-    names, keys = rows.schema.names, group_keys(text, name, rows.encoded)
+    names, keys = rows.schema.names, group_keys(query, rows.encoded)
     is_clear = len({each.lower() for each in names}) == len(names)  # DuckDB renames others
     if not keys or not is_clear:
         return rows

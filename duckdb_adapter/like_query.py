@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from duckdb_adapter.query_trees import column_of, select_from, terms_of
-from lancefs.lance_dataset import LanceDataset
+from duckdb_adapter.query_trees import column_of, terms_of
+from duckdb_adapter.table_query import TableQuery
 
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")
@@ -28,19 +28,9 @@ _WILDCARDS = re.compile("[%_]+")
 _SIGNS = re.compile(r"like|~~|\^@", re.IGNORECASE)
 
 
-def text_conditions(text: str, name: str, dataset: LanceDataset) -> list[pc.Expression]:
-    """Return conditions that are true for all rows that a query uses of a table.
-
-    They hold for the table that the query selects from, and for no other use of it.
-
-    Args:
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        dataset: Its rows.
-    """
-    if _SIGNS.search(text) is None:
-        return []
-    select = select_from(text, name, dataset.schema)
+def text_conditions(query: TableQuery) -> list[pc.Expression]:
+    """Return conditions that are true for all rows that a query uses of a table."""
+    select = query.select if _SIGNS.search(query.text) is not None else None
     where = None if select is None else select.node.get("where_clause")
     if select is None or where is None or select.node.get("sample"):
         return []

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import Use, Uses, members_named, uses_of
-from duckdb_adapter.query_trees import select_from
-from lancefs.lance_dataset import LanceDataset
+from duckdb_adapter.column_uses import Use, Uses, members_named
+from duckdb_adapter.table_query import TableQuery
 
 # What a text has that may test whether values are missing.
 _TESTS = re.compile(r"\bcount\s*\(\s*[^*\s]|null\b", re.IGNORECASE)
@@ -41,18 +40,10 @@ class UsedColumns(NamedTuple):
     no_values: bool = False
 
 
-def used_columns(text: str, name: str, alias: str, dataset: LanceDataset) -> UsedColumns:
-    """Return what a query uses of columns.
-
-    That holds for the table that the query selects from, and for no other use of it.
-
-    Args:
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        alias: What the table is called where the query gives it no name.
-        dataset: Its rows.
-    """
-    schema, rest = dataset.schema, text.replace(name, "").lower()
+def used_columns(query: TableQuery) -> UsedColumns:
+    """Return what a query uses of columns."""
+    text, schema = query.text, query.schema
+    rest = text.replace(query.name, "").lower()
     tests_nulls = _TESTS.search(text) is not None
     counts_rows = _COUNTS.search(text) is not None and not _has_any(schema.names, rest)
     if not (tests_nulls or counts_rows or "." in rest):  # which stands before each member
@@ -60,11 +51,9 @@ def used_columns(text: str, name: str, alias: str, dataset: LanceDataset) -> Use
     structs = {one.name.lower(): one.type for one in schema if pa.types.is_struct(one.type)}
     if not (tests_nulls or counts_rows or _has_any(structs, rest)):
         return UsedColumns()
-    select = select_from(text, name, schema)
-    uses = None if select is None else uses_of(select, alias)
-    if select is None or uses is None:
+    if query.select is None or query.uses is None:
         return UsedColumns()
-    return _reduced(uses, structs, select.columns)
+    return _reduced(query.uses, structs, query.select.columns)
 
 
 def _has_any(columns: Iterable[str], text: str) -> bool:

@@ -7,23 +7,16 @@ is all that there is: one table by its path, and columns. What is not understood
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from duckdb_adapter.query_trees import expressions_in, number_of, select_from, shows_rows
+from duckdb_adapter.query_trees import expressions_in, number_of, shows_rows
+from duckdb_adapter.table_query import TableQuery
 
 # Expressions that use nothing but the row.
 _PLAIN = {"COLUMN_REF", "CONSTANT", "STAR"}
 
 
-def skipped_rows(text: str, name: str, schema: pa.Schema) -> int:
-    """Return how many rows of a table a query passes over before those that it uses.
-
-    Args:
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        schema: Its columns.
-    """
-    select = select_from(text, name, schema) if "offset" in text.lower() else None
+def skipped_rows(query: TableQuery) -> int:
+    """Return how many rows of a table a query passes over before those that it uses."""
+    select = query.select if "offset" in query.text.lower() else None
     if select is None or select.node.get("where_clause") or not shows_rows(select.node):
         return 0
     node = select.node

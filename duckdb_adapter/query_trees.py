@@ -9,9 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import Any
 
 from duckdb_adapter.own_databases import OwnDatabase
 
@@ -76,53 +74,6 @@ def parse(text: str) -> dict[str, Any] | None:
         return None
     node: dict[str, Any] = statements[0]["node"]
     return node
-
-
-class Select(NamedTuple):
-    """A query that selects from one table by its path.
-
-    Attributes:
-        node: The root node, without common table expressions.
-        columns: The columns of the table by their names in small letters.
-    """
-
-    node: dict[str, Any]
-    columns: Mapping[str, str]
-
-
-def select_from(text: str, name: str, schema: pa.Schema) -> Select | None:
-    """Parse a query that selects from a table, and defines no common table expression.
-
-    Args:
-        text: One statement in SQL.
-        name: The table, as it stands in the text.
-        schema: Its columns.
-
-    Returns:
-        None for other statements, and where two columns have the same name in small letters.
-    """
-    columns = {column.lower(): column for column in schema.names}
-    node = parse(text) if len(columns) == len(schema) else None
-    if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
-        return None
-    return Select(node, columns) if is_table(node["from_table"], name) else None
-
-
-def reads_alone(text: str, name: str, schema: pa.Schema) -> bool:
-    """Whether a query uses a table alone, with columns outside of WHERE.
-
-    Args:
-        text: One statement in SQL.
-        name: The table, as it stands in the text.
-        schema: Its columns.
-    """
-    select = select_from(text, name, schema)
-    if select is None:
-        return False
-    parts = {key: part for key, part in select.node.items() if key != "where_clause"}
-    shown = {each["class"] for each in expressions_in(parts)}
-    tested = {each["class"] for each in expressions_in(select.node["where_clause"])}
-    return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
 
 
 def needs_all_rows(text: str) -> bool:

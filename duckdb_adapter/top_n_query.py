@@ -18,11 +18,10 @@ from duckdb_adapter.query_trees import (
     column_of,
     expressions_in,
     number_of,
-    select_from,
     shows_rows,
     terms_of,
 )
-from lancefs.lance_dataset import LanceDataset
+from duckdb_adapter.table_query import TableQuery
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}
@@ -63,19 +62,12 @@ class FirstRows:
     calls: bool = False
 
 
-def first_rows_of(text: str, name: str, dataset: LanceDataset) -> FirstRows | None:
-    """Return the first rows that a query uses of a table; None where it may use all.
-
-    Args:
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        dataset: Its rows.
-    """
-    lower = text.lower()
+def first_rows_of(query: TableQuery) -> FirstRows | None:
+    """Return the first rows that a query uses of a table; None where it may use all."""
+    lower = query.text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    select = select_from(text, name, dataset.schema)
-    return None if select is None else _first_rows(*select)
+    return None if query.select is None else _first_rows(*query.select)
 
 
 def _first_rows(node: Mapping[str, Any], columns: Mapping[str, str]) -> FirstRows | None:

@@ -15,47 +15,35 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import members_named, uses_of
-from duckdb_adapter.query_trees import (
-    AGGREGATES,
-    OF_VALUES,
-    aggregates,
-    expressions_in,
-    select_from,
-)
+from duckdb_adapter.column_uses import members_named
+from duckdb_adapter.query_trees import AGGREGATES, OF_VALUES, aggregates, expressions_in
+from duckdb_adapter.table_query import TableQuery
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)
 
 
-def counted_paths(
-    text: str, name: str, alias: str, schema: pa.Schema, is_countable: Callable[[str], bool]
-) -> list[str]:
+def counted_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> list[str]:
     """Return the columns of which the values and how often they occur are all that a query uses.
 
-    That holds for the table that the query selects from, and for no other use of it.
-
     Args:
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        alias: What the table is called where the query gives it no name.
-        schema: Its columns, of whose names none has a dot where any are returned.
+        query: The query.
         is_countable: Whether a column may be returned.
 
     Returns:
-        At least one column, in the order of the table; of structs, members by their paths. None of
-        them where the query may use more.
+        At least one column, in the order of the table; of structs, members by their paths, and no
+        other name has a dot. None of them where the query may use more.
     """
-    select = select_from(text, name, schema) if _MAY_GROUP.search(text) is not None else None
-    if select is None or not _takes_any_order(select.node):
+    if _MAY_GROUP.search(query.text) is None or query.select is None or not query.uses:
         return []
-    uses = uses_of(select, alias) or {}
     paths = [
         path
-        for key, column in select.columns.items()
-        if key in uses
-        for path in _paths(schema.field(column), uses[key])
+        for key, column in query.select.columns.items()
+        if key in query.uses
+        for path in _paths(query.schema.field(column), query.uses[key])
     ]
+    if not _takes_any_order(query.select.node):
+        return []
     return paths if all(map(is_countable, paths)) else []
 
 

@@ -17,6 +17,7 @@ from duckdb_adapter.arrow_source import Rows
 from duckdb_adapter.combinations import few_combinations
 from duckdb_adapter.counted_rows import numbered_rows
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.table_query import TableQuery
 from duckdb_adapter.value_counts import (
     COUNTED_ROWS,
     is_countable,
@@ -96,14 +97,12 @@ def _blocks(rows: int) -> str:
 _COUNTED = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
 
 
-def value_count_rows(rows: Rows, text: str, name: str, alias: str) -> ValueCountRows | None:
+def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     """Return rows for a query that uses only values of columns, and how often they occur.
 
     Args:
         rows: Of a table that the query names once.
-        text: The whole statement.
-        name: The table, as it stands in the text.
-        alias: What the table is called where the query gives it no name.
+        query: The query.
 
     Returns:
         None where the query uses more, or there are too many values.
@@ -115,7 +114,7 @@ def value_count_rows(rows: Rows, text: str, name: str, alias: str) -> ValueCount
     def is_counted(path: str) -> bool:
         return path in rows.encoded or is_countable(type_of(dataset, path))
 
-    paths = counted_paths(text, name, alias, dataset.schema, is_counted)
+    paths = counted_paths(query, is_counted)
     is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
     found = _counted(dataset, paths) if paths and is_clear else None
     # A string is handed to DuckDB with its row, which takes longer than a number of blocks.

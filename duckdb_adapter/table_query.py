@@ -1,0 +1,73 @@
+"""A statement that selects from a Lance table, as far as its text tells what it uses of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from duckdb_adapter.column_uses import Uses, uses_of
+from duckdb_adapter.query_trees import expressions_in, is_table, parse
+from lancefs.forks import cached_property
+
+
+class Select(NamedTuple):
+    """A query that selects from one table by its path.
+
+    Attributes:
+        node: The root node, without common table expressions.
+        columns: The columns of the table by their names in small letters.
+    """
+
+    node: dict[str, Any]
+    columns: Mapping[str, str]
+
+
+class TableQuery:
+    """A statement, and the table that it names.
+
+    What is found holds for the table that the statement selects from, and for no other use of it.
+
+    Args:
+        text: The whole statement.
+        name: The table, as it stands in the text.
+        alias: What the table is called where the statement gives it no name.
+        schema: The columns of the table.
+    """
+
+    def __init__(self, text: str, name: str, alias: str, schema: pa.Schema) -> None:
+        self.text = text
+        self.name = name
+        self.schema = schema
+        self._alias = alias
+
+    @cached_property
+    def select(self) -> Select | None:
+        """The query; None where it is another statement, or has common table expressions.
+
+        None also where two columns have the same name in small letters.
+        """
+        columns = {column.lower(): column for column in self.schema.names}
+        node = parse(self.text) if len(columns) == len(self.schema) else None
+        if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
+            return None
+        return Select(node, columns) if is_table(node["from_table"], self.name) else None
+
+    @cached_property
+    def uses(self) -> Uses | None:
+        """How the query uses columns; None where it may use more than its text names."""
+        return None if self.select is None else uses_of(*self.select, self._alias)
+
+    def reads_alone(self) -> bool:
+        """Whether the query uses the table alone, with columns outside of WHERE."""
+        if self.select is None:
+            return False
+        node = self.select.node
+        shown = _classes({key: part for key, part in node.items() if key != "where_clause"})
+        tested = _classes(node["where_clause"])
+        return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
+
+
+def _classes(node: Any) -> set[str]:
+    return {each["class"] for each in expressions_in(node)}
