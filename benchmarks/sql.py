@@ -67,6 +67,7 @@ QUERIES = {
     ),
     "logs: unique strings": Query("SELECT count(DISTINCT message) FROM {logs}"),
     "logs: LIKE": Query("SELECT count(*) FROM {logs} WHERE host LIKE '%-01%'"),
+    "logs: min, max": Query("SELECT min(ts), max(ts), count(*) FROM {logs}"),
     "logs: top 10": Query("SELECT latency FROM {logs} ORDER BY latency LIMIT 10", 1.3),
     "logs: top 10 of *": Query("SELECT * FROM {logs} ORDER BY latency LIMIT 10", 1.5),
     "logs: member": Query("SELECT count(req.trace) FROM {logs}", 2.0),

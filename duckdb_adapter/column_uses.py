@@ -27,7 +27,7 @@ class _UsesAll(Exception):
     """A query may use more than its text names."""
 
 
-class Use(NamedTuple):
+class PathUse(NamedTuple):
     """How a column, or a member of a struct, is used.
 
     Attributes:
@@ -38,15 +38,15 @@ class Use(NamedTuple):
     is_tested: bool
     is_counted: bool
 
-    def __and__(self, other: Use) -> Use:
-        return Use(self.is_tested and other.is_tested, self.is_counted or other.is_counted)
+    def __and__(self, other: PathUse) -> PathUse:
+        return PathUse(self.is_tested and other.is_tested, self.is_counted or other.is_counted)
 
 
 # By the name of the column, and of the member; that is empty for the whole column.
-Uses = dict[str, dict[str, Use]]
+ColumnUses = dict[str, dict[str, PathUse]]
 
 
-def uses_of(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Uses | None:
+def uses_of(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> ColumnUses | None:
     """Return how a query uses the columns of the table that it selects from.
 
     Args:
@@ -79,7 +79,7 @@ def members_named(struct: pa.StructType, names: Iterable[str]) -> list[str]:
     return known if is_clear and not any("." in name for name in known) else []
 
 
-def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Uses:
+def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> ColumnUses:
     """Return how columns are used, by their names in small letters.
 
     Raises:
@@ -96,7 +96,7 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Us
     calls = [one for one in expressions if one["class"] == "FUNCTION"]
     counts = [call for call in calls if call["function_name"].lower() == "count"]
     counted = {id(sole_argument(call)) for call in counts}
-    uses: Uses = {}
+    uses: ColumnUses = {}
     for expression in expressions:
         if expression["class"] != "COLUMN_REF":
             continue
@@ -109,7 +109,7 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Us
         is_counted = id(expression) in counted
         is_tested = len(path) <= 2 and (is_counted or id(expression) in nulls)
         members = uses.setdefault(path[0], {})
-        member, use = path[1] if len(path) > 1 else "", Use(is_tested, is_counted)
+        member, use = path[1] if len(path) > 1 else "", PathUse(is_tested, is_counted)
         members[member] = use & members.get(member, use)
     return uses
 

@@ -33,7 +33,7 @@ _ORDERED = (
 )
 
 
-class Extremes(NamedTuple):
+class ColumnExtremes(NamedTuple):
     """What is known of the values of a column.
 
     Attributes:
@@ -46,7 +46,7 @@ class Extremes(NamedTuple):
 
 
 # None of columns of whose values DuckDB may show another one.
-_EXTREMES = PerVersion[dict[str, Extremes | None]](dict)
+_EXTREMES = PerVersion[dict[str, ColumnExtremes | None]](dict)
 
 
 def extreme_rows(
@@ -89,12 +89,12 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _find(rows: Rows, columns: Sequence[str]) -> dict[str, Extremes | None]:
+def _find(rows: Rows, columns: Sequence[str]) -> dict[str, ColumnExtremes | None]:
     """Return the extremes of columns; those that nobody has asked for are read together."""
     known = _EXTREMES.of(rows.dataset.opened)
     wanted = [column for column in columns if column not in known]
     if wanted:
-        parts: dict[str, list[Extremes | None]] = {column: [] for column in wanted}
+        parts: dict[str, list[ColumnExtremes | None]] = {column: [] for column in wanted}
         for batch in rows.for_scan(needs_all=True).batches(wanted, ()):
             for column, array in zip(wanted, batch.columns, strict=True):
                 parts[column].append(_extremes(array))
@@ -102,23 +102,23 @@ def _find(rows: Rows, columns: Sequence[str]) -> dict[str, Extremes | None]:
     return {column: known[column] for column in columns}
 
 
-def _joined(parts: Sequence[Extremes | None]) -> Extremes | None:
+def _joined(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | None:
     """Return the extremes of several batches; None where those of one are not clear."""
     clear = [each for each in parts if each is not None]
     if not clear or len(clear) < len(parts):
         return None
     ends = _ends(pa.concat_arrays([each.ends for each in clear]))
-    return Extremes(ends, sum(each.missing for each in clear))
+    return ColumnExtremes(ends, sum(each.missing for each in clear))
 
 
-def _extremes(array: pa.Array) -> Extremes | None:
+def _extremes(array: pa.Array) -> ColumnExtremes | None:
     if pa.types.is_floating(array.type) and not _is_clear(array.drop_null().to_numpy()):
         return None
     values = array
     if pa.types.is_dictionary(array.type):  # which may hold what no row does
         places = np.bincount(array.indices.drop_null().to_numpy())
         values = array.dictionary.take(pa.array(np.flatnonzero(places)))
-    return Extremes(_ends(values), array.null_count)
+    return ColumnExtremes(_ends(values), array.null_count)
 
 
 def _ends(array: pa.Array) -> pa.Array:

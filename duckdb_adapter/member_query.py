@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import Use, Uses, members_named
+from duckdb_adapter.column_uses import ColumnUses, PathUse, members_named
 from duckdb_adapter.table_query import TableQuery
 
 # What a text has that may test whether values are missing.
@@ -62,11 +62,11 @@ def _has_any(columns: Iterable[str], text: str) -> bool:
 
 
 def _reduced(
-    uses: Uses, structs: Mapping[str, pa.StructType], columns: Mapping[str, str]
+    uses: ColumnUses, structs: Mapping[str, pa.StructType], columns: Mapping[str, str]
 ) -> UsedColumns:
     """Return what is less than the whole columns that are used."""
     members: dict[str, list[str]] = {}
-    tested: dict[str, Use] = {}
+    tested: dict[str, PathUse] = {}
     for column, of_column in uses.items():
         name, whole = columns[column], of_column.get("")
         if whole is not None:

@@ -130,7 +130,7 @@ def terms_of(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the expressions in a node, also those that others are made of."""
     children: Iterable[Any] = node if isinstance(node, list) else ()
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):  # not any mapping: that takes ten times as long to ask
         if "class" in node:
             yield node
         children = node.values()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import Uses, uses_of
+from duckdb_adapter.column_uses import ColumnUses, uses_of
 from duckdb_adapter.query_trees import expressions_in, is_table, parse
 from lancefs.forks import cached_property
 
@@ -55,7 +55,7 @@ class TableQuery:
         return Select(node, columns) if is_table(node["from_table"], self.name) else None
 
     @cached_property
-    def uses(self) -> Uses | None:
+    def uses(self) -> ColumnUses | None:
         """How the query uses columns; None where it may use more than its text names."""
         return None if self.select is None else uses_of(*self.select, self._alias)
 

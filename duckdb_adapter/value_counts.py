@@ -28,7 +28,7 @@ COUNTED_ROWS = 256 * 1024
 _MOST_RANGE = 64 * 1024
 
 
-class ValueCounts(NamedTuple):
+class CountedValues(NamedTuple):
     """The values of a column.
 
     Attributes:
@@ -47,7 +47,7 @@ class ValueCounts(NamedTuple):
 
 
 # None where a column has many.
-_COUNTS = PerVersion[dict[str, ValueCounts | None]](dict)
+_COUNTS = PerVersion[dict[str, CountedValues | None]](dict)
 
 
 def is_countable(kind: pa.DataType) -> bool:
@@ -100,7 +100,7 @@ def may_be_few(dataset: LanceDataset, path: str) -> bool:
     return is_few
 
 
-def value_counts(dataset: LanceDataset, path: str) -> ValueCounts | None:
+def value_counts(dataset: LanceDataset, path: str) -> CountedValues | None:
     """Count the values of a column.
 
     Args:
@@ -116,7 +116,7 @@ def value_counts(dataset: LanceDataset, path: str) -> ValueCounts | None:
     return known[path]
 
 
-def _counted(dataset: LanceDataset, path: str, **options: Any) -> ValueCounts | None:
+def _counted(dataset: LanceDataset, path: str, **options: Any) -> CountedValues | None:
     found: Counter[Any] = Counter()
     try:
         for batch in read_values(dataset, [path], **options).to_batches():
@@ -129,7 +129,7 @@ def _counted(dataset: LanceDataset, path: str, **options: Any) -> ValueCounts | 
     kind = type_of(dataset, path)
     kind = (narrow_type(kind) or kind) if is_countable(kind) else pa.string()
     values = pa.array(list(found), stored_type(kind)).view(kind)
-    return ValueCounts(values, np.array(list(found.values()), np.int64))
+    return CountedValues(values, np.array(list(found.values()), np.int64))
 
 
 def _tally(array: pa.Array) -> Counter[Any] | None:

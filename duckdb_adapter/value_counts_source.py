@@ -44,7 +44,7 @@ _REST = "single rows"
 
 @dataclass(frozen=True)
 class ValueCountRows:
-    """Rows that are some values over and over again.
+    """Rows that are some values over and over again: one at least.
 
     Attributes:
         values: Each combination of the values of the columns once.
@@ -66,8 +66,10 @@ class ValueCountRows:
         parts = [
             f"{quoted(name_of(_blocks(rows)))} CROSS JOIN {numbered_rows(rows)} AS _({_TICKS})"
             for rows in _BLOCKS
+            if _blocks(rows) in self._tables
         ]
-        parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {quoted(name_of(_REST))})")
+        if _REST in self._tables:
+            parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {quoted(name_of(_REST))})")
         return " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
 
     def tables(self) -> dict[str, pa.Table]:
@@ -79,14 +81,17 @@ class ValueCountRows:
         tables, left = {}, self.counts
         for rows in _BLOCKS:
             places = np.repeat(np.arange(len(left)), left // rows)
-            blocks = self.values.take(pa.array(places)).combine_chunks()
-            # DuckDB repeats the values of the shorter one of two vectors that it joins.
-            batches = blocks.to_batches(rows // 2)
-            tables[_blocks(rows)] = pa.Table.from_batches(batches, blocks.schema)
+            if len(places):
+                blocks = self.values.take(pa.array(places)).combine_chunks()
+                # DuckDB repeats the values of the shorter one of two vectors that it joins.
+                batches = blocks.to_batches(rows // 2)
+                tables[_blocks(rows)] = pa.Table.from_batches(batches, blocks.schema)
             left = left % rows
-        ends = pa.array(np.append(0, left.cumsum()), pa.int32())
-        ticks = pa.ListArray.from_arrays(ends, pa.nulls(int(left.sum())))
-        return {**tables, _REST: self.values.append_column(_TICKS, ticks)}
+        if left.any():
+            ends = pa.array(np.append(0, left.cumsum()), pa.int32())
+            ticks = pa.ListArray.from_arrays(ends, pa.nulls(int(left.sum())))
+            tables[_REST] = self.values.append_column(_TICKS, ticks)
+        return tables
 
 
 def _blocks(rows: int) -> str:
