@@ -161,7 +161,8 @@ class Claim:
             return rows
         # What a query selects from is looked for first, then what macros in it use.
         is_first = look.use.looks == 1
-        known = _known_rows(rows, query, look.settings) if is_first else None
+        used = used_columns(query) if is_first else UsedColumns()
+        known = _known_rows(rows, query, used, look.settings) if is_first else None
         if known is not None:
             return known
         skipped = skipped_rows(query)
@@ -170,7 +171,7 @@ class Claim:
         conditions = text_conditions(query)
         if conditions and not look.settings.collation():
             rows = LikeRows(dataset, conditions, look.use)
-        elif is_first and (used := used_columns(query)) != UsedColumns():
+        elif used != UsedColumns():
             rows = MemberRows(dataset, used)
         return grouped(rows, query) if is_first else rows
 
@@ -227,10 +228,9 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
 
 
 def _known_rows(
-    rows: Rows, query: TableQuery, settings: EngineSettings
+    rows: Rows, query: TableQuery, used: UsedColumns, settings: EngineSettings
 ) -> CountedRows | ValueCountRows | None:
-    """Return rows for a query that uses so little of them that nothing, or few, need be read."""
-    used = used_columns(query)
+    """Return rows for a query that uses of them only what is known, or found out once."""
     counted = MemberRows(rows.dataset, used).counted() if used.no_values else None
     return (
         counted

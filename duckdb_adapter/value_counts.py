@@ -24,6 +24,8 @@ MOST_VALUES = 1024
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
 COUNTED_ROWS = 256 * 1024
+# Bytes of a dictionary, which is kept.
+_MOST_BYTES = 1024 * 1024
 # How far apart whole numbers are at most.
 _MOST_RANGE = 64 * 1024
 
@@ -133,7 +135,7 @@ def _counted(dataset: LanceDataset, path: str, **options: Any) -> CountedValues 
 
 
 def _tally(array: pa.Array) -> Counter[Any] | None:
-    """Return how often each value of a batch occurs, numbers as stored; None where many do."""
+    """Return how often each value of a batch occurs, numbers as stored; None where many are."""
     is_coded = pa.types.is_dictionary(array.type)
     numbers = array.indices if is_coded else array.view(stored_type(array.type))
     present = (numbers.drop_null() if array.null_count else numbers).to_numpy()
@@ -148,7 +150,7 @@ def _tally(array: pa.Array) -> Counter[Any] | None:
 
 def _tally_codes(codes: Ints, items: pa.Array) -> Counter[Any] | None:
     """Return how often each value occurs, also those of dictionaries that do not."""
-    if len(items) > MOST_VALUES:
+    if len(items) > MOST_VALUES or items.nbytes > _MOST_BYTES:
         return None
     counts = np.bincount(codes, minlength=len(items)).tolist()
     tally: Counter[Any] = Counter()  # a dictionary may hold a value twice
