@@ -14,14 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from duckdb_adapter import functions
-from duckdb_adapter.arrow_source import (
-    COUNTER,
-    CountedDataset,
-    Rows,
-    RowSource,
-    make_source,
-    make_table_source,
-)
+from duckdb_adapter.arrow_source import CountedDataset, make_source, make_table_source
 from duckdb_adapter.counted_rows import CountedRows
 from duckdb_adapter.extremes_source import extreme_rows
 from duckdb_adapter.frames import Source
@@ -37,6 +30,7 @@ from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
 from duckdb_adapter.query_trees import needs_all_rows
+from duckdb_adapter.rows import COUNTER, Rows, RowSource
 from duckdb_adapter.table_query import TableQuery
 from duckdb_adapter.table_unions import TableUnion
 from duckdb_adapter.top_n_query import first_rows_of

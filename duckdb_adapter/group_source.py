@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import Rows, RowSource
 from duckdb_adapter.combinations import Combinations, few_combinations
 from duckdb_adapter.group_query import group_keys
+from duckdb_adapter.rows import Rows, RowSource
 from duckdb_adapter.table_query import TableQuery
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset

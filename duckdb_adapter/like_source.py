@@ -9,8 +9,8 @@ from operator import and_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import Rows
 from duckdb_adapter.pins import Use
+from duckdb_adapter.rows import Rows
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.settings import BATCH_ROWS

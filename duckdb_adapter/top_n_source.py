@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.arrow_source import COUNTER, Rows, fitted
 from duckdb_adapter.pins import Use
+from duckdb_adapter.rows import COUNTER, Rows, fitted
 from duckdb_adapter.top_n_query import FirstRows
 from duckdb_adapter.top_n_rows import find_first, is_ordered
 from lancefs.lance_dataset import LanceDataset

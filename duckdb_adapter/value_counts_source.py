@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckdb_adapter.arrow_source import Rows
 from duckdb_adapter.combinations import few_combinations
 from duckdb_adapter.counted_rows import numbered_rows
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.rows import Rows
 from duckdb_adapter.table_query import TableQuery
 from duckdb_adapter.value_counts import (
     COUNTED_ROWS,

@@ -22,7 +22,7 @@ from store_doubles import SlowFileSystem
 
 import lancefs
 from duckdb_adapter import kept_versions, open_names
-from duckdb_adapter.arrow_source import Rows
+from duckdb_adapter.rows import Rows
 from duckdb_adapter.table_unions import TableUnion
 from lancefs.table.dictionary_columns import ENCODED
 

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter import arrow_source, like_source, top_n_source
+from duckdb_adapter import like_source, top_n_source
+from duckdb_adapter import rows as scanned_rows
 from duckdb_adapter.planned_scans import noting_scans
 from lancefs.scan import selectivity
 
@@ -276,7 +277,7 @@ _CONDITIONS = st.recursive(
 def test_rows_are_the_same_whoever_tests_them(
     native: Any, table: Path, monkeypatch: pytest.MonkeyPatch, condition: str, least: float
 ) -> None:
-    monkeypatch.setattr(arrow_source, "_MOST_KEPT", least)
-    monkeypatch.setattr(arrow_source, "_MOST_KEPT_BY_TEXTS", least)
+    monkeypatch.setattr(scanned_rows, "_MOST_KEPT", least)
+    monkeypatch.setattr(scanned_rows, "_MOST_KEPT_BY_TEXTS", least)
     query = f"SELECT id, level FROM {{t}} WHERE {condition} ORDER BY id"
     assert_same_rows(connect("install"), native, table, query)

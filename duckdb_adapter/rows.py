@@ -1,0 +1,407 @@
+"""The rows of a table as DuckDB reads them: columns and filters in, a stream of batches out.
+
+DuckDB counts rows by reading a table's first column. So a column without values comes first, which
+costs nothing to read; users do not see it, since the name of a table stands for
+`SELECT * EXCLUDE (…)` of what is here.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.duckdb_ranges import check_range, is_limited
+from duckdb_adapter.duckdb_types import readable, readable_field
+from duckdb_adapter.endings import streams
+from duckdb_adapter.interrupts import passed_on, raise_again
+from duckdb_adapter.kept_versions import forget
+from duckdb_adapter.stream_errors import without_traceback
+from lancefs.datafile.logical_types import narrow_type
+from lancefs.errors import LanceError
+from lancefs.forks import Lock, cached_property
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.scanner import LanceScanner
+from lancefs.scan.selectivity import estimated
+from lancefs.scan.settings import BATCH_ROWS
+from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.fragment_readers import are_several_local
+from lancefs.table.open_version import OpenVersion
+
+if TYPE_CHECKING:
+    pass
+
+COUNTER = "__lance_rows"
+_COUNTER_FIELD = pa.field(COUNTER, pa.null())
+# How many rows the first batches have. DuckDB does not say that it wants only some rows, it just
+# stops to ask; each of its threads may have asked once by then.
+_FIRST_ROWS = (2 * 1024, 8 * 1024)
+# How many rows the batches of a long table have: each batch costs some Python, in which no other
+# thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
+LONG_ROWS = 256 * 1024
+_LEAST_SHARE = 4
+# Rows of a small fragment, on average.
+_MOST_SMALL_ROWS = 4 * 1024
+# Rows of a batch without columns: DuckDB allocates a bit for each.
+_MOST_COUNTED = 64 * 1024 * 1024
+# The share of rows that a filter keeps at least where DuckDB tests them: it is then given the
+# columns of the filter too, of which texts take longest. Measured with 1 to 6 other columns.
+_MOST_KEPT, _MOST_KEPT_BY_TEXTS = 0.8, 0.9
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+# Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
+_MOST_COLUMNS = 256
+
+
+class RowSource(ABC):
+    """Rows that DuckDB scans: of a table, or of several."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns, the counting one first."""
+
+    @abstractmethod
+    def can_filter(self, column: str) -> bool:
+        """Whether filters may speak of a column: not where its type changes on the way."""
+
+    @abstractmethod
+    def plain_field(self, column: str) -> pa.Field:
+        """Return a column as filters see it: not encoded, decimals in 128 bits."""
+
+    @abstractmethod
+    def known_count(self) -> int | None:
+        """Return the number of rows, where manifests tell it."""
+
+    def keeps_most(self, filter: pc.Expression) -> bool:
+        """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker.
+
+        DuckDB marks the rows that pass, where a scan copies them.
+        """
+        return False
+
+    @abstractmethod
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+
+    @property
+    def table(self) -> LanceDataset | None:
+        """The table that the rows are of; None where they are of several."""
+        return None
+
+    @abstractmethod
+    def for_scan(self, needs_all: bool) -> RowSource:
+        """Return the rows as DuckDB 2.0 scans them: decimals in 64 bits where it keeps them so.
+
+        Filters may speak of these columns only as DuckDB 2.0 gives them, see `plain_field`: a
+        pyarrow dataset that has such columns gets no filters on them.
+
+        Args:
+            needs_all: Whether a query likely needs all rows before it returns one, so that there is
+                no reason to begin with short batches.
+        """
+
+    @passed_on
+    def read(
+        self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
+    ) -> pa.RecordBatchReader:
+        """Read some columns of some rows.
+
+        Args:
+            columns: Names, in the order wanted; None for all.
+            terms: Conditions; rows for which all are true are read.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return _stream(schema, self.batches(names, terms))
+
+    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as filters see them; see `plain_field`."""
+        arrays = [
+            plain_array(array, self.plain_field(name).type)
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+@dataclass(frozen=True)
+class DuckDBColumns:
+    """The columns of a table as DuckDB sees them.
+
+    Attributes:
+        schema: The columns, the counting one first.
+        encoded: The names of those that come dictionary-encoded.
+        changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
+        narrow: The names of those decimals that come in 64 bits, as DuckDB keeps them.
+    """
+
+    schema: pa.Schema
+    encoded: frozenset[str]
+    changed: frozenset[str]
+    narrow: frozenset[str] = frozenset()
+
+    @cached_property
+    def narrowed(self) -> DuckDBColumns:
+        """The columns with decimals in 64 bits."""
+        types = {field.name: narrow_type(field.type) for field in self.schema}
+        narrow = {name: kind for name, kind in types.items() if kind is not None}
+        fields = [field.with_type(narrow.get(field.name, field.type)) for field in self.schema]
+        return replace(self, schema=pa.schema(fields), narrow=frozenset(narrow))
+
+
+_COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
+_LOCK = Lock()
+
+
+class Rows(RowSource):
+    """Reads a table with the counting column before its own.
+
+    Args:
+        dataset: The table.
+        encodes: Whether columns may come dictionary-encoded.
+    """
+
+    def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
+        self.dataset = dataset
+        self._encodes = encodes
+        self._narrows = self._needs_all = False
+
+    @property
+    def table(self) -> LanceDataset:
+        """The table."""
+        return self.dataset
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, the counting one first."""
+        return self._columns.schema
+
+    @property
+    def encoded(self) -> frozenset[str]:
+        """The names of the columns that come dictionary-encoded."""
+        return self._columns.encoded
+
+    @property
+    def _columns(self) -> DuckDBColumns:
+        return self._known_columns.narrowed if self._narrows else self._known_columns
+
+    @cached_property
+    def _known_columns(self) -> DuckDBColumns:
+        return self._described()
+
+    def _described(self) -> DuckDBColumns:
+        """Describe the columns; those of a whole version once for all queries."""
+        version, shown = self.dataset.opened, self.dataset.schema
+        is_whole = self._encodes and shown is version.shown_schema
+        with _LOCK:
+            known = _COLUMNS.get(version) if is_whole else None
+        if known is not None:
+            return known
+        encoded = self._encoded_columns()
+        plain = [
+            field.with_type(ENCODED.value_type) if field.name in encoded else readable_field(field)
+            for field in shown
+        ]
+        columns = [field.with_type(ENCODED) if field.name in encoded else field for field in plain]
+        changed = frozenset(
+            field.name
+            for field, known in zip(plain, shown, strict=True)
+            # Of a member that is a column here, filters speak by the path into the struct.
+            if field.name not in version.named_fields or field.type != known.type
+        )
+        found = DuckDBColumns(pa.schema([_COUNTER_FIELD, *columns]), encoded, changed)
+        if is_whole:
+            with _LOCK:
+                _COLUMNS[version] = found
+        return found
+
+    def _encoded_columns(self) -> frozenset[str]:
+        """The columns that come dictionary-encoded, by which DuckDB groups quicker.
+
+        That must be known before anything is read. Of a remote table it would take a request, of a
+        wide one long.
+        """
+        is_asked = self._encodes and len(self.dataset.schema) <= _MOST_COLUMNS
+        if not (is_asked and self.dataset.is_local):
+            return frozenset()
+        try:
+            return frozenset(self.dataset.dictionary_columns)
+        except LanceError:  # who reads such a column says so; others need not know
+            return frozenset()
+
+    def for_scan(self, needs_all: bool) -> Self:
+        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
+        other = copy(self)
+        other._narrows, other._needs_all = True, needs_all
+        return other
+
+    def can_filter(self, column: str) -> bool:
+        """Whether filters may speak of a column: not where its type changes on the way."""
+        return column not in self._columns.changed
+
+    def plain_field(self, column: str) -> pa.Field:
+        """Return a column as filters see it: not encoded, decimals in 128 bits."""
+        field = self.schema.field(column)
+        if column in self._columns.narrow:
+            return field.with_type(pa.decimal128(field.type.precision, field.type.scale))
+        return field.with_type(ENCODED.value_type) if column in self.encoded else field
+
+    def known_count(self) -> int | None:
+        """Return the number of rows, where the manifest tells it."""
+        return self.dataset.manifest.num_rows
+
+    def keeps_most(self, filter: pc.Expression) -> bool:
+        """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker."""
+        try:
+            found = estimated(filter, self.dataset.opened)
+        except (LanceError, pa.ArrowInvalid):  # the scan fails likewise, or need not read it
+            return False
+        if found is None or not found.is_scattered:
+            return False
+        columns = columns_of(filter, self.schema.names)
+        has_texts = any(is_text(self.schema.field(name).type) for name in columns)
+        return found.kept >= (_MOST_KEPT_BY_TEXTS if has_texts else _MOST_KEPT)
+
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+        filter = None if not terms else reduce(and_, terms)
+        if filter is not None and self._columns.changed:
+            needed = columns_of(filter, self.schema.names)
+            if not all(self.can_filter(name) for name in needed):
+                return self._read_and_filter(names, needed, filter)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        wanted = [name for name in names if name != COUNTER]
+        if not wanted and filter is None:
+            batches = self._counted()
+        elif filter is None and (self.known_count() or 0) > 2 * BATCH_ROWS:
+            batches = self._growing(wanted)
+        else:
+            batches = self._scanned(wanted, filter=filter)
+        return fitted(batches, schema)
+
+    def _read_and_filter(
+        self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
+    ) -> Iterator[pa.RecordBatch]:
+        """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
+        for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
+            yield batch.filter(matching(filter, self.plain(batch))).select(names)
+
+    def _counted(self) -> Iterator[pa.RecordBatch]:
+        rows = self.dataset.count_rows()
+        for first in range(0, rows, _MOST_COUNTED):
+            yield _nothing(min(_MOST_COUNTED, rows - first))
+
+    def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Read all rows, few of them at first, unless all are needed."""
+        if self._has_small_fragments:  # of which scans read a few first
+            yield from self._scanned(columns, batch_size=LONG_ROWS)
+            return
+        done = 0
+        for rows in () if self._needs_all else _FIRST_ROWS:
+            yield from self._scanned(columns, limit=rows, offset=done)
+            done += rows
+        shared = LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)
+        is_long = (self.known_count() or 0) >= shared
+        size = LONG_ROWS if is_long else None
+        yield from self._scanned(columns, offset=done, batch_size=size)
+
+    @property
+    def _has_small_fragments(self) -> bool:
+        """Whether there are many local fragments of few rows each."""
+        readers = self.dataset.opened.readers
+        is_short = (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
+        return is_short and are_several_local(readers)
+
+    def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
+        return self._scanner(columns, **options).for_engine().to_batches()
+
+    def _scanner(self, columns: list[str], **options: Any) -> LanceScanner:
+        """Say what to read, in the form in which DuckDB takes it."""
+        encoded = [name for name in columns if name in self.encoded]
+        narrow = [name for name in columns if name in self._columns.narrow]
+        return self.dataset.scanner(
+            columns=columns, dictionary_columns=encoded, narrow_columns=narrow, **options
+        )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values have each a length of their own, so that each is looked at to hand it on."""
+    return any(is_kind(kind) for is_kind in _TEXTS)
+
+
+def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column as filters see it.
+
+    Args:
+        array: The column as DuckDB gets it.
+        kind: The type of `RowSource.plain_field`.
+    """
+    if array.type == kind:
+        return array
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.cast(kind)
+
+
+def _nothing(rows: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNTER_FIELD]))
+
+
+def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Return batches as DuckDB takes them, which calls for the next one in any of its threads."""
+
+    def read() -> Iterator[pa.RecordBatch | None]:
+        try:
+            yield None  # from here on, an interrupt that waits for the call is passed on
+            yield from streams.read(batches)
+        except KeyboardInterrupt as error:
+            raise_again(error)
+            raise
+        except LanceError as error:  # says all; DuckDB would add the way that it came
+            forget()
+            raise error.with_traceback(None) from None
+
+    reader = read()
+    next(reader)
+    return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
+
+
+def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Add the counting column where it is wanted, and convert what DuckDB does not read.
+
+    Args:
+        batches: Rows of a table.
+        schema: The columns as DuckDB reads them, in the order wanted.
+
+    Raises:
+        UnsupportedFeature: A value is out of DuckDB's range.
+    """
+    position = schema.get_field_index(COUNTER)
+    limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
+    for batch in batches:
+        if not limited and batch.schema == schema:
+            yield batch
+            continue
+        arrays = list(batch.columns)
+        if position >= 0 and batch.schema.get_field_index(COUNTER) < 0:
+            arrays.insert(position, pa.nulls(batch.num_rows))
+        for index in limited:
+            check_range(arrays[index], schema.names[index])
+        arrays = [readable(array, kind) for array, kind in zip(arrays, schema.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
