@@ -14,28 +14,28 @@ from typing import NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from duckdb_adapter import functions
-from duckdb_adapter.arrow_source import CountedDataset, make_source, make_table_source
-from duckdb_adapter.counted_rows import CountedRows
-from duckdb_adapter.extremes_source import extreme_rows
 from duckdb_adapter.frames import Source
-from duckdb_adapter.group_source import GROUP, GroupedRows, grouped
 from duckdb_adapter.kept_versions import forget
-from duckdb_adapter.like_query import text_conditions
-from duckdb_adapter.like_source import LikeRows
-from duckdb_adapter.member_query import UsedColumns, used_columns
-from duckdb_adapter.member_source import MemberRows
-from duckdb_adapter.offset_query import skipped_rows
-from duckdb_adapter.offset_source import OffsetRows
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
-from duckdb_adapter.query_trees import needs_all_rows
-from duckdb_adapter.rows import COUNTER, Rows, RowSource
-from duckdb_adapter.table_query import TableQuery
-from duckdb_adapter.table_unions import TableUnion
-from duckdb_adapter.top_n_query import first_rows_of
-from duckdb_adapter.top_n_source import TopNRows
-from duckdb_adapter.value_counts_source import ValueCountRows, value_count_rows
+from duckdb_adapter.queries.likes import text_conditions
+from duckdb_adapter.queries.members import UsedColumns, used_columns
+from duckdb_adapter.queries.offsets import skipped_rows
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.top_n import first_rows_of
+from duckdb_adapter.queries.trees import needs_all_rows
+from duckdb_adapter.sources.arrow_source import CountedDataset, make_source, make_table_source
+from duckdb_adapter.sources.counted import CountedRows
+from duckdb_adapter.sources.extremes import extreme_rows
+from duckdb_adapter.sources.groups import GROUP, GroupedRows, grouped
+from duckdb_adapter.sources.likes import LikeRows
+from duckdb_adapter.sources.members import MemberRows
+from duckdb_adapter.sources.offsets import OffsetRows
+from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource
+from duckdb_adapter.sources.top_n import TopNRows
+from duckdb_adapter.sources.unions import TableUnion
+from duckdb_adapter.sources.value_counts import ValueCountRows, value_count_rows
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 

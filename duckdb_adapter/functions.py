@@ -21,7 +21,7 @@ from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_ta
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.patterns import expand
 from duckdb_adapter.searches import Arguments
-from duckdb_adapter.table_unions import TableUnion
+from duckdb_adapter.sources.unions import TableUnion
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 

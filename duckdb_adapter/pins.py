@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from duckdb_adapter.query_trees import MOST_TEXT
+from duckdb_adapter.queries.trees import MOST_TEXT
 from lancefs.forks import Lock
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref

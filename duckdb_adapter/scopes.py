@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckdb_adapter.arrow_source import CountedDataset
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.functions import find_call
@@ -15,6 +14,7 @@ from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import REBINDS
 from duckdb_adapter.secrets import SecretStorage
+from duckdb_adapter.sources.arrow_source import CountedDataset
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import lancefs
 from damage.bombs import BOMBS, constant_page, write_table
-from duckdb_adapter.rows import COUNTER, Rows
+from duckdb_adapter.sources.rows import COUNTER, Rows
 from lancefs.datafile.buffers import (
     TooLarge,
     check_size,

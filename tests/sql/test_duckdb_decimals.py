@@ -14,8 +14,8 @@ from roads import HAS_EXTENSIONS, connect, needs_install
 
 import duckdb_adapter
 import lancefs
-from duckdb_adapter.arrow_source import CountedDataset
-from duckdb_adapter.rows import Rows
+from duckdb_adapter.sources.arrow_source import CountedDataset
+from duckdb_adapter.sources.rows import Rows
 
 ROWS = 150_000
 HAS_NARROW = hasattr(pa, "decimal64")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from duckdb_adapter.rows import Rows
+from duckdb_adapter.sources.rows import Rows
 from lancefs.table.dictionary_columns import ENCODED
 
 ROWS = 50_000

@@ -25,7 +25,8 @@ from roads import (
     with_wide_halves,
 )
 
-from duckdb_adapter import extremes_source, value_counts
+from duckdb_adapter.sources import column_values as value_counts
+from duckdb_adapter.sources import extremes as extremes_source
 
 pytestmark = needs_install
 

@@ -18,9 +18,12 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 
 import duckdb_adapter
 import lancefs
-from duckdb_adapter import claims, combinations, group_source, value_counts
-from duckdb_adapter.combinations import Combinations
-from duckdb_adapter.group_source import GROUP, GroupedRows
+from duckdb_adapter import claims
+from duckdb_adapter.sources import column_values as value_counts
+from duckdb_adapter.sources import combinations
+from duckdb_adapter.sources import groups as group_source
+from duckdb_adapter.sources.combinations import Combinations
+from duckdb_adapter.sources.groups import GROUP, GroupedRows
 
 pytestmark = needs_install
 

@@ -18,7 +18,7 @@ from store_doubles import SlowFileSystem
 from duckdb_adapter.claims import find_claim
 from duckdb_adapter.kept_versions import open_kept
 from duckdb_adapter.open_names import GivenStorage
-from duckdb_adapter.rows import Rows
+from duckdb_adapter.sources.rows import Rows
 from lancefs.errors import RefNotFound
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules

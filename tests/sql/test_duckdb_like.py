@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter import like_source
+from duckdb_adapter.sources import likes as like_source
 
 ROWS = 3000
 WORDS = ("", "a", "ab", "aab", "b_a", "a%b", "ä", "ÄB", "日本", "abc", "\\", "a\\b", "x" * 40)

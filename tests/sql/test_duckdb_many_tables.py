@@ -22,8 +22,8 @@ from store_doubles import SlowFileSystem
 
 import lancefs
 from duckdb_adapter import kept_versions, open_names
-from duckdb_adapter.rows import Rows
-from duckdb_adapter.table_unions import TableUnion
+from duckdb_adapter.sources.rows import Rows
+from duckdb_adapter.sources.unions import TableUnion
 from lancefs.table.dictionary_columns import ENCODED
 
 FIRST = pa.table({"id": pa.array([1, 2], pa.int32()), "city": ["Gent", "Lyon"]})

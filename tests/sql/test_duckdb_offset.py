@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter import offset_source
+from duckdb_adapter.sources import offsets as offset_source
 
 pytestmark = needs_install
 

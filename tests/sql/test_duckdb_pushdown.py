@@ -15,7 +15,7 @@ import pytest
 from roads import ROADS, connect, needs_install
 from support import ORDERS
 
-from duckdb_adapter import rows as scanned_rows
+from duckdb_adapter.sources import rows as scanned_rows
 from lancefs.lance_dataset import LanceDataset, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter import like_source, top_n_source
-from duckdb_adapter import rows as scanned_rows
 from duckdb_adapter.planned_scans import noting_scans
+from duckdb_adapter.sources import likes as like_source
+from duckdb_adapter.sources import rows as scanned_rows
+from duckdb_adapter.sources import top_n as top_n_source
 from lancefs.scan import selectivity
 
 pytestmark = needs_install

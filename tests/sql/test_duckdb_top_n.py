@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter import top_n_source
-from duckdb_adapter.top_n_rows import find_first
+from duckdb_adapter.sources import top_n as top_n_source
+from duckdb_adapter.sources.top_n_rows import find_first
 
 ROWS = 3000
 

@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, native_rows, needs_install, note_scans
 
-from duckdb_adapter import combinations, value_counts, value_counts_source
-from duckdb_adapter.combinations import Combinations
+from duckdb_adapter.sources import column_values as value_counts
+from duckdb_adapter.sources import combinations
+from duckdb_adapter.sources import value_counts as value_counts_source
+from duckdb_adapter.sources.combinations import Combinations
 from lancefs.errors import ReadFailed
 
 pytestmark = needs_install

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from duckdb_adapter.column_uses import sole_argument
-from duckdb_adapter.query_trees import OF_VALUES, column_of, expressions_in
-from duckdb_adapter.table_query import TableQuery
+from duckdb_adapter.queries.column_uses import sole_argument
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import OF_VALUES, column_of, expressions_in
 
 # A statement without any of these is not parsed.
 _MAY_ASK = re.compile(r"\b(min|max)\b", re.IGNORECASE)

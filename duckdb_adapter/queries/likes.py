@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from duckdb_adapter.query_trees import column_of, terms_of
-from duckdb_adapter.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import column_of, terms_of
 
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pins import Use
-from duckdb_adapter.rows import COUNTER, LONG_ROWS, Rows, fitted
+from duckdb_adapter.sources.rows import COUNTER, LONG_ROWS, Rows, fitted
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows are read with the others.

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.interrupts import passed_on
 from duckdb_adapter.planned_scans import note_scan
-from duckdb_adapter.rows import RowSource, is_text
+from duckdb_adapter.sources.rows import RowSource, is_text
 from lancefs.arrow_dataset import pads
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pins import Use
-from duckdb_adapter.rows import Rows
+from duckdb_adapter.sources.rows import Rows
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.settings import BATCH_ROWS

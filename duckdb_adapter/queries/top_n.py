@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckdb_adapter.query_trees import (
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import (
     column_of,
     expressions_in,
     number_of,
     shows_rows,
     terms_of,
 )
-from duckdb_adapter.table_query import TableQuery
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}

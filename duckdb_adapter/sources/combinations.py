@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.value_counts import may_be_few, stored_type, value_counts
+from duckdb_adapter.sources.column_values import may_be_few, stored_type, value_counts
 from lancefs.datafile.buffers import Array
 from lancefs.datafile.kernels import take
 from lancefs.errors import ReadFailed

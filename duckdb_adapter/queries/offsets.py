@@ -7,8 +7,8 @@ is all that there is: one table by its path, and columns. What is not understood
 
 from __future__ import annotations
 
-from duckdb_adapter.query_trees import expressions_in, number_of, shows_rows
-from duckdb_adapter.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import expressions_in, number_of, shows_rows
 
 # Expressions that use nothing but the row.
 _PLAIN = {"COLUMN_REF", "CONSTANT", "STAR"}

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import ColumnUses, uses_of
-from duckdb_adapter.query_trees import expressions_in, is_table, parse
+from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
+from duckdb_adapter.queries.trees import expressions_in, is_table, parse
 from lancefs.forks import cached_property
 
 

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckdb_adapter.combinations import few_combinations
-from duckdb_adapter.counted_rows import numbered_rows
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.rows import Rows
-from duckdb_adapter.table_query import TableQuery
-from duckdb_adapter.value_counts import (
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.value_counts import counted_paths
+from duckdb_adapter.sources.column_values import (
     COUNTED_ROWS,
     is_countable,
     read_values,
     type_of,
     value_counts,
 )
-from duckdb_adapter.value_counts_query import counted_paths
+from duckdb_adapter.sources.combinations import few_combinations
+from duckdb_adapter.sources.counted import numbered_rows
+from duckdb_adapter.sources.rows import Rows
 from lancefs.datafile.buffers import Ints
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset

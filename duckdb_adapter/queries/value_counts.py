@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import members_named
-from duckdb_adapter.query_trees import AGGREGATES, OF_VALUES, aggregates, expressions_in
-from duckdb_adapter.table_query import TableQuery
+from duckdb_adapter.queries.column_uses import members_named
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import AGGREGATES, OF_VALUES, aggregates, expressions_in
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)

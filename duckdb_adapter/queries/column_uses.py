@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.query_trees import expressions_in
+from duckdb_adapter.queries.trees import expressions_in
 
 # Expressions that use nothing but what they are made of.
 _KNOWN = {

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.extremes_query import used_extremes
-from duckdb_adapter.rows import Rows
-from duckdb_adapter.table_query import TableQuery
-from duckdb_adapter.value_counts_source import LEAST_ROWS, MOST_ROWS, ValueCountRows
+from duckdb_adapter.queries.extremes import used_extremes
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.sources.rows import Rows
+from duckdb_adapter.sources.value_counts import LEAST_ROWS, MOST_ROWS, ValueCountRows
 from lancefs.datafile.buffers import Array
 from lancefs.errors import LanceError
 from lancefs.table.per_version import PerVersion

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.rows import COUNTER, Rows, RowSource, plain_array
+from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource, plain_array
 from lancefs.datafile.decimals import narrowed_array
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import ColumnNotFound, UnsupportedFeature

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.combinations import Combinations, few_combinations
-from duckdb_adapter.group_query import group_keys
-from duckdb_adapter.rows import Rows, RowSource
-from duckdb_adapter.table_query import TableQuery
+from duckdb_adapter.queries.groups import group_keys
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.sources.combinations import Combinations, few_combinations
+from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 

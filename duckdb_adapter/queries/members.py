@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.column_uses import ColumnUses, PathUse, members_named
-from duckdb_adapter.table_query import TableQuery
+from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, members_named
+from duckdb_adapter.queries.table_query import TableQuery
 
 # What a text has that may test whether values are missing.
 _TESTS = re.compile(r"\bcount\s*\(\s*[^*\s]|null\b", re.IGNORECASE)

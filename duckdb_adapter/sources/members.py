@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.counted_rows import CountedRows
 from duckdb_adapter.duckdb_types import readable_field
-from duckdb_adapter.member_query import UsedColumns
-from duckdb_adapter.rows import DuckDBColumns, Rows
+from duckdb_adapter.queries.members import UsedColumns
+from duckdb_adapter.sources.counted import CountedRows
+from duckdb_adapter.sources.rows import DuckDBColumns, Rows
 from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.null_free import none_missing

@@ -5,7 +5,7 @@ it aggregates, those that a function tests, `WHERE starts_with(host, 'eu-')`, wh
 for each value once.
 
 This is a guess about speed only: what a name stands for has the same rows and columns either way,
-see `group_source`. So a text need not tell all that a query does.
+see `sources.groups`. So a text need not tell all that a query does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from duckdb_adapter.query_trees import (
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import (
     aggregates,
     column_of,
     expressions_in,
@@ -23,12 +24,11 @@ from duckdb_adapter.query_trees import (
     parse,
     terms_of,
 )
-from duckdb_adapter.table_query import TableQuery
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bdistinct\b|\bwhere\b", re.IGNORECASE)
 _LEAST_GROUPED = 2
-# Operators that scans test, see `like_query`.
+# Operators that scans test, see `likes`.
 _SCANNED = {"~~", "~~*", "^@"}
 
 

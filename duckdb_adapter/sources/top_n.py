@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pins import Use
-from duckdb_adapter.rows import COUNTER, Rows, fitted
-from duckdb_adapter.top_n_query import FirstRows
-from duckdb_adapter.top_n_rows import find_first, is_ordered
+from duckdb_adapter.queries.top_n import FirstRows
+from duckdb_adapter.sources.rows import COUNTER, Rows, fitted
+from duckdb_adapter.sources.top_n_rows import find_first, is_ordered
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import AND, as_comparison, chain_terms, clear_tree
 from lancefs.scan.settings import BATCH_ROWS
