@@ -50,6 +50,8 @@ class CountedValues(NamedTuple):
 
 # None where a column has many.
 _COUNTS = PerVersion[dict[str, CountedValues | None]](dict)
+# Columns that were asked for.
+_ASKED = PerVersion[set[tuple[str, ...]]](set)
 
 
 def is_countable(kind: pa.DataType) -> bool:
@@ -89,6 +91,18 @@ def read_values(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> 
     return dataset.scanner(
         columns=list(paths), dictionary_columns=encoded, narrow_columns=narrow, **options
     ).for_engine()
+
+
+def is_asked_again(dataset: LanceDataset, columns: Sequence[str]) -> bool:
+    """Note that columns of a version are asked for; return whether they were before.
+
+    What costs more than to read them once is not done for the first query: many versions see only
+    one.
+    """
+    asked, key = _ASKED.of(dataset.opened), tuple(columns)
+    is_again = key in asked
+    asked.add(key)
+    return is_again
 
 
 def may_be_few(dataset: LanceDataset, path: str) -> bool:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.sources.column_values import is_asked_again
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.value_counts import LEAST_ROWS, MOST_ROWS, ValueCountRows
 from lancefs.datafile.buffers import Array
@@ -71,6 +72,10 @@ def extreme_rows(
     kinds = [rows.plain_field(column).type for column in used.columns]
     is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
     if not is_ordered or (any(map(_is_text, kinds)) and not is_binary()):
+        return None
+    # DuckDB compares texts by all of its threads.
+    texts = [column for column in used.columns if _is_text(rows.schema.field(column).type)]
+    if texts and not is_asked_again(dataset, texts):
         return None
     try:
         found = _find(rows, used.columns)

@@ -113,7 +113,8 @@ def test_answers_are_those_of_all_rows(
     native: Any, table: Path, reads: list[dict[str, Any]], query: str
 ) -> None:
     con, name = connect("install"), f"'{table}'"
-    assert_same_rows(con, native, table, query)
+    for _ in range(2):  # texts are looked for the second time
+        assert_same_rows(con, native, table, query)
     del reads[:]
     assert_same_rows(con, native, table, query)
     assert reads == []
@@ -225,7 +226,7 @@ def test_random_columns_have_the_extremes_that_duckdb_finds(
     con = connect("install")
     with native_rows(pa.concat_tables(tables)) as native:
         expected = native.execute(query.format(t="native")).fetchall()
-    for _ in range(2):
+    for _ in range(3):
         found = con.execute(query.format(t=f"'{path}'")).fetchall()
         # DuckDB's threads decide which of two equal zeros comes out.
         assert str(found).replace("'-0.0'", "'0.0'") == str(expected).replace("'-0.0'", "'0.0'")

@@ -120,7 +120,8 @@ def test_answers_are_those_of_all_rows(
     con, name = connect("install"), f"'{table}'"
     given = ["info"] if "$1" in query else None
     expected = native.execute(query.format(t="native"), given).fetchall()
-    assert con.execute(query.format(t=name), given).fetchall() == expected
+    for _ in range(2):  # several columns are counted the second time
+        assert con.execute(query.format(t=name), given).fetchall() == expected
     del reads[:]
     found = con.execute(query.format(t=name), given)
     assert found.fetchall() == expected
@@ -188,13 +189,13 @@ def test_many_combinations_are_read(
 ) -> None:
     con = connect("install")
     query = "SELECT level, host, day, req.try, sum(code) FROM {t} GROUP BY ALL ORDER BY ALL"
-    assert_same_rows(con, native, table, query)
-    del reads[:]
-    assert_same_rows(con, native, table, query)
-    assert reads != []  # there are few rows of each
+    for _ in range(3):  # there are few rows of each
+        del reads[:]
+        assert_same_rows(con, native, table, query)
+        assert reads != []
     monkeypatch.setattr(combinations, "_MOST_COMBINATIONS", 100)
     lance.dataset(str(table)).delete("false")
-    for _ in range(2):
+    for _ in range(3):
         del reads[:]
         assert_same_rows(con, native, table, query.replace("day, req.try, ", ""))
         assert reads != []
@@ -328,4 +329,5 @@ def test_random_columns_are_counted_as_duckdb_counts_its_own(
             "SELECT a, b, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
             "SELECT max(a), min(b), count(DISTINCT a) FROM {t} WHERE b IS NOT NULL",
         ):
-            assert_same_rows(con, native, path, query)
+            for _ in range(3):
+                assert_same_rows(con, native, path, query)
