@@ -228,8 +228,8 @@ def _known_rows(
     counted = MemberRows(rows.dataset, used).counted() if used.no_values else None
     return (
         counted
-        or value_count_rows(rows, query)
         or extreme_rows(rows, query, lambda: not settings.collation())
+        or value_count_rows(rows, query)
     )
 
 
