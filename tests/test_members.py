@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pytest
 from comparison import assert_same_table
+from support import CorpusCase, corpus_case, corpus_cases, needs_corpus
 
 import lancefs
 from lancefs.errors import ColumnNotFound
@@ -277,3 +278,34 @@ def test_members_are_put_back_into_the_structs_that_expressions_name() -> None:
     assert structs.to_pylist() == [{"a": 1, "s": {"x": 2, "t": {"y": 3, "z": None}}}]
     assert nested(batch, {}) is batch
     assert Condition(pc.field("s", "x") > 1).tree is not None
+
+
+@needs_corpus
+@pytest.mark.parametrize("case", corpus_cases("blob_v"), ids=lambda case: case.name)
+def test_members_of_descriptors_are_taken_out_of_whole_ones(case: CorpusCase) -> None:
+    dataset = lancefs.open(case.table())
+    for field in dataset.schema:
+        if not pa.types.is_struct(field.type):
+            continue
+        whole = dataset.to_table(columns=[field.name])[field.name].combine_chunks()
+        names = [f"{field.name}.{member.name}" for member in field.type]
+        alone = dataset.to_table(columns=["id", *names])
+        assert alone.column_names == ["id", *names]
+        for name, member in zip(names, field.type, strict=True):
+            expected = pc.struct_field(whole, [member.name])
+            assert alone[name].combine_chunks() == expected
+            assert dataset.take([1], columns=[name])[name].combine_chunks() == expected[1:2]
+        size = pc.struct_field(whole, ["size"])
+        assert dataset.count_rows(f"{field.name}.size > 50") == pc.sum(pc.greater(size, 50)).as_py()
+
+
+def test_what_lies_below_a_blob_is_no_column() -> None:
+    dataset = lancefs.open(corpus_case("blob_v2dedicated-f2.3-w14.0.2").table())
+    with pytest.raises(ColumnNotFound, match=r"blob\.sise.*did you mean 'blob\.size'"):
+        dataset.to_table(columns=["blob.sise"])
+    with pytest.raises(ColumnNotFound, match=r"no column 'blob\.data'"):
+        dataset.to_table(columns=["blob.data"])
+    with pytest.raises(ValueError, match=r"'blob\.size' is of a blob's descriptor"):
+        dataset.to_table(columns=["blob.size"], blobs="bytes")
+    with pytest.raises(ValueError, match=r"'blob\.size' is of a blob's descriptor"):
+        dataset.to_table(columns={"n": "blob.size"}, blobs="bytes")

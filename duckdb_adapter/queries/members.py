@@ -48,7 +48,7 @@ def used_columns(query: TableQuery) -> UsedColumns:
     counts_rows = _COUNTS.search(text) is not None and not _has_any(schema.names, rest)
     if not (tests_nulls or counts_rows or "." in rest):  # which stands before each member
         return UsedColumns()
-    structs = {one.name.lower(): one.type for one in schema if pa.types.is_struct(one.type)}
+    structs = {name.lower(): kind for name, kind in query.structs.items()}
     if not (tests_nulls or counts_rows or _has_any(structs, rest)):
         return UsedColumns()
     if query.select is None or query.uses is None:

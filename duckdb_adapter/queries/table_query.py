@@ -9,7 +9,11 @@ import pyarrow as pa
 
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.trees import expressions_in, is_table, parse
+from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
+
+# The types of columns of blobs, which are stored as something else.
+_DESCRIPTORS = (BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR)
 
 
 class Select(NamedTuple):
@@ -58,6 +62,15 @@ class TableQuery:
     def uses(self) -> ColumnUses | None:
         """How the query uses columns; None where it may use more than its text names."""
         return None if self.select is None else uses_of(*self.select, self._alias)
+
+    @cached_property
+    def structs(self) -> Mapping[str, pa.StructType]:
+        """The structs of which members can be read alone, by the names of columns: no blobs."""
+        return {
+            field.name: field.type
+            for field in self.schema
+            if pa.types.is_struct(field.type) and field.type not in _DESCRIPTORS
+        }
 
     def reads_alone(self) -> bool:
         """Whether the query uses the table alone, with columns outside of WHERE."""

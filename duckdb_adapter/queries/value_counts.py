@@ -40,18 +40,18 @@ def counted_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> lis
         path
         for key, column in query.select.columns.items()
         if key in query.uses
-        for path in _paths(query.schema.field(column), query.uses[key])
+        for path in _paths(column, query.structs.get(column), query.uses[key])
     ]
     if not _takes_any_order(query.select.node):
         return []
     return paths if all(map(is_countable, paths)) else []
 
 
-def _paths(column: pa.Field, members: Collection[str]) -> list[str]:
+def _paths(column: str, struct: pa.StructType | None, members: Collection[str]) -> list[str]:
     """Return the paths of what is used of a column: the whole where it is not clear."""
-    is_member = "" not in members and pa.types.is_struct(column.type)
-    named = members_named(column.type, members) if is_member else []
-    return [f"{column.name}.{member}" for member in named] or [column.name]
+    is_member = "" not in members and struct is not None
+    named = members_named(struct, members) if is_member else []
+    return [f"{column}.{member}" for member in named] or [column]
 
 
 def _takes_any_order(select: Mapping[str, Any]) -> bool:

@@ -154,6 +154,17 @@ class Field:
         return 2 if self.metadata.get(_BLOB_VERSION) == b"2" else 1
 
     @property
+    def members(self) -> tuple[Field, ...]:
+        """The members of the struct that the column is shown as: of blobs, of their descriptors.
+
+        Those of descriptors cannot be read alone; their ids are that of the column.
+        """
+        if not self.is_blob:
+            return self.children if self.logical_type == "struct" else ()
+        shown = self.to_arrow().type
+        return tuple(Field(self.id, each.name, str(each.type), self.nullable) for each in shown)
+
+    @property
     def is_json(self) -> bool:
         """Whether the column holds JSON, which is stored as JSONB bytes and shown as text."""
         return self.logical_type == "json"

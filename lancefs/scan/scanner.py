@@ -142,6 +142,7 @@ class LanceScanner:
             "use_index": use_index,
         }
         columns = self._with(columns, with_row_id, with_row_address)
+        columns = self._with_descriptors(columns, blobs)
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
         known = self._known(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
@@ -413,6 +414,23 @@ class LanceScanner:
             return {**columns, **{name: name for name in extra if name not in columns}}
         names = [field.name for field in self._shown] if columns is None else list(columns)
         return names + [name for name in extra if name not in names]
+
+    def _with_descriptors(self, columns: Columns | None, blobs: Blobs) -> Columns | None:
+        """Make expressions of columns where there are members of descriptors, which are read whole.
+
+        Raises:
+            ValueError: There are, but blobs come as bytes.
+        """
+        values = columns.values() if isinstance(columns, Mapping) else columns or ()
+        names = (value for value in values if isinstance(value, str))
+        members = [name for name in names if self._version.is_of_descriptor(name)]
+        if members and blobs == "bytes":
+            raise ValueError(
+                f"{members[0]!r} is of a blob's descriptor, in place of which blobs='bytes' reads "
+                "the blob; leave out one of both"
+            )
+        is_list = columns is not None and not isinstance(columns, Mapping)
+        return {name: name for name in columns or ()} if members and is_list else columns
 
     def _fields(self, columns: Columns | None) -> tuple[Field, ...]:
         if columns is None:

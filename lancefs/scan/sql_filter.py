@@ -437,8 +437,7 @@ def _ways(fields: Sequence[Field]) -> Iterator[tuple[Field, ...]]:
     """Yield the ways to columns and members of structs."""
     for field in fields:
         yield (field,)
-        if field.logical_type == "struct":
-            yield from ((field, *way) for way in _ways(field.children))
+        yield from ((field, *way) for way in _ways(field.members))
 
 
 def _dotted(way: tuple[Field, ...]) -> str:

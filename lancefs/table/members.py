@@ -63,6 +63,7 @@ def stored(field: Field) -> Field:
     if not field.way:
         return field
     *around, part = field.way
+    assert not any(struct.is_blob for struct in around), "descriptors of blobs are read whole"
     for struct in reversed(around):
         part = struct if struct.is_packed else replace(struct, children=(part,))
     return part

@@ -196,6 +196,13 @@ class OpenVersion:
             return self.column(".".join(path))  # raises: the struct lacks the member
         return as_column(way)
 
+    def is_of_descriptor(self, name: str) -> bool:
+        """Whether a name is that of a member of a blob's descriptor: `image.size`."""
+        if name in self.named_fields or "." not in name:
+            return False
+        way = self.column(name).way
+        return len(way) > 1 and way[-2].is_blob
+
     def refuse_if_fresh(self, name: str) -> None:
         """Refuse a row metadata column of a fresh table, whose new rows have no ids yet.
 

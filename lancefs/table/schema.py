@@ -116,8 +116,8 @@ def _find(fields: Sequence[Field], name: str) -> tuple[Field, ...] | None:
         if field.name == name:
             return (field,)
     for field in fields:
-        if field.logical_type == "struct" and name.startswith(field.name + "."):
-            rest = _find(field.children, name[len(field.name) + 1 :])
+        if name.startswith(field.name + ".") and field.members:
+            rest = _find(field.members, name[len(field.name) + 1 :])
             if rest is not None:
                 return field, *rest
     return None
@@ -146,6 +146,5 @@ def _nearest(fields: Sequence[Field], name: str) -> str:
 def _paths(field: Field) -> Iterator[str]:
     """Yield the names that `find_column` takes for a column and the members of its structs."""
     yield field.name
-    if field.logical_type == "struct":
-        for child in field.children:
-            yield from (f"{field.name}.{path}" for path in _paths(child))
+    for member in field.members:
+        yield from (f"{field.name}.{path}" for path in _paths(member))

@@ -18,6 +18,7 @@ from roads import (
     note_scans,
     with_wide_halves,
 )
+from support import CorpusCase, corpus_cases, needs_corpus
 
 ROWS = 400
 
@@ -155,3 +156,20 @@ def test_members_of_structs_of_a_name_that_is_the_tables(tmp_path: Path) -> None
     con.execute("CREATE TABLE req AS FROM req_rows")
     expected = con.execute("SELECT req.status FROM req").fetchall()
     assert con.execute(f"SELECT req.status FROM '{tmp_path}/req.lance'").fetchall() == expected
+
+
+@needs_corpus
+@pytest.mark.parametrize("case", corpus_cases("blob_v"), ids=lambda case: case.name)
+def test_descriptors_of_blobs_are_read_whole(con: Any, case: CorpusCase) -> None:
+    name = f"'{case.table()}'"
+    if "blob" not in [row[0] for row in con.execute(f"DESCRIBE FROM {name}").fetchall()]:
+        return  # one of pylance that wrote none
+    whole = [row[0] for row in con.execute(f"SELECT blob FROM {name} ORDER BY id").fetchall()]
+    sizes = [None if blob is None else blob["size"] for blob in whole]
+    found = con.execute(f"SELECT blob.size FROM {name} ORDER BY id").fetchall()
+    assert found == [(size,) for size in sizes]
+    found = con.execute(f"SELECT max(blob.size), count(blob.position), count(*) FROM {name}")
+    there = [size for size in sizes if size is not None]
+    assert found.fetchall() == [(max(there, default=None), len(there), len(sizes))]
+    (count,) = con.execute(f"SELECT count(*) FROM {name} WHERE blob.size > 50").fetchone()
+    assert count == sum(size > 50 for size in there)
