@@ -141,8 +141,7 @@ class LanceScanner:
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        columns = self._with(columns, with_row_id, with_row_address)
-        columns = self._with_descriptors(columns, blobs)
+        columns = self._with_descriptors(self._with(columns, with_row_id, with_row_address), blobs)
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
         known = self._known(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
