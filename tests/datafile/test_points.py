@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.datafile.container import ColumnPages, Container
+from lancefs.datafile.logical_types import has_type
 from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_1 import assembly, point_plans, reader
 from lancefs.datafile.v2_1.leaf_columns import LeafField
@@ -376,12 +377,19 @@ def test_a_damaged_member_of_a_struct_is_named(
     assert again.take([3, ROWS + 7], columns=["s.a"])["s.a"].to_pylist() == [3, ROWS + 7]
 
 
+def _is_limited(kind: pa.DataType) -> bool:
+    """Whether a damaged value may be beyond what its type stands for, as too many digits are."""
+    return bool(pa.types.is_decimal(kind) or pa.types.is_time(kind) or pa.types.is_date64(kind))
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_of_a_damaged_file_are_refused_or_of_their_type(
     written: dict[str, Path], version: str, tmp_path: Path
 ) -> None:
     """Damage of values cannot be seen; all else is refused, and nothing crashes."""
-    lance.write_dataset(table_of(3000), tmp_path / "t", data_storage_version=version)
+    table = table_of(3000)
+    lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    checked = [field.name for field in table.schema if not has_type(field.type, _is_limited)]
     (path,) = (tmp_path / "t" / "data").iterdir()
     content, refused = path.read_bytes(), 0
     for _ in range(40):
@@ -392,7 +400,8 @@ def test_rows_of_a_damaged_file_are_refused_or_of_their_type(
         path.write_bytes(damaged)
         try:
             found = lancefs.open(tmp_path / "t").take(sorted({5, 1030, 2999}))
-            found.validate(full=True)
+            found.validate()
+            found.select(checked).validate(full=True)
         except LanceError:
             refused += 1
     assert refused
