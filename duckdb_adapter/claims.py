@@ -26,6 +26,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import first_rows_of
 from duckdb_adapter.queries.trees import needs_all_rows
 from duckdb_adapter.sources.arrow_source import CountedDataset, make_source, make_table_source
+from duckdb_adapter.sources.column_values import are_values_kept
 from duckdb_adapter.sources.counted import CountedRows
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import GROUP, GroupedRows, grouped
@@ -172,7 +173,7 @@ class Claim:
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
         if isinstance(self.rows, CountedRows | ValueCountRows):
-            tables = self.rows.tables()
+            tables = self.rows.tables
             return {self._key(kind): partial(make_table_source, tables[kind]) for kind in tables}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
@@ -226,20 +227,19 @@ def _known_rows(
 ) -> CountedRows | ValueCountRows | None:
     """Return rows for a query that uses of them only what is known, or found out once."""
     counted = MemberRows(rows.dataset, used).counted() if used.no_values else None
-    return (
-        counted
-        or extreme_rows(rows, query, lambda: not settings.collation())
-        or value_count_rows(rows, query)
-    )
+    if counted is not None or not are_values_kept(rows):
+        return counted
+    extremes = extreme_rows(rows, query, lambda: not settings.collation())
+    return extremes or value_count_rows(rows, query)
 
 
-def _with_guard(query: str, functions: Collection[str]) -> str:
+def _with_guard(query: str, names: Collection[str]) -> str:
     """Return a query that DuckDB refuses where a function that makes one value of all is a macro.
 
     Such a macro would use more than the function does. DuckDB refuses one with FILTER. It knows the
     types, which nothing uses, without a value.
     """
-    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(functions))
+    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
     guarded = f"SELECT *, typeof([{', '.join(calls)}]) AS {_NO_MACRO} FROM ({query})"
     return f"SELECT * EXCLUDE ({_NO_MACRO}) FROM ({guarded})"
 

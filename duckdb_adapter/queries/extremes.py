@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.queries.column_uses import sole_argument
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import OF_VALUES, column_of, expressions_in
+from duckdb_adapter.queries.trees import OF_VALUES, calls_only, column_of, expressions_in
 
 # A statement without any of these is not parsed.
 _MAY_ASK = re.compile(r"\b(min|max)\b", re.IGNORECASE)
@@ -48,14 +48,13 @@ def used_extremes(query: TableQuery) -> UsedExtremes | None:
 
 
 def _extremes(node: Mapping[str, Any], columns: Mapping[str, str]) -> UsedExtremes | None:
-    expressions = list(expressions_in([node["select_list"], node["modifiers"]]))
-    if any(each["class"] == "WINDOW" for each in expressions):
+    parts = [node["select_list"], node["modifiers"]]
+    if not calls_only(parts, _EXTREMES | _COUNTS | OF_VALUES):
         return None
+    expressions = list(expressions_in(parts))
     functions = (each for each in expressions if each["class"] == "FUNCTION")
     calls = [each for each in functions if not each["is_operator"]]
     names = {call["function_name"].lower() for call in calls}
-    if not names <= {*_EXTREMES, *_COUNTS, *OF_VALUES} or names.isdisjoint(_EXTREMES):
-        return None
     asked: set[int] = set()
     used: dict[str, set[str]] = {}
     for call in calls:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -106,6 +106,18 @@ def aggregates(node: Mapping[str, Any]) -> bool:
         return True
     calls = (each for each in expressions_in(node["select_list"]) if each["class"] == "FUNCTION")
     return any(call["function_name"].lower() in AGGREGATES for call in calls)
+
+
+def calls_only(node: Any, functions: Collection[str]) -> bool:
+    """Whether expressions call no functions but some, which have no windows; or operators."""
+    return not any(
+        each["class"] == "WINDOW"
+        or (
+            (each["class"] == "FUNCTION" and not each["is_operator"])
+            and each["function_name"].lower() not in functions
+        )
+        for each in expressions_in(node)
+    )
 
 
 def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from duckdb_adapter.queries.column_uses import members_named
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import AGGREGATES, OF_VALUES, aggregates, expressions_in
+from duckdb_adapter.queries.trees import AGGREGATES, OF_VALUES, aggregates, calls_only
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)
@@ -42,9 +42,8 @@ def counted_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> lis
         if key in query.uses
         for path in _paths(column, query.structs.get(column), query.uses[key])
     ]
-    if not _takes_any_order(query.select.node):
-        return []
-    return paths if all(map(is_countable, paths)) else []
+    is_proved = all(map(is_countable, paths)) and _takes_any_order(query.select.node)
+    return paths if is_proved else []
 
 
 def _paths(column: str, struct: pa.StructType | None, members: Collection[str]) -> list[str]:
@@ -62,15 +61,5 @@ def _takes_any_order(select: Mapping[str, Any]) -> bool:
         return False
     if select["sample"] or select["qualify"] or not (distinct or aggregates(select)):
         return False
-    parts = (select["select_list"], select["having"], select["modifiers"])
-    return all(map(_is_of_any_order, expressions_in(list(parts))))
-
-
-def _is_of_any_order(expression: Mapping[str, Any]) -> bool:
-    """Whether an expression is no function, or one to which the order of rows is nothing."""
-    if expression["class"] == "WINDOW":
-        return False
-    if expression["class"] != "FUNCTION" or expression["is_operator"]:
-        return True
-    name = expression["function_name"].lower()
-    return name in AGGREGATES or name in OF_VALUES
+    parts = [select["select_list"], select["having"], select["modifiers"]]
+    return calls_only(parts, AGGREGATES | OF_VALUES)

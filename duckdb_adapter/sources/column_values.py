@@ -12,13 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from duckdb_adapter.sources.rows import Rows
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.scanner import LanceScanner
+from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.per_version import PerVersion
 
+# A shorter table is read with all its rows. To look at the values of a longer one takes seconds,
+# which somebody who wants the plan only should not wait for.
+LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 MOST_VALUES = 1024
 # Rows of which the values are looked at first.
 _PROBED_ROWS = 8 * 1024
@@ -54,6 +59,11 @@ _COUNTS = PerVersion[dict[str, CountedValues | None]](dict)
 _ASKED = PerVersion[set[tuple[str, ...]]](set)
 
 
+def are_values_kept(rows: Rows) -> bool:
+    """Whether it is worth while to look at the values of columns for the statements that follow."""
+    return rows.dataset.is_local and LEAST_ROWS <= (rows.known_count() or 0) <= MOST_ROWS
+
+
 def is_countable(kind: pa.DataType) -> bool:
     """Whether values of a type can be counted quickly, besides strings with dictionaries."""
     is_whole = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
@@ -61,10 +71,10 @@ def is_countable(kind: pa.DataType) -> bool:
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the whole numbers that dates or decimals are; other types themselves."""
+    """Return the type of the whole numbers that dates, or decimals of 64 bits, are; or the type."""
     if pa.types.is_date32(kind):
         return pa.int32()
-    return pa.int64() if pa.types.is_decimal(kind) else kind
+    return pa.int64() if pa.types.is_decimal(kind) and kind.bit_width == 64 else kind
 
 
 def type_of(dataset: LanceDataset, path: str) -> pa.DataType:

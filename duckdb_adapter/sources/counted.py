@@ -25,17 +25,12 @@ class CountedRows:
         count: The number.
         columns: Columns of which a query asks whether values are missing, which none are; of
             structs with the members of which it asks that.
-        counts: Whether it does so by `count`, which may also be the name of a macro.
+        functions: What the query must mean the functions of this name by, and no macros.
     """
 
     count: int
     columns: Mapping[str, list[str]]
-    counts: bool
-
-    @property
-    def functions(self) -> frozenset[str]:
-        """What the query must mean the functions of this name by, and no macros."""
-        return frozenset({"count"}) if self.counts else frozenset()
+    functions: frozenset[str]
 
     def query(self, name_of: Callable[[str], str]) -> str:
         """Return the query that the name of the table stands for; it reads no variables."""
@@ -44,8 +39,9 @@ class CountedRows:
         ]
         return f"SELECT {', '.join(shown) or _THERE} FROM {numbered_rows(self.count)}"
 
+    @property
     def tables(self) -> dict[str, pa.Table]:
-        """Return the tables that the query reads: none."""
+        """The tables that the query reads: none."""
         return {}
 
 

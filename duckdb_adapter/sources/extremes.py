@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.column_values import is_asked_again
-from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.value_counts import LEAST_ROWS, MOST_ROWS, ValueCountRows
+from duckdb_adapter.sources.column_values import is_asked_again, stored_type
+from duckdb_adapter.sources.rows import Rows, is_text
+from duckdb_adapter.sources.value_counts import ValueCountRows
 from lancefs.datafile.buffers import Array
 from lancefs.errors import LanceError
 from lancefs.table.per_version import PerVersion
@@ -56,26 +56,23 @@ def extreme_rows(
     """Return rows for a query that uses only the extremes of columns, and how many rows there are.
 
     Args:
-        rows: Of a table that the query names once.
+        rows: Of a table that the query names once; see `are_values_kept`.
         query: The query.
         is_binary: Tells whether texts are compared by their bytes.
 
     Returns:
         None where the query uses more.
     """
-    dataset, count = rows.dataset, rows.known_count() or 0
-    if not dataset.is_local or not LEAST_ROWS <= count <= MOST_ROWS:
-        return None
     used = used_extremes(query)
     if used is None:
         return None
     kinds = [rows.plain_field(column).type for column in used.columns]
     is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
-    if not is_ordered or (any(map(_is_text, kinds)) and not is_binary()):
+    if not is_ordered or (any(map(is_text, kinds)) and not is_binary()):
         return None
     # DuckDB compares texts by all of its threads.
-    texts = [column for column in used.columns if _is_text(rows.schema.field(column).type)]
-    if texts and not is_asked_again(dataset, texts):
+    texts = [column for column in used.columns if is_text(rows.schema.field(column).type)]
+    if texts and not is_asked_again(rows.dataset, texts):
         return None
     try:
         found = _find(rows, used.columns)
@@ -86,12 +83,8 @@ def extreme_rows(
     if len(known) < len(found) or not are_there:
         return None
     values = pa.table({column: each.ends for column, each in known.items()})
-    counts = np.array([1, count - 1 if "count" in used.functions else 1])
+    counts = np.array([1, (rows.known_count() or 0) - 1 if "count" in used.functions else 1])
     return ValueCountRows(values, counts, frozenset(used.functions))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _find(rows: Rows, columns: Sequence[str]) -> dict[str, ColumnExtremes | None]:
@@ -128,8 +121,7 @@ def _extremes(array: pa.Array) -> ColumnExtremes | None:
 
 def _ends(array: pa.Array) -> pa.Array:
     """Return the least and the greatest value of a column."""
-    is_narrow = pa.types.is_decimal(array.type) and array.type.bit_width == 64
-    found = pc.min_max(array.view(pa.int64()) if is_narrow else array)
+    found = pc.min_max(array.view(stored_type(array.type)))
     return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")]).view(array.type)
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.groups import group_keys
 from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.sources.column_values import MOST_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.forks import cached_property
@@ -25,9 +26,8 @@ from lancefs.lance_dataset import LanceDataset
 
 # The column of the numbers, among the rows and in the table of the combinations.
 GROUP = "__lance_group"
-# A shorter table is grouped by its strings: to look at the values of columns costs some time, too,
-# which somebody who wants the plan only should not wait for.
-_LEAST_ROWS, _MOST_ROWS = 512 * 1024, 512 * 1024 * 1024
+# A shorter table is grouped by its strings: to look at the values of columns costs some time, too.
+_LEAST_ROWS = 512 * 1024
 
 
 class GroupedRows(RowSource):
@@ -106,7 +106,7 @@ def grouped(rows: Rows, query: TableQuery) -> RowSource:
         rows: Of a table that the query names once.
         query: The query.
     """
-    if not _LEAST_ROWS <= (rows.known_count() or 0) <= _MOST_ROWS:
+    if not _LEAST_ROWS <= (rows.known_count() or 0) <= MOST_ROWS:
         return rows
     names, keys = rows.schema.names, group_keys(query, rows.encoded)
     is_clear = len({each.lower() for each in names}) == len(names)  # DuckDB renames others

@@ -62,7 +62,7 @@ class MemberRows(Rows):
         if not used.no_values or count is None or not self._are_there(sorted(used.tested)):
             return None
         columns = {name: used.members.get(name, []) for name in self._fields}
-        return CountedRows(count, columns, used.counts)
+        return CountedRows(count, columns, self.functions)
 
     def _described(self) -> DuckDBColumns:
         whole = super()._described()

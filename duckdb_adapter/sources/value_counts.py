@@ -30,12 +30,8 @@ from duckdb_adapter.sources.rows import Rows
 from lancefs.datafile.buffers import Ints
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.per_version import PerVersion
 
-# A shorter table is read with all its rows. To count the values of a longer one takes seconds,
-# which somebody who wants the plan only should not wait for.
-LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 # Rows of one value that DuckDB gets at once: as many as its vectors hold, and a part of that.
 _BLOCKS = (2048, 256)
 # The column of the tables of the query that tells how often a row is to come.
@@ -67,18 +63,15 @@ class ValueCountRows:
         parts = [
             f"{quoted(name_of(_blocks(rows)))} CROSS JOIN {numbered_rows(rows)} AS _({_TICKS})"
             for rows in _BLOCKS
-            if _blocks(rows) in self._tables
+            if _blocks(rows) in self.tables
         ]
-        if _REST in self._tables:
+        if _REST in self.tables:
             parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {quoted(name_of(_REST))})")
         return " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
 
-    def tables(self) -> dict[str, pa.Table]:
-        """Return the tables that the query reads."""
-        return self._tables
-
     @cached_property
-    def _tables(self) -> dict[str, pa.Table]:
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables that the query reads."""
         tables, left = {}, self.counts
         for rows in _BLOCKS:
             places = np.repeat(np.arange(len(left)), left // rows)
@@ -107,15 +100,13 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     """Return rows for a query that uses only values of columns, and how often they occur.
 
     Args:
-        rows: Of a table that the query names once.
+        rows: Of a table that the query names once; see `are_values_kept`.
         query: The query.
 
     Returns:
         None where the query uses more, or there are too many values.
     """
-    dataset, count = rows.dataset, rows.known_count() or 0
-    if not dataset.is_local or not LEAST_ROWS <= count <= MOST_ROWS:
-        return None
+    dataset = rows.dataset
 
     def is_counted(path: str) -> bool:
         return path in rows.encoded or is_countable(type_of(dataset, path))
@@ -126,7 +117,7 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     # A string is handed to DuckDB with its row, which takes longer than a number of blocks.
     if found is None or (len(paths) == 1 and paths[0] in rows.encoded):
         return found
-    return found if len(found.counts) * _BLOCKS[-1] <= count else None
+    return found if len(found.counts) * _BLOCKS[-1] <= found.counts.sum() else None
 
 
 def _counted(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | None:

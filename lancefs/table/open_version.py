@@ -198,7 +198,7 @@ class OpenVersion:
 
     def is_of_descriptor(self, name: str) -> bool:
         """Whether a name is that of a member of a blob's descriptor: `image.size`."""
-        if name in self.named_fields or "." not in name:
+        if "." not in name or name in self.named_fields:
             return False
         way = self.column(name).way
         return len(way) > 1 and way[-2].is_blob

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from roads import ROADS, connect, native_rows
+from roads import ROADS, connect, native_rows, note_scans, with_wide_halves
 
 
 @pytest.fixture(params=ROADS)
@@ -22,5 +22,13 @@ def con(request: pytest.FixtureRequest) -> Iterator[Any]:
 def native(table: Path) -> Iterator[Any]:
     """A database whose own table `native` has the rows of the Lance table of the module."""
     lance = pytest.importorskip("lance")
-    with native_rows(lance.dataset(str(table)).to_table()) as connection:
+    with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
         yield connection
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The arguments of the scans that begin."""
+    found: list[dict[str, Any]] = []
+    note_scans(monkeypatch, found.append)
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import (
+    assert_reads_each_time,
     assert_same_rows,
     connect,
     native_rows,
     needs_install,
-    note_scans,
-    with_wide_halves,
 )
 
-from duckdb_adapter.sources import column_values as value_counts
-from duckdb_adapter.sources import extremes as extremes_source
+from duckdb_adapter.sources import column_values
 
 pytestmark = needs_install
 
@@ -70,26 +67,11 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    """A database whose own table `native` has the rows of the Lance table."""
-    with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
-        yield connection
-
-
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long, and few values are many."""
-    monkeypatch.setattr(extremes_source, "LEAST_ROWS", 10)
-    monkeypatch.setattr(value_counts, "MOST_VALUES", 3)
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The scans that begin."""
-    found: list[dict[str, Any]] = []
-    note_scans(monkeypatch, found.append)
-    return found
+    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
+    monkeypatch.setattr(column_values, "MOST_VALUES", 3)
 
 
 # Queries over {t} that use nothing but extremes, and how many rows there are.
@@ -153,11 +135,7 @@ OTHERS = [
 def test_other_queries_read_rows(
     native: Any, table: Path, reads: list[dict[str, Any]], query: str
 ) -> None:
-    con = connect("install")
-    for _ in range(2):
-        del reads[:]
-        assert_same_rows(con, native, table, query)
-        assert reads != []
+    assert_reads_each_time(native, table, reads, query)
 
 
 def test_a_collation_orders_texts(native: Any, table: Path, reads: list[dict[str, Any]]) -> None:

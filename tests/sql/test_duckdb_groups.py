@@ -19,9 +19,7 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 import duckdb_adapter
 import lancefs
 from duckdb_adapter import claims
-from duckdb_adapter.sources import column_values as value_counts
-from duckdb_adapter.sources import combinations
-from duckdb_adapter.sources import groups as group_source
+from duckdb_adapter.sources import column_values, combinations, groups
 from duckdb_adapter.sources.combinations import Combinations
 from duckdb_adapter.sources.groups import GROUP, GroupedRows
 
@@ -58,7 +56,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long."""
-    monkeypatch.setattr(group_source, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(groups, "_LEAST_ROWS", 10)
 
 
 def _is_grouped(con: Any, query: str) -> bool:
@@ -229,8 +227,8 @@ def test_columns_with_many_values_are_not_numbered(
     monkeypatch.setattr(combinations, "_MOST_COMBINATIONS", 1000)
     assert not _is_grouped(con, query)
     monkeypatch.undo()
-    monkeypatch.setattr(group_source, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(value_counts, "MOST_VALUES", 100)
+    monkeypatch.setattr(groups, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(column_values, "MOST_VALUES", 100)
     lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
     assert not _is_grouped(con, query)
 
@@ -263,7 +261,7 @@ def test_values_that_came_from_nowhere_are_an_error(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = Combinations("logs.lance", {"level": pa.array(["info"]), "host": pa.array(["h"])})
-    monkeypatch.setattr(group_source, "few_combinations", lambda *_: few)
+    monkeypatch.setattr(groups, "few_combinations", lambda *_: few)
     query = f"SELECT level, host, count(*) FROM '{table}' GROUP BY ALL"
     with pytest.raises(duckdb.Error, match=r"logs\.lance: a column has other values"):
         connect("install").execute(query).fetchall()

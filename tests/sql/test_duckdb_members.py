@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 from roads import (
     assert_same_rows,
     connect,
-    native_rows,
     needs_install,
     note_scans,
-    with_wide_halves,
 )
 from support import CorpusCase, corpus_cases, needs_corpus
 
@@ -45,12 +42,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(rows, str(path), max_rows_per_file=150)
     lance.dataset(str(path)).delete("id % 9 = 5")
     return path
-
-
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from roads import (
     native_rows,
     needs_install,
     note_scans,
-    with_wide_halves,
 )
 
 ROWS = 3000
@@ -54,12 +52,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset.delete("id % 9 = 5")
     dataset.add_columns(pa.field("later", pa.string()))
     return path
-
-
-@pytest.fixture(scope="module")
-def native(table: Path) -> Iterator[Any]:
-    with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
-        yield connection
 
 
 @pytest.fixture

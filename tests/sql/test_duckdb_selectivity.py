@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
 from duckdb_adapter.planned_scans import noting_scans
-from duckdb_adapter.sources import likes as like_source
+from duckdb_adapter.sources import likes, top_n
 from duckdb_adapter.sources import rows as scanned_rows
-from duckdb_adapter.sources import top_n as top_n_source
 from lancefs.scan import selectivity
 
 pytestmark = needs_install
@@ -209,7 +208,7 @@ def test_the_first_rows_are_found_among_those_that_pass(
     native: Any, table: Path, filters: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a filter keeps most rows: others columns are read of the first ones alone."""
-    monkeypatch.setattr(top_n_source, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
     query = "SELECT * FROM {t} WHERE percent >= 5 ORDER BY id DESC LIMIT 10"
     assert_same_rows(connect("install"), native, table, query)
     assert ["percent" in str(filter) for filter in filters] == [True, False]
@@ -218,7 +217,7 @@ def test_the_first_rows_are_found_among_those_that_pass(
 def test_texts_are_looked_for_beside_a_filter_that_keeps_most_rows(
     native: Any, table: Path, filters: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(like_source, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(likes, "_LEAST_ROWS", 10)
     query = "SELECT * FROM {t} WHERE text LIKE '%99 of%' AND percent >= 5 ORDER BY id"
     assert_same_rows(connect("install"), native, table, query)
     assert ["match_substring(text" in str(filter) for filter in filters] == [False, True]

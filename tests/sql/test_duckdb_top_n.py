@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter.sources import top_n as top_n_source
+from duckdb_adapter.sources import top_n
 from duckdb_adapter.sources.top_n_rows import find_first
 
 ROWS = 3000
@@ -51,7 +51,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The columns of each scan, in order; tables of any length are long."""
     seen: list[list[str]] = []
     note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
-    monkeypatch.setattr(top_n_source, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
     return seen
 
 
