@@ -23,7 +23,7 @@ from lancefs.datafile.blocks import (
     no_width,
 )
 from lancefs.datafile.buffers import reserve
-from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings
+from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
 from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
@@ -216,6 +216,12 @@ def strings_of(array: pa.Array) -> tuple[Array, Bytes]:
     width = np.int64 if any(check(array.type) for check in _WIDE_OFFSETS) else np.int32
     bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     return bounds, np.frombuffer(data or b"", np.uint8)
+
+
+def text_keys(array: pa.Array) -> Array:
+    """Return the key of each of some texts (`kernels.bounds`), of which none is missing."""
+    keys, _ = text_bounds(*strings_of(array), None, np.arange(len(array) + 1))
+    return keys
 
 
 def spelled_out(array: pa.DictionaryArray) -> pa.Array:

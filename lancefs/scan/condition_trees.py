@@ -7,6 +7,7 @@ conditions, each of which says whether its opposite is true for a missing value.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
@@ -26,6 +27,7 @@ T = TypeVar("T")
 # Kleene's OR is true where any term is. The other OR of Arrow is unknown where any term is.
 _OR = ("or_kleene",)
 _TEXT_FUNCTIONS = {"starts_with", "ends_with", "match_substring", "match_like"}
+_WILDCARD = re.compile(r"[%_\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,15 @@ class TextMatch:
     pattern: str
     ignore_case: bool
     in_lower_case: bool
+
+    @property
+    def start(self) -> str:
+        """What all these texts begin with; empty where that is not known."""
+        if self.ignore_case or self.in_lower_case:
+            return ""
+        if self.function == "match_like":
+            return literal_start(self.pattern)
+        return self.pattern if self.function == "starts_with" else ""
 
 
 # What is true or false for each value, and unknown for a missing one; `is_valid` is false for it.
@@ -80,6 +91,25 @@ class Combination(Generic[T]):
 ConditionTree: TypeAlias = (
     "SingleCondition | Negation[SingleCondition] | Combination[ConditionTree]"
 )
+
+
+def literal_start(pattern: str) -> str:
+    """Return the characters of a LIKE pattern before its first wildcard."""
+    return _WILDCARD.split(pattern, 1)[0]
+
+
+def text_match(node: ExpressionNode) -> TextMatch | None:
+    """Return a call as a condition on what texts hold; None for any other call."""
+    if node.name not in _TEXT_FUNCTIONS or node.value is None:
+        return None
+    (text,) = node.arguments
+    in_lower_case = text.name == "utf8_lower"
+    if in_lower_case:
+        (text,) = text.arguments
+    if text.kind != "field":
+        return None
+    pattern, ignore_case = node.value["pattern"].as_py(), node.value["ignore_case"].as_py()
+    return TextMatch(text.name, node.name, pattern, ignore_case, in_lower_case)
 
 
 def conditions_of(root: ExpressionNode | None) -> list[ConditionTree] | None:
@@ -122,7 +152,7 @@ def _leaf(node: ExpressionNode, is_negated: bool) -> ConditionTree | None:
     if is_null_test(node) and node.arguments[0].kind == "field":
         there = Comparison(node.arguments[0].name, "is_valid")
         return there if is_negated else Negation(there, of_null=True)
-    test: SingleCondition | None = as_test(node) or _text_match(node)
+    test: SingleCondition | None = as_test(node) or text_match(node)
     if node.name == "is_nan" and node.arguments[0].kind == "field":
         test = Comparison(node.arguments[0].name, "is_nan")
     if test is None or not is_negated:
@@ -139,16 +169,3 @@ def _unlike(node: ExpressionNode, is_negated: bool) -> ConditionTree | None:
     else:
         test = as_test(ExpressionNode("call", "equal", node.arguments))
     return test if is_negated or test is None else Negation(test, of_null=False)
-
-
-def _text_match(node: ExpressionNode) -> TextMatch | None:
-    if node.name not in _TEXT_FUNCTIONS or node.value is None:
-        return None
-    (text,) = node.arguments
-    in_lower_case = text.name == "utf8_lower"
-    if in_lower_case:
-        (text,) = text.arguments
-    if text.kind != "field":
-        return None
-    pattern, ignore_case = node.value["pattern"].as_py(), node.value["ignore_case"].as_py()
-    return TextMatch(text.name, node.name, pattern, ignore_case, in_lower_case)

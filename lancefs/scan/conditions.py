@@ -8,10 +8,7 @@ it asks each column alone. Arrow evaluates all other filters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from decimal import Context, Decimal
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
-from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.buffers import Array, Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import holds, take, within
 from lancefs.errors import InvalidFilter
@@ -32,73 +29,24 @@ from lancefs.scan.condition_trees import (
     SingleCondition,
     TextMatch,
     conditions_of,
+    text_match,
 )
 from lancefs.scan.constants import scalar_of
 from lancefs.scan.expressions import Comparison, ExpressionNode, Membership, TextPart
+from lancefs.scan.intervals import (
+    Interval,
+    TextInterval,
+    ValueInterval,
+    interval_of,
+    narrow,
+    text_interval_of,
+)
 from lancefs.table.members import nested, paths_of
 
-# Enough digits for a decimal of any scale in the units of any other.
-_EXACT = Context(prec=200)
 _FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
-# Numbers between the least and the greatest one of a set that are looked up in a table.
-_TABLE = 4 * 1024 * 1024
 _FLOATS = (pa.types.is_float32, pa.types.is_float64)
-_TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
-
-
-class NumberSet:
-    """A set of numbers, of at least one.
-
-    Args:
-        numbers: The numbers (int64), in any order.
-
-    Attributes:
-        numbers: The numbers, ascending, each once.
-    """
-
-    def __init__(self, numbers: Ints) -> None:
-        self.numbers = np.unique(numbers)
-        self._low = self.numbers[0]
-        self._span = int(self.numbers[-1]) - int(self._low)
-
-    @cached_property
-    def _table(self) -> Mask | None:
-        """Whether each number from the least one is there; None where they lie far apart."""
-        if self._span >= _TABLE:
-            return None
-        table = np.zeros(self._span + 1, np.bool_)
-        table[self.numbers - self._low] = True
-        return table
-
-    def has(self, values: Array) -> Mask:
-        """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
-        if self._table is None:
-            wanted = pa.array(self.numbers.astype(values.dtype))
-            return mask_of(pc.is_in(pa.array(values), value_set=wanted))
-        # Differences wrap around, and are then beyond the span.
-        places = np.subtract(values, self._low, dtype=np.int64)
-        found: Mask = self._table.take(places, mode="clip")
-        found &= places.view(np.uint64) <= np.uint64(self._span)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A range of a column.
-
-    Attributes:
-        column: The name of the column.
-        low: The least number that passes, in the units that the column stores.
-        high: The greatest number that passes.
-        among: The numbers in between that pass; None for all.
-    """
-
-    column: str
-    low: int
-    high: int
-    among: NumberSet | None = None
 
 
 # A condition on one column, as it is evaluated; and of several.
@@ -187,23 +135,26 @@ class Condition:
             return self._evaluate_on_dictionary(batch)
         return self._evaluate(batch)
 
-    def intervals(self, schema: pa.Schema) -> dict[str, Interval]:
+    def intervals(self, schema: pa.Schema) -> dict[str, ValueInterval]:
         """Return intervals of columns: no row passes with a value, or a null, outside of one.
 
         Args:
             schema: The columns that the filter reads.
         """
-        found: dict[str, Interval] = {}
+        numbers: dict[str, Interval] = {}
+        texts: dict[str, TextInterval] = {}
         for term in (
             () if self.tree is None else expressions.chain_terms(self.tree, expressions.AND)
         ):
-            test = expressions.as_test(term)
+            test = expressions.as_test(term) or text_match(term)
             if test is None or len(schema.get_all_field_indices(test.column)) != 1:
                 continue
-            interval = _interval_of_test(test, schema.field(test.column).type)
-            if interval is not None:
-                _narrow(found, interval)
-        return found
+            data_type = schema.field(test.column).type
+            if (interval := interval_of(test, data_type)) is not None:
+                narrow(numbers, interval)
+            elif (of_keys := text_interval_of(test, data_type)) is not None:
+                narrow(texts, of_keys)
+        return {**numbers, **texts}
 
     def _by_column(self, schema: pa.Schema) -> list[Test] | None:
         if schema not in self._tests:
@@ -246,7 +197,7 @@ def by_column(terms: Iterable[ConditionTree] | None, schema: pa.Schema) -> list[
         if test is None:
             return None
         if isinstance(test, Interval):
-            _narrow(intervals, test)
+            narrow(intervals, test)
         else:
             others.append(test)
     return [*intervals.values(), *others] or None
@@ -275,24 +226,11 @@ def _column_test(term: SingleCondition, schema: pa.Schema) -> ValueTest | None:
     is_float = any(is_kind(data_type) for is_kind in _FLOATS)
     if isinstance(term, Comparison) and term.operator == "is_nan":
         return term if is_float else None
-    interval = _interval_of_test(term, data_type)
+    interval = interval_of(term, data_type)
     if interval is not None:
         return interval
     is_compared = is_float or pa.types.is_string(data_type) or pa.types.is_boolean(data_type)
     return term if is_compared and _has_type(term, data_type) else None
-
-
-def _narrow(intervals: dict[str, Interval], interval: Interval) -> None:
-    """Narrow the interval of a column to one that must hold as well."""
-    known = intervals.get(interval.column, interval)
-    low, high = max(interval.low, known.low), min(interval.high, known.high)
-    among = known.among or interval.among
-    if known.among is not None and interval.among is not None and known is not interval:
-        both = np.intersect1d(known.among.numbers, interval.among.numbers)
-        if not len(both):
-            low, high = 1, 0
-        among = NumberSet(both) if len(both) else None
-    intervals[interval.column] = Interval(interval.column, low, high, among)
 
 
 def _has_type(test: Comparison | Membership | TextPart, data_type: pa.DataType) -> bool:
@@ -301,81 +239,6 @@ def _has_type(test: Comparison | Membership | TextPart, data_type: pa.DataType) 
     if isinstance(test, TextPart):
         return bool(pa.types.is_string(data_type))
     return test.value is None or (test.value.type == data_type and test.value.is_valid)
-
-
-def _interval_of_test(
-    test: Comparison | Membership | TextPart, data_type: pa.DataType
-) -> Interval | None:
-    """Return a test as a range of stored numbers, or some numbers in a range; None for others."""
-    if isinstance(test, TextPart):
-        return None
-    if isinstance(test, Comparison):
-        return interval_of(test, data_type)
-    bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
-    if bounds is None or not is_alike or pa.types.is_decimal(data_type):
-        return None
-    if bounds[1] > np.iinfo(np.int64).max or not len(test.values):
-        return None
-    sign = "u" if pa.types.is_unsigned_integer(data_type) else "i"
-    numbers = stored_values(test.values, f"<{sign}{data_type.bit_width // 8}")
-    among = NumberSet(numbers.astype(np.int64))
-    return Interval(test.column, int(among.numbers[0]), int(among.numbers[-1]), among)
-
-
-def interval_of(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
-    """Return a comparison as a range of stored numbers; None if it is no such range.
-
-    Args:
-        comparison: The comparison.
-        data_type: Type of the column.
-    """
-    bounds = stored_bounds(data_type)
-    if bounds is None:
-        return None
-    low, high = bounds
-    if comparison.operator != "is_valid":
-        value = _in_stored_units(comparison.value, data_type)
-        if value is None:
-            return None
-        match comparison.operator:
-            case "equal":
-                low, high = max(low, math.ceil(value)), min(high, math.floor(value))
-            case "greater":
-                low = max(low, math.floor(value) + 1)
-            case "greater_equal":
-                low = max(low, math.ceil(value))
-            case "less":
-                high = min(high, math.ceil(value) - 1)
-            case "less_equal":
-                high = min(high, math.floor(value))
-    return Interval(comparison.column, low, high)
-
-
-def stored_bounds(data_type: pa.DataType) -> tuple[int, int] | None:
-    """Return the least and the greatest number that a type stores; None for other values."""
-    if pa.types.is_unsigned_integer(data_type):
-        return 0, (1 << data_type.bit_width) - 1
-    is_number = pa.types.is_signed_integer(data_type) or _is_decimal(data_type)
-    if not is_number and not any(is_kind(data_type) for is_kind in _TEMPORAL):
-        return None
-    return -(1 << data_type.bit_width - 1), (1 << data_type.bit_width - 1) - 1
-
-
-def _is_decimal(data_type: pa.DataType) -> bool:
-    """Whether values are decimals of 64 or 128 bits."""
-    return bool(pa.types.is_decimal(data_type)) and data_type.bit_width in (64, 128)
-
-
-def _in_stored_units(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | None:
-    """Return a literal in the units that a type stores; None if Arrow would convert a side."""
-    if value is None or not value.is_valid:
-        return None
-    is_number = pa.types.is_decimal(value.type) or pa.types.is_integer(value.type)
-    if _is_decimal(data_type) and is_number:
-        return Decimal(value.as_py()).scaleb(data_type.scale, _EXACT)
-    if pa.types.is_integer(data_type) and pa.types.is_integer(value.type):
-        return int(value.as_py())
-    return int(value.value) if value.type == data_type else None
 
 
 def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:

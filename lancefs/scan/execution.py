@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.index.claims import IndexClaim
     from lancefs.index.lookup import Answer
-    from lancefs.scan.conditions import Condition, Interval
+    from lancefs.scan.conditions import Condition
     from lancefs.scan.index_use import IndexUse
+    from lancefs.scan.intervals import ValueInterval
     from lancefs.table.row_index import RowIndex
 
 _Item = TypeVar("_Item")
@@ -427,7 +428,7 @@ class Scan:
         return passing_readers(self.fragments, self._ranged_fields, self._intervals, self.stats)
 
     @cached_property
-    def _intervals(self) -> Mapping[str, Interval]:
+    def _intervals(self) -> Mapping[str, ValueInterval]:
         """The intervals in the filter of columns whose ranges of values are kept in mind."""
         if self.filter is None:
             return {}

@@ -25,7 +25,7 @@ from lancefs.table.fragment_readers import FragmentReaders
 
 if TYPE_CHECKING:
     from lancefs.datafile.blocks import Mask, RowRange
-    from lancefs.scan.conditions import Interval
+    from lancefs.scan.intervals import ValueInterval
     from lancefs.scan.stats import ScanStats
     from lancefs.table.fragment_reader import FragmentReader
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 _FEWEST, _MOST = 16, 16 * 1024
 # Fragments that are asked before all are: mostly a scan has seen all of a column, or nothing.
 _PROBES = 8
-# Bytes that a process keeps, and what a fragment takes of them: its numbers, and the path and the
+# Bytes that a process keeps, and what a fragment takes of them: its bounds, and the path and the
 # identity of its file where these are in nobody else's memory.
-_BUDGET, _FRAGMENT_BYTES = 16 * 1024 * 1024, 300
+_BUDGET, _FRAGMENT_BYTES = 16 * 1024 * 1024, 360
 
 _ColumnKey: TypeAlias = tuple["weakref.ref[FragmentReaders]", int]
 
@@ -60,7 +60,7 @@ class _Gathered:
     identities: Sequence[Hashable | None]
     changes: int
 
-    def excludes(self, interval: Interval) -> Mask:
+    def excludes(self, interval: ValueInterval) -> Mask:
         """Tell which fragments have no value within an interval."""
         return self.seen & misses(self.low, self.high, interval)
 
@@ -75,7 +75,7 @@ _gathered: BudgetCache[_ColumnKey, _Gathered] = BudgetCache(_BUDGET)
 def passing_fragments(
     fragments: Iterable[FragmentReader],
     fields: Sequence[Field],
-    intervals: Mapping[str, Interval],
+    intervals: Mapping[str, ValueInterval],
     stats: ScanStats,
 ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
     """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
@@ -110,7 +110,7 @@ def passing_fragments(
 def passing_readers(
     fragments: FragmentReaders,
     fields: Sequence[Field],
-    intervals: Mapping[str, Interval],
+    intervals: Mapping[str, ValueInterval],
     stats: ScanStats,
 ) -> FragmentReaders | None:
     """Return the fragments that may hold rows that pass, where earlier scans have seen all.
@@ -150,7 +150,7 @@ def forget() -> None:
 def _one_by_one(
     fragments: Iterable[FragmentReader],
     fields: Sequence[Field],
-    intervals: Mapping[str, Interval],
+    intervals: Mapping[str, ValueInterval],
     stats: ScanStats,
 ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
     for fragment in fragments:

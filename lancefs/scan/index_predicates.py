@@ -19,7 +19,8 @@ from lancefs.index.contents import NOTHING, Item, Substring, Wanted, every, some
 from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
 from lancefs.index.sort_keys import has_keys, is_stored_number, is_text, sort_keys
 from lancefs.scan import row_functions
-from lancefs.scan.conditions import Condition, interval_of
+from lancefs.scan.condition_trees import literal_start
+from lancefs.scan.conditions import Condition
 from lancefs.scan.expressions import (
     AND,
     DEEPEST,
@@ -29,6 +30,7 @@ from lancefs.scan.expressions import (
     as_comparison,
     chain_terms,
 )
+from lancefs.scan.intervals import interval_of
 
 # The comparison that is true where another one is false, for values that are all ordered.
 _OPPOSITE = {
@@ -40,7 +42,6 @@ _OPPOSITE = {
 # Types whose values an IN may give in another width.
 _ALIKE = (pa.types.is_integer, is_text)
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
-_WILDCARDS = frozenset("%_\\")
 # Texts of an IN that are looked for within texts, at most.
 _MOST_TEXTS = 64
 
@@ -239,7 +240,7 @@ def _read_pattern(node: ExpressionNode, data_type: pa.DataType, is_negated: bool
     texts = _literal_runs(pattern) if node.name == "match_like" else [pattern]
     contents = every(Substring(text, small is not None) for text in texts)
     has_start = small is None and node.name in ("match_like", "starts_with")
-    start = _literal_start(pattern) if node.name == "match_like" else pattern
+    start = literal_start(pattern) if node.name == "match_like" else pattern
     return _Read(expression, _with_prefix(start) if has_start else None, contents=contents)
 
 
@@ -349,12 +350,6 @@ def _points(values: pa.Array, data_type: pa.DataType) -> list[KeyInterval] | Non
             return None
     keys = sorted(set(sort_keys(values).tolist()))
     return None if any(key != key for key in keys) else [(key, key) for key in keys]
-
-
-def _literal_start(pattern: str) -> str:
-    """Return the characters of a LIKE pattern before its first wildcard."""
-    ends = [at for at, letter in enumerate(pattern) if letter in _WILDCARDS]
-    return pattern[: ends[0]] if ends else pattern
 
 
 def _literal_runs(pattern: str) -> list[str]:

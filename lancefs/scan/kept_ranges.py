@@ -24,14 +24,14 @@ import pyarrow as pa
 from lancefs.forks import Lock
 from lancefs.printable import get_logger
 from lancefs.scan import value_ranges
-from lancefs.scan.value_ranges import ZoneRanges
+from lancefs.scan.value_ranges import Numbers, ZoneRanges
 from lancefs.storage import file_identity
 from lancefs.storage.private_folder import PrivateFolder
 
 logger = get_logger(__name__)
 
 VARIABLE = "LANCEFS_RANGES"
-_MAGIC = b"lancefs ranges 1\n"
+_MAGIC = b"lancefs ranges 2\n"
 _CHECKSUM_BYTES = 32
 # Bytes of the file of a table, and files in the directory: the oldest ones make room.
 _MOST_BYTES, _MOST_TABLES = 4 * 1024 * 1024, 128
@@ -161,8 +161,8 @@ def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
     for name, field_id, zones in entries:
         number = types.setdefault(zones.data_type, len(types))
         columns = files.setdefault((name, zones.identity), [])
-        numbers = [part.tolist() for part in (zones.seen, zones.low, zones.high)]
-        columns.append([field_id, number, zones.low.dtype.str, *numbers])
+        parts = zones.seen.tolist(), _listed(zones.low), _listed(zones.high)
+        columns.append([field_id, number, zones.low.dtype.str, *parts])
     schema = pa.schema([(str(number), each) for each, number in types.items()])
     content = {
         "root": root,
@@ -205,4 +205,15 @@ def _zones(
     identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any
 ) -> ZoneRanges:
     shaped = np.array(seen, np.int64).reshape(-1, 2)
-    return ZoneRanges(identity, data_type, shaped, np.array(low, dtype), np.array(high, dtype))
+    return ZoneRanges(identity, data_type, shaped, _unlisted(low, dtype), _unlisted(high, dtype))
+
+
+def _listed(bounds: Numbers) -> list[Any]:
+    """Return bounds as JSON has them: keys of texts as texts of a letter a byte."""
+    listed: list[Any] = bounds.tolist()
+    return [key.decode("latin-1") for key in listed] if bounds.dtype.kind == "S" else listed
+
+
+def _unlisted(listed: list[Any], dtype: str) -> Numbers:
+    is_text = np.dtype(dtype).kind == "S"
+    return np.array([key.encode("latin-1") for key in listed] if is_text else listed, dtype)

@@ -2,8 +2,9 @@
 
 Data files have no statistics. A scan that decodes a column for its filter keeps the range of values
 in each zone, so that the next filter on the column passes over zones, and whole fragments, without
-a row that passes. Only columns of stored numbers have ranges: integers, dates, times, durations.
-Null slots do not count; deleted rows do, so that a range holds for every version with the file.
+a row that passes. Columns of stored numbers have ranges: integers, dates, times, durations; and
+texts, of which the keys count (`kernels.bounds`). Null slots do not count; deleted rows do, so that
+a range holds for every version with the file.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import stored_values, valid_slots
+from lancefs.datafile.arrays import (
+    indices_of,
+    is_text,
+    stored_values,
+    strings_of,
+    text_keys,
+    valid_slots,
+)
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
+from lancefs.datafile.kernels import text_bounds
+from lancefs.datafile.kernels.bounds import KEY, LEAST_KEY, MOST_KEY
 from lancefs.forks import Lock
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
@@ -27,13 +37,15 @@ from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:
-    from lancefs.scan.conditions import Interval
+    from lancefs.scan.intervals import ValueInterval
 
 # Rows of a zone, counted from the beginning of a data file.
 ZONE_ROWS = 16 * 1024
 # Bytes of ranges that a process keeps, and what a column of a file takes beside them.
 _BUDGET, _COLUMN_BYTES = 16 * 1024 * 1024, 700
 _WIDEST = 64
+# Items of a dictionary, which are put in order.
+_MOST_ITEMS = 4096
 
 _Key: TypeAlias = tuple[Hashable, int]
 Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -71,7 +83,7 @@ class ZoneRanges:
         seen = self.seen[first:last]
         return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
 
-    def excluded(self, interval: Interval) -> Ints:
+    def excluded(self, interval: ValueInterval) -> Ints:
         """Return ranges of rows of which no value lies within an interval."""
         out = misses(self.low, self.high, interval)
         return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
@@ -93,7 +105,7 @@ _known = _Known()
 _lock = Lock()
 
 
-def misses(low: Numbers, high: Numbers, interval: Interval) -> Mask:
+def misses(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
     """Tell which ranges of values have no value within an interval.
 
     Args:
@@ -101,20 +113,23 @@ def misses(low: Numbers, high: Numbers, interval: Interval) -> Mask:
         high: The greatest value of each range.
         interval: The interval.
     """
-    if interval.low > interval.high:
+    if interval.is_empty:
         return np.ones(len(low), np.bool_)
     out: Mask = (low > interval.high) | (high < interval.low)
-    if interval.among is not None:
-        numbers = interval.among.numbers
-        at = np.searchsorted(numbers, low)
-        out = out | (at == len(numbers)) | (numbers.take(at, mode="clip") > high)
+    points = interval.points
+    if points is not None:
+        at = np.searchsorted(points, low)
+        out = out | (at == len(points)) | (points.take(at, mode="clip") > high)
     return out
 
 
 def has_range(data_type: pa.DataType) -> bool:
     """Whether columns of a type have ranges: those that intervals speak of, of few bytes."""
-    from lancefs.scan.conditions import stored_bounds
+    from lancefs.scan.intervals import stored_bounds
 
+    values = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    if is_text(values):
+        return True
     return stored_bounds(data_type) is not None and data_type.bit_width <= _WIDEST
 
 
@@ -130,7 +145,7 @@ def count_changes() -> int:
 
 
 def passing(
-    fragment: FragmentReader, fields: Sequence[Field], intervals: Mapping[str, Interval]
+    fragment: FragmentReader, fields: Sequence[Field], intervals: Mapping[str, ValueInterval]
 ) -> list[RowRange] | None:
     """Return the ranges of rows of a fragment that may lie within all of some intervals.
 
@@ -180,7 +195,7 @@ class Seen:
         """Keep the ranges of columns that were read, by field id."""
         for field, parts, before in self._wanted:
             array = columns[field.id]
-            if not has_range(array.type):
+            if not _is_ranged(array):
                 continue
             done = 0
             for (_, (start, end)), (file, identity) in zip(parts, before, strict=True):
@@ -250,6 +265,14 @@ def file_of(reader: FragmentReader, field: Field) -> File | None:
     return None if is_row_metadata(field) or field.children else reader.file_of(field)
 
 
+def _is_ranged(array: pa.Array) -> bool:
+    """Whether values have ranges as they were read, and ones that are found at little cost."""
+    if not pa.types.is_dictionary(array.type):
+        return has_range(array.type)
+    items = array.dictionary
+    return is_text(items.type) and not items.null_count and len(items) <= _MOST_ITEMS
+
+
 def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, start: int) -> None:
     """Keep the ranges of consecutive rows of a column of a file."""
     seen, low, high = _ranges_of(array, start)
@@ -264,46 +287,83 @@ def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, st
         _known.changes += 1
 
 
-def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Any, Any]:
+def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Numbers, Numbers]:
     """Return the rows and ranges of all zones of a file from the first one to those of an array."""
     end = start + len(array)
     first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
-    sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
-    values = stored_values(array, f"<{sign}{array.type.bit_width // 8}")
-    limits = np.iinfo(values.dtype)
-    valid = valid_slots(array)
-    if first == 0 and last == 1:  # all of a small file: a table may have many
-        some = values if valid is None else values[valid]
-        low = np.array([some.min(initial=limits.max)], values.dtype)
-        high = np.array([some.max(initial=limits.min)], values.dtype)
-        return np.array([(start, end)], np.int64), low, high
     starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
     ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
-    lows = values if valid is None else np.where(valid, values, limits.max)
-    highs = values if valid is None else np.where(valid, values, limits.min)
+    lows, highs = _bounds_of(array, starts - start)
+    if first == 0:
+        return np.stack([starts, ends], axis=1), lows, highs
     seen = np.zeros((last, 2), np.int64)
-    low = np.full(last, limits.max, values.dtype)
-    high = np.full(last, limits.min, values.dtype)
     seen[first:, 0], seen[first:, 1] = starts, ends
-    low[first:] = np.minimum.reduceat(lows, starts - start)
-    high[first:] = np.maximum.reduceat(highs, starts - start)
-    return seen, low, high
+    least, most = _limits(lows.dtype)
+    low = np.concatenate([np.full(first, most, lows.dtype), lows])
+    return seen, low, np.concatenate([np.full(first, least, lows.dtype), highs])
 
 
-def _merged(known: ZoneRanges, seen: Ints, low: Any, high: Any) -> tuple[Ints, Any, Any]:
+def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
+    """Return the least and the greatest value in each zone of an array.
+
+    Args:
+        array: The values.
+        starts: Where the zones begin, each of a row or more.
+    """
+    if is_text(array.type):
+        return text_bounds(*strings_of(array), valid_slots(array), np.append(starts, len(array)))
+    if pa.types.is_dictionary(array.type):
+        return _bounds_of_items(array, starts)
+    sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
+    return _reduced(array, stored_values(array, f"<{sign}{array.type.bit_width // 8}"), starts)
+
+
+def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
+    """Return the least and the greatest key in each zone of texts that have a dictionary."""
+    keys, ranks = np.unique(text_keys(array.dictionary), return_inverse=True)
+    ordered = np.concatenate([[LEAST_KEY], keys, [MOST_KEY]]).astype(KEY)
+    ranks = np.append(ranks + 1, 0)  # of a null, too, in an array without items
+    low, high = _reduced(array, ranks.take(indices_of(array)), starts)
+    return ordered.take(low, mode="clip"), ordered.take(high, mode="clip")
+
+
+def _reduced(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:
+    """Return the least and the greatest number in each zone, nulls left out."""
+    least, most = _limits(values.dtype)
+    valid = valid_slots(array)
+    if len(starts) == 1:  # of a small file, mostly: a table may have many
+        some = values if valid is None else values[valid]
+        low, high = some.min(initial=most), some.max(initial=least)
+        return np.array([low], values.dtype), np.array([high], values.dtype)
+    lows = values if valid is None else np.where(valid, values, most)
+    highs = values if valid is None else np.where(valid, values, least)
+    return np.minimum.reduceat(lows, starts), np.maximum.reduceat(highs, starts)
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest number, or key of a text."""
+    if dtype.kind == "S":
+        return LEAST_KEY, MOST_KEY
+    limits = np.iinfo(dtype)
+    return limits.min, limits.max
+
+
+def _merged(
+    known: ZoneRanges, seen: Ints, low: Numbers, high: Numbers
+) -> tuple[Ints, Numbers, Numbers]:
     """Join ranges of the same column: where rows seen touch, those of both; else of the more."""
     length = max(len(known.seen), len(seen))
     parts = []
-    limits = np.iinfo(low.dtype)
-    for rows, least, most in ((known.seen, known.low, known.high), (seen, low, high)):
+    least, most = _limits(low.dtype)
+    for rows, lows, highs in ((known.seen, known.low, known.high), (seen, low, high)):
         padded = np.zeros((length, 2), np.int64)
         padded[: len(rows)] = rows
         more = length - len(rows)
         parts.append(
             (
                 padded,
-                np.concatenate([least, np.full(more, limits.max, least.dtype)]),
-                np.concatenate([most, np.full(more, limits.min, most.dtype)]),
+                np.concatenate([lows, np.full(more, most, lows.dtype)]),
+                np.concatenate([highs, np.full(more, least, highs.dtype)]),
             )
         )
     (rows, low, high), (new, new_low, new_high) = parts
@@ -315,8 +375,8 @@ def _merged(known: ZoneRanges, seen: Ints, low: Any, high: Any) -> tuple[Ints, A
     joined[touch, 0] = np.minimum(rows[touch, 0], new[touch, 0])
     joined[touch, 1] = np.maximum(rows[touch, 1], new[touch, 1])
     joined[replaced] = new[replaced]
-    low = np.where(touch, np.minimum(low, new_low), np.where(replaced, new_low, low))
-    high = np.where(touch, np.maximum(high, new_high), np.where(replaced, new_high, high))
+    low = np.where(replaced | touch & (new_low < low), new_low, low)
+    high = np.where(replaced | touch & (new_high > high), new_high, high)
     return joined, low, high
 
 

@@ -12,6 +12,7 @@ from lancefs.datafile.kernels.bitpacking import read_widths as read_widths
 from lancefs.datafile.kernels.bitpacking import unpack as unpack
 from lancefs.datafile.kernels.bitpacking import unpack_at as unpack_at
 from lancefs.datafile.kernels.bitpacking import unpack_buffers as unpack_buffers
+from lancefs.datafile.kernels.bounds import text_bounds as text_bounds
 from lancefs.datafile.kernels.calls import TWINS
 from lancefs.datafile.kernels.chunks import find_buffers as find_buffers
 from lancefs.datafile.kernels.chunks import open_chunks as open_chunks

@@ -29,6 +29,7 @@ from lancefs.datafile import kernels
 from lancefs.datafile.buffers import dtype_of
 from lancefs.datafile.kernels import (
     bitpacking,
+    bounds,
     chunks,
     codes,
     decimals,
@@ -421,6 +422,21 @@ def texts_and_parts(draw: st.DrawFn) -> Arguments:
     return offsets, odd_place(draw, np.frombuffer(b"".join(held), np.uint8)), part.encode()
 
 
+@st.composite
+def texts_of_zones(draw: st.DrawFn) -> Arguments:
+    """Texts of any bytes, of which many have the same beginning."""
+    letters = st.binary(max_size=9) | st.binary(max_size=4).map(lambda end: b"\xe9" * 30 + end)
+    held = draw(st.lists(letters, max_size=12))
+    offsets = np.cumsum([0, *map(len, held)]).astype(draw(st.sampled_from([np.int32, np.int64])))
+    if not draw(st.integers(0, 4)):
+        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
+    valid = draw(st.none() | st.lists(st.booleans(), min_size=len(held), max_size=len(held)))
+    inner = draw(st.lists(st.integers(0, len(held)), max_size=4))
+    starts = np.array(sorted([0, *inner, len(held)]), np.int64)
+    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
+    return offsets, data, None if valid is None else np.array(valid, np.bool_), starts
+
+
 def manifest_messages() -> st.SearchStrategy[Arguments]:
     messages = wire_messages.manifests()
     return messages.map(lambda message: (np.frombuffer(message, np.uint8),))
@@ -585,6 +601,7 @@ PAIRS = {
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
     "holds": (parts.holds, texts_and_parts()),
+    "text_bounds": (bounds.text_bounds, texts_of_zones()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),
     "find_data_files": (manifests.find_data_files, fragment_messages()),

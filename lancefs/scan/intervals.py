@@ -1,0 +1,251 @@
+"""Conditions on single columns as intervals of their values.
+
+An interval of numbers says exactly which values pass. One of texts is of their keys, which are
+their first bytes (`kernels.bounds`): no text with another key passes, nor do all with these keys.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys
+from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.kernels.bounds import KEY_BYTES, LEAST_KEY, MOST_KEY
+from lancefs.forks import cached_property
+from lancefs.scan.condition_trees import SingleCondition, TextMatch
+from lancefs.scan.expressions import Comparison, Membership
+
+# Enough digits for a decimal of any scale in the units of any other.
+_EXACT = Context(prec=200)
+# Numbers between the least and the greatest one of a set that are looked up in a table.
+_TABLE = 4 * 1024 * 1024
+_TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
+
+
+class NumberSet:
+    """A set of numbers, of at least one.
+
+    Args:
+        numbers: The numbers (int64), in any order.
+
+    Attributes:
+        numbers: The numbers, ascending, each once.
+    """
+
+    def __init__(self, numbers: Ints) -> None:
+        self.numbers = np.unique(numbers)
+        self._low = self.numbers[0]
+        self._span = int(self.numbers[-1]) - int(self._low)
+
+    @cached_property
+    def _table(self) -> Mask | None:
+        """Whether each number from the least one is there; None where they lie far apart."""
+        if self._span >= _TABLE:
+            return None
+        table = np.zeros(self._span + 1, np.bool_)
+        table[self.numbers - self._low] = True
+        return table
+
+    def has(self, values: Array) -> Mask:
+        """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
+        if self._table is None:
+            wanted = pa.array(self.numbers.astype(values.dtype))
+            return mask_of(pc.is_in(pa.array(values), value_set=wanted))
+        # Differences wrap around, and are then beyond the span.
+        places = np.subtract(values, self._low, dtype=np.int64)
+        found: Mask = self._table.take(places, mode="clip")
+        found &= places.view(np.uint64) <= np.uint64(self._span)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A range of a column.
+
+    Attributes:
+        column: The name of the column.
+        low: The least number that passes, in the units that the column stores.
+        high: The greatest number that passes.
+        among: The numbers in between that pass; None for all.
+    """
+
+    column: str
+    low: int
+    high: int
+    among: NumberSet | None = None
+
+    @property
+    def points(self) -> Ints | None:
+        """The numbers that pass, ascending, where they are single ones."""
+        return None if self.among is None else self.among.numbers
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value passes."""
+        return self.low > self.high
+
+    def narrowed(self, other: Interval) -> Interval:
+        """Return the interval of the numbers that pass this one and another one."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        among = self.among or other.among
+        if self.among is not None and other.among is not None:
+            both = np.intersect1d(self.among.numbers, other.among.numbers)
+            if not len(both):
+                low, high = 1, 0
+            among = NumberSet(both) if len(both) else None
+        return Interval(self.column, low, high, among)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextInterval:
+    """A range of the keys of a column of texts.
+
+    Attributes:
+        column: The name of the column.
+        low: The least key of a text that may pass.
+        high: The greatest one.
+        points: The keys in between of texts that may pass, ascending; None for all.
+    """
+
+    column: str
+    low: bytes
+    high: bytes
+    points: Array | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value passes."""
+        return self.low > self.high
+
+    def narrowed(self, other: TextInterval) -> TextInterval:
+        """Return the interval of the keys within this one and another one."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        points = self.points if other.points is None else other.points
+        if self.points is not None and other.points is not None:
+            points = np.intersect1d(self.points, other.points)
+            if not len(points):
+                low, high, points = MOST_KEY, LEAST_KEY, None
+        return TextInterval(self.column, low, high, points)
+
+
+ValueInterval: TypeAlias = Interval | TextInterval
+AnyInterval = TypeVar("AnyInterval", Interval, TextInterval)
+
+
+def narrow(intervals: dict[str, AnyInterval], interval: AnyInterval) -> None:
+    """Narrow the interval of a column to one that must hold as well."""
+    known = intervals.get(interval.column)
+    intervals[interval.column] = interval if known is None else known.narrowed(interval)
+
+
+def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInterval | None:
+    """Return an interval of keys outside of which no text passes a condition; None for others.
+
+    Args:
+        test: The condition.
+        data_type: Type of the column.
+    """
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    if not is_text(data_type):
+        return None
+    if isinstance(test, Membership):
+        if not is_text(test.values.type) or not len(test.values):
+            return None
+        points = np.unique(text_keys(test.values))
+        return TextInterval(test.column, points[0], points[-1], points)
+    if isinstance(test, TextMatch):
+        start = test.start.encode()[:KEY_BYTES]
+        return TextInterval(test.column, start, start.ljust(KEY_BYTES, b"\xff")) if start else None
+    if not isinstance(test, Comparison) or test.value is None or not test.value.is_valid:
+        return None
+    if not is_text(test.value.type):
+        return None
+    key = test.value.as_py().encode()[:KEY_BYTES]
+    match test.operator:
+        case "equal":
+            return TextInterval(test.column, key, key)
+        case "greater" | "greater_equal":
+            return TextInterval(test.column, key, MOST_KEY)
+        case "less" | "less_equal":
+            return TextInterval(test.column, LEAST_KEY, key)
+    return None
+
+
+def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | None:
+    """Return a condition as a range of stored numbers, or some numbers in a range; None for others.
+
+    Args:
+        test: The condition.
+        data_type: Type of the column.
+    """
+    if isinstance(test, Comparison):
+        return _compared(test, data_type)
+    if not isinstance(test, Membership):
+        return None
+    bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
+    if bounds is None or not is_alike or pa.types.is_decimal(data_type):
+        return None
+    if bounds[1] > np.iinfo(np.int64).max or not len(test.values):
+        return None
+    sign = "u" if pa.types.is_unsigned_integer(data_type) else "i"
+    numbers = stored_values(test.values, f"<{sign}{data_type.bit_width // 8}")
+    among = NumberSet(numbers.astype(np.int64))
+    return Interval(test.column, int(among.numbers[0]), int(among.numbers[-1]), among)
+
+
+def _compared(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
+    bounds = stored_bounds(data_type)
+    if bounds is None:
+        return None
+    low, high = bounds
+    if comparison.operator != "is_valid":
+        value = _in_stored_units(comparison.value, data_type)
+        if value is None:
+            return None
+        match comparison.operator:
+            case "equal":
+                low, high = max(low, math.ceil(value)), min(high, math.floor(value))
+            case "greater":
+                low = max(low, math.floor(value) + 1)
+            case "greater_equal":
+                low = max(low, math.ceil(value))
+            case "less":
+                high = min(high, math.ceil(value) - 1)
+            case "less_equal":
+                high = min(high, math.floor(value))
+    return Interval(comparison.column, low, high)
+
+
+def stored_bounds(data_type: pa.DataType) -> tuple[int, int] | None:
+    """Return the least and the greatest number that a type stores; None for other values."""
+    if pa.types.is_unsigned_integer(data_type):
+        return 0, (1 << data_type.bit_width) - 1
+    is_number = pa.types.is_signed_integer(data_type) or _is_decimal(data_type)
+    if not is_number and not any(is_kind(data_type) for is_kind in _TEMPORAL):
+        return None
+    return -(1 << data_type.bit_width - 1), (1 << data_type.bit_width - 1) - 1
+
+
+def _is_decimal(data_type: pa.DataType) -> bool:
+    """Whether values are decimals of 64 or 128 bits."""
+    return bool(pa.types.is_decimal(data_type)) and data_type.bit_width in (64, 128)
+
+
+def _in_stored_units(value: pa.Scalar | None, data_type: pa.DataType) -> int | Decimal | None:
+    """Return a literal in the units that a type stores; None if Arrow would convert a side."""
+    if value is None or not value.is_valid:
+        return None
+    is_number = pa.types.is_decimal(value.type) or pa.types.is_integer(value.type)
+    if _is_decimal(data_type) and is_number:
+        return Decimal(value.as_py()).scaleb(data_type.scale, _EXACT)
+    if pa.types.is_integer(data_type) and pa.types.is_integer(value.type):
+        return int(value.as_py())
+    return int(value.value) if value.type == data_type else None
