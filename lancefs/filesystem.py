@@ -23,6 +23,7 @@ from lancefs.masking import mask_secrets
 from lancefs.printable import printable
 from lancefs.storage import Store, forget
 from lancefs.storage.filesystems import open_url, with_connections
+from lancefs.storage.local_files import is_local
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
@@ -46,6 +47,16 @@ _FSSPEC_OPTIONS = {
     "max_paths",
     "skip_instance_cache",
 }
+
+
+class _WorkingDirectory:
+    """The directory that relative paths begin in."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        try:
+            return os.getcwd()
+        except FileNotFoundError:  # it was removed
+            return ""
 
 
 class LanceFileSystem(ReadOnlyFileSystem):
@@ -110,6 +121,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
 
     protocol = "lance"
     root_marker = ""
+    # What fsspec tells instances apart by, beside their arguments: `fo` may be a relative path.
+    _working_directory = _WorkingDirectory()
+    _extra_tokenize_attributes = ("_working_directory",)
 
     def __init__(
         self,
@@ -156,6 +170,15 @@ class LanceFileSystem(ReadOnlyFileSystem):
     def __repr__(self) -> str:
         root = Store(self.fs, self.root).url() if self._is_rooted else ""
         return f"<LanceFileSystem {printable(mask_secrets(root))}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle a relative `fo` as absolute: the other process may begin elsewhere."""
+        make, (kind, arguments, options) = super().__reduce__()
+        given = str(stringify_path(arguments[0] if arguments else options.get("fo", "")))
+        if self._is_rooted and is_local(self._fs) and self.root not in given:
+            arguments = (self.root, *arguments[1:])
+            options = {name: value for name, value in options.items() if name != "fo"}
+        return make, (kind, arguments, options)
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:

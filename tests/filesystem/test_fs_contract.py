@@ -9,10 +9,12 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import lance
 import pyarrow as pa
 import pytest
 from fs_tables import ids, read
+from pyarrow import feather
 
 import lancefs
 from lancefs.filesystem import LanceFileSystem
@@ -181,6 +183,29 @@ def test_it_can_be_pickled(fs: LanceFileSystem, in_memory: str) -> None:
     assert fresh.cat(PATH) == fs.cat(PATH)
     direct = pickle.loads(pickle.dumps(LanceFileSystem(target_protocol="memory")))
     assert direct.exists(f"{in_memory}/latest.arrow")
+
+
+def test_a_relative_path_means_what_it_meant_when_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("one", "other")):
+        lance.write_dataset(pa.table({"n": [number]}), str(tmp_path / name / "t.lance"))
+
+    def number_in(files: fsspec.AbstractFileSystem) -> int:
+        with files.open("latest.arrow") as file:
+            return int(feather.read_table(file)["n"][0].as_py())
+
+    given: list[dict[str, str]] = [{"fo": "t.lance"}, {"fo": "file://t.lance"}]
+    for options in given:
+        monkeypatch.chdir(tmp_path / "one")
+        first = fsspec.filesystem("lance", **options)
+        assert fsspec.filesystem("lance", **options) is first
+        pickled = pickle.dumps(first)
+        monkeypatch.chdir(tmp_path / "other")
+        assert number_in(fsspec.filesystem("lance", **options)) == 1
+        assert number_in(first) == number_in(pickle.loads(pickled)) == 0
+    monkeypatch.chdir(tmp_path / "one")
+    assert number_in(pickle.loads(pickle.dumps(LanceFileSystem("t.lance", mmap=False)))) == 0
 
 
 def test_an_open_file_can_be_pickled_and_stays_on_its_version(table: str) -> None:
