@@ -96,20 +96,22 @@ class Claim:
         rows: What it stands for.
         alias: What the table is called in a query that gives it no name, as for other files.
         statement: The whole statement that uses it; empty where that is not known.
+        reader: What tells the variable of its rows from others of the same name.
     """
 
     name: str
     rows: AnyRows
     alias: str
     statement: str = ""
+    reader: str = "reader"
 
-    def _key(self, kind: str = "reader") -> str:
+    def _key(self, kind: str = "") -> str:
         """Return the name of the variable that DuckDB will find rows in.
 
         The same for every look at the name while a statement is prepared and run, since DuckDB
         remembers what it found, so that it reads one version.
         """
-        return f"{self.name} ({kind} {_thread.number})"
+        return f"{self.name} ({kind or self.reader} {_thread.number})"
 
     def select(self) -> str:
         """Return the query that the name stands for, over the variables that `sources` names."""

@@ -11,10 +11,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from duckdb_adapter.bound_versions import BoundVersions
 from duckdb_adapter.claims import Claim, EngineSettings, LookContext, find_claim
 from duckdb_adapter.frames import Source
 from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
+from duckdb_adapter.queries.nested import count_captured
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._transactions = Transactions()
+        self._bound = BoundVersions()
         self._numbers = itertools.count(1)
         self._last = _Last()
 
@@ -83,7 +86,13 @@ class Looks:
                 claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
-            claim = claim.narrowed_to(asked.statement, LookContext(use, settings))
+            text = asked.statement
+            if asked.is_relation:
+                self._bound.note(database, claim)
+            elif count_captured(claim.name, text):
+                bound = self._bound.find(database, claim, text)
+                claim, text = (claim, "") if bound is None else (bound, text)
+            claim = claim.narrowed_to(text, LookContext(use, settings))
             return NameAnswer(claim.select(), claim.alias, claim.sources())
         pins = Pins()
         claim = find_claim(name, replace(storage, pins=pins))

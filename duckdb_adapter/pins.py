@@ -100,6 +100,11 @@ class Asked(NamedTuple):
     run: int
     statement: str
 
+    @property
+    def is_relation(self) -> bool:
+        """Whether a relation of Python is bound, and no statement run."""
+        return self.run == _NO_STATEMENT
+
 
 class Use:
     """The use of a table by a statement, from the first look at its name until its rows are read.

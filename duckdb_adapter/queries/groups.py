@@ -21,7 +21,6 @@ from duckdb_adapter.queries.trees import (
     expressions_in,
     is_table,
     number_of,
-    parse,
     terms_of,
 )
 
@@ -47,7 +46,7 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
         return []
     lower = query.text.lower()
     is_named = any(column in lower for column in columns)
-    select = _select_from(parse(query.text), query.name) if is_named else None
+    select = _select_from(query.root, query.name) if is_named else None
     if select is None:
         return []
     computed, compared = _tested(select.get("where_clause"), columns)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
+from duckdb_adapter.queries.nested import statement_in
 from duckdb_adapter.queries.trees import expressions_in, is_table, parse
 from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
@@ -24,7 +25,7 @@ class Select(NamedTuple):
         columns: The columns of the table by their names in small letters.
     """
 
-    node: dict[str, Any]
+    node: Mapping[str, Any]
     columns: Mapping[str, str]
 
 
@@ -47,13 +48,27 @@ class TableQuery:
         self._alias = alias
 
     @cached_property
+    def root(self) -> Mapping[str, Any] | None:
+        """The root node of what selects; None where the text is no single SELECT, or is long."""
+        return None if self._text_root is None else statement_in(self._text_root)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the text is more than the query, and may read the table elsewhere, too."""
+        return self.root is not self._text_root
+
+    @cached_property
+    def _text_root(self) -> Mapping[str, Any] | None:
+        return parse(self.text)
+
+    @cached_property
     def select(self) -> Select | None:
         """The query; None where it is another statement, or has common table expressions.
 
         None also where two columns have the same name in small letters.
         """
         columns = {column.lower(): column for column in self.schema.names}
-        node = parse(self.text) if len(columns) == len(self.schema) else None
+        node = self.root if len(columns) == len(self.schema) else None
         if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
             return None
         return Select(node, columns) if is_table(node["from_table"], self.name) else None

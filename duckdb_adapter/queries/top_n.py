@@ -52,7 +52,8 @@ class FirstRows:
         rows: How many.
         tested: The columns that WHERE compares, each as often as it does. The first rows are those
             of the rows that pass, if the scan is asked for all of these comparisons.
-        calls: Whether there are functions in WHERE, which may be macros that use other rows.
+        calls: Whether there are functions in WHERE, which may be macros that use other rows, or
+            other SELECTs around this one.
     """
 
     column: str
@@ -67,10 +68,12 @@ def first_rows_of(query: TableQuery) -> FirstRows | None:
     lower = query.text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    return None if query.select is None else _first_rows(*query.select)
+    return None if query.select is None else _first_rows(*query.select, query.is_nested)
 
 
-def _first_rows(node: Mapping[str, Any], columns: Mapping[str, str]) -> FirstRows | None:
+def _first_rows(
+    node: Mapping[str, Any], columns: Mapping[str, str], is_nested: bool
+) -> FirstRows | None:
     """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
     if not shows_rows(node):
         return None
@@ -91,7 +94,7 @@ def _first_rows(node: Mapping[str, Any], columns: Mapping[str, str]) -> FirstRow
     tested = () if where is None else _tested(where, columns)
     if tested is None:
         return None
-    calls = where is not None and "FUNCTION" in _classes(where)
+    calls = is_nested or (where is not None and "FUNCTION" in _classes(where))
     return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset, tested, calls)
 
 

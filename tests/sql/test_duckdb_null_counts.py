@@ -302,7 +302,7 @@ def test_a_macro_called_count_is_never_given_less_than_values(table: Path) -> No
         con.execute(f"SELECT count(note) FROM '{table}'")
     query = f"SELECT count(note) FROM '{table}' WHERE length(note) > 0"
     assert con.execute(query).fetchall() == [("note 999",)]
-    assert con.execute(f"SELECT count(id) FROM (FROM '{table}')").fetchall() == [(ROWS - 1,)]
+    assert con.execute(f"SELECT count(id) FROM '{table}', (SELECT 1)").fetchall() == [(ROWS - 1,)]
 
 
 @needs_install

@@ -106,6 +106,8 @@ COUNTED = [
     "SELECT level FROM {t} WHERE level < 'a' GROUP BY ALL",
     "SELECT max(level) FROM {t} WHERE level < 'a'",
     "SELECT count(*) FROM {t} WHERE level = $1",
+    "WITH w AS (FROM {t}) SELECT level, count(*) FROM w GROUP BY level ORDER BY ALL",
+    "SELECT max(n) FROM (SELECT level, count(*) AS n FROM {t} GROUP BY level) AS q WHERE n > 1",
 ]
 
 
@@ -149,7 +151,6 @@ OTHERS = [
     "SELECT a.level, count(*) FROM {t} a JOIN {t} b USING (id) GROUP BY a.level ORDER BY ALL",
     "SELECT max(level) FROM (SELECT * FROM {t} LIMIT 10)",
     "SELECT max(level) FROM {t} ORDER BY COLUMNS(*)",
-    "WITH w AS (FROM {t}) SELECT level, count(*) FROM w GROUP BY level ORDER BY ALL",
     "SELECT level, count(*) FROM {t} AS t(id, host, level) GROUP BY ALL ORDER BY ALL LIMIT 9",
     "SELECT count(*) FROM {t} AS level WHERE level.level = 'info'",
     "SELECT count(DISTINCT level) FROM {t} USING SAMPLE 100 PERCENT",

@@ -1,0 +1,119 @@
+"""The SELECT that reads the table in a text of several, each of which selects from the next one.
+
+People write such texts, `WITH logs AS (FROM 't.lance') SELECT …`; programs put a statement into one
+of their own; and so does DuckDB where a relation of Python is run, `con.sql("SELECT …").limit(10)`:
+
+    WITH "__duckdb_s0" AS NOT MATERIALIZED (
+      WITH "t.lance (reader 1)" AS NOT MATERIALIZED (SELECT * FROM "__duckdb_source_1")
+      SELECT * FROM (the statement) AS "unnamed_relation_1"
+    )
+    SELECT * FROM "__duckdb_s0" AS "unnamed_relation_2" LIMIT 10
+
+There the innermost common table expressions are the variables of Python that the statement uses.
+
+What a statement uses of a table is the same wherever its rows go. It is looked for first, since
+DuckDB binds what a SELECT selects from before anything else in it. So texts that select from
+several places are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from duckdb_adapter.queries.trees import expressions_in, is_table, shows_rows
+
+_SOURCE = "__duckdb_source_"
+_LIMITS = [[], ["LIMIT_MODIFIER"]]
+
+
+def count_captured(name: str, text: str) -> int:
+    """Return how many times a text captures what a name stood for when a relation was made.
+
+    Args:
+        name: The name of a table, as it stands in the statement.
+        text: The whole text.
+    """
+    quoted = re.escape(name.replace('"', '""'))
+    return len(re.findall(rf'"{quoted} \(reader \d+\)" AS NOT MATERIALIZED', text))
+
+
+def statement_in(root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the innermost statement, with what the others tell of the rows that they use of it.
+
+    Args:
+        root: The root node of a text.
+
+    Returns:
+        The node itself where it selects from a table, or from several places.
+    """
+    inner = _inner(root) if root["type"] == "SELECT_NODE" else None
+    if inner is None:
+        return root
+    statement = statement_in(inner)
+    if _is_all(root):
+        return _limited(statement, root["modifiers"])
+    reads_table = statement["type"] == "SELECT_NODE" and _reads_a_table(statement)
+    if not reads_table or not _is_all(statement) or statement["modifiers"] or _has_subqueries(root):
+        return statement
+    source = {**statement["from_table"], "alias": root["from_table"]["alias"]}
+    return {**root, "from_table": source, "cte_map": {"map": []}}
+
+
+def _inner(root: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the query that another one selects from alone; None where it is none."""
+    source, tables = root["from_table"], root["cte_map"]["map"]
+    queries = {each["key"]: _query_of(each["value"]) for each in tables}
+    others = {name for name, query in queries.items() if not _is_variable(query)}
+    if source["type"] == "SUBQUERY" and not (others or source["column_name_alias"]):
+        inner: Mapping[str, Any] = source["subquery"]["node"]
+        return None if source["sample"] else inner
+    name = next(iter(others), "")
+    if len(others) != 1 or not is_table(source, name):
+        return None
+    return None if any(each["value"]["aliases"] for each in tables) else queries[name]
+
+
+def _query_of(expression: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the query of a common table expression."""
+    query = expression.get("query_node")  # from DuckDB 2.0 on
+    found: Mapping[str, Any] = expression["query"]["node"] if query is None else query
+    return found
+
+
+def _is_variable(query: Mapping[str, Any]) -> bool:
+    """Whether a common table expression is a variable of Python."""
+    if query["type"] != "SELECT_NODE" or not (_reads_a_table(query) and _is_all(query)):
+        return False
+    name: str = query["from_table"]["table_name"]
+    return name.startswith(_SOURCE)
+
+
+def _reads_a_table(select: Mapping[str, Any]) -> bool:
+    return select["from_table"]["type"] == "BASE_TABLE" and not select["cte_map"]["map"]
+
+
+def _is_all(select: Mapping[str, Any]) -> bool:
+    """Whether a SELECT returns all that it selects from, or the first rows."""
+    shown = select["select_list"]
+    if [each["class"] for each in shown] != ["STAR"] or select["where_clause"]:
+        return False
+    changes = ("exclude_list", "replace_list", "rename_list", "qualified_exclude_list")
+    if any(shown[0].get(part) for part in (*changes, "columns", "expr", "relation_name")):
+        return False
+    return shows_rows(select) and [each["type"] for each in select["modifiers"]] in _LIMITS
+
+
+def _has_subqueries(select: Mapping[str, Any]) -> bool:
+    """Whether expressions of a SELECT may read the table once more."""
+    parts = {name: part for name, part in select.items() if name != "cte_map"}
+    return any(each["class"] == "SUBQUERY" for each in expressions_in(parts))
+
+
+def _limited(statement: Mapping[str, Any], limits: list[Any]) -> Mapping[str, Any]:
+    """Return a statement of which only the first rows are wanted."""
+    kinds = [each["type"] for each in statement["modifiers"]]
+    if not limits or kinds not in ([], ["ORDER_MODIFIER"]):
+        return statement  # whose own limit is enough to know
+    return {**statement, "modifiers": [*statement["modifiers"], *limits]}

@@ -1,0 +1,88 @@
+"""Texts of SELECTs, each of which selects from the next one, tell what the innermost uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from duckdb_adapter.queries.nested import count_captured, statement_in
+from duckdb_adapter.queries.trees import parse
+
+SOURCE = "v AS (SELECT * FROM __duckdb_source_1)"
+# A text, and the statement in it.
+NESTED = {
+    "SELECT * FROM (SELECT a FROM 't.lance')": "SELECT a FROM 't.lance'",
+    f"WITH {SOURCE} SELECT * FROM (SELECT a FROM 't.lance')": "SELECT a FROM 't.lance'",
+    f"WITH {SOURCE} SELECT * FROM (SELECT a FROM 't.lance' ORDER BY a) LIMIT 3": (
+        "SELECT a FROM 't.lance' ORDER BY a LIMIT 3"
+    ),
+    "FROM (FROM 't.lance' ORDER BY a LIMIT 9) LIMIT 3": "FROM 't.lance' ORDER BY a LIMIT 9",
+    "WITH s AS (FROM 't.lance') SELECT sum(a) FROM s WHERE b = 1 GROUP BY c LIMIT 2": (
+        "SELECT sum(a) FROM 't.lance' WHERE b = 1 GROUP BY c LIMIT 2"
+    ),
+    f"WITH s AS (WITH {SOURCE} SELECT * FROM (FROM 't.lance')) SELECT a FROM s WHERE b": (
+        "SELECT a FROM 't.lance' WHERE b"
+    ),
+    "SELECT n FROM (SELECT a, count(*) AS n FROM 't.lance' GROUP BY a) WHERE n > 1": (
+        "SELECT a, count(*) AS n FROM 't.lance' GROUP BY a"
+    ),
+    "WITH s AS (FROM 't.lance' LIMIT 1) SELECT count(*) FROM s": "FROM 't.lance' LIMIT 1",
+    "SELECT a FROM (SELECT * EXCLUDE (b) FROM 't.lance')": "SELECT * EXCLUDE (b) FROM 't.lance'",
+    "WITH s AS (FROM 't.lance') SELECT a FROM s WHERE a IN (SELECT a FROM s)": "FROM 't.lance'",
+    "SELECT DISTINCT * FROM (FROM 't.lance' LIMIT 1)": "FROM 't.lance' LIMIT 1",
+}
+
+
+def essence(node: Any) -> Any:
+    """Return a node of a syntax tree without places in the text and names of tables."""
+    if isinstance(node, list):
+        return [essence(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    left = {key: each for key, each in node.items() if not key.startswith("query_location")}
+    if node.get("type") == "BASE_TABLE":
+        del left["alias"]
+    return {key: essence(each) for key, each in left.items()}
+
+
+@pytest.mark.parametrize("text", NESTED)
+def test_the_statement_in_a_text_is_found(text: str) -> None:
+    root, expected = parse(text), parse(NESTED[text])
+    assert root is not None
+    assert essence(statement_in(root)) == essence(expected)
+
+
+OTHERS = [
+    "SELECT a FROM 't.lance'",
+    "WITH x AS (SELECT a FROM 't.lance') SELECT b FROM (SELECT * FROM x)",
+    "WITH x AS (SELECT * FROM y WHERE a) SELECT * FROM (FROM 't.lance')",
+    "WITH x AS (FROM y) SELECT * FROM 't.lance'",
+    "WITH x AS (FROM 't.lance') SELECT * FROM main.x",
+    "WITH x(b) AS (FROM 't.lance') SELECT b FROM x",
+    "WITH x AS (FROM 't.lance') SELECT b FROM x AS x(b)",
+    "WITH x AS (FROM 't.lance') SELECT b FROM x TABLESAMPLE 5%",
+    f"WITH {SOURCE} SELECT * FROM (FROM 't.lance') AS s(b)",
+    f"WITH {SOURCE}, y AS (FROM z) SELECT * FROM (FROM 't.lance')",
+    "SELECT * FROM (FROM 't.lance') AS a JOIN (FROM 't.lance') AS b USING (id)",
+    "WITH s AS (FROM 't.lance') SELECT count(*) FROM s AS a JOIN s AS b USING (id)",
+    "SELECT a FROM 't.lance' UNION SELECT b FROM 't.lance'",
+    "SELECT 1",
+    "SELECT * FROM range(3)",
+    "VALUES (1)",
+]
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_other_texts_are_themselves(text: str) -> None:
+    root = parse(text)
+    assert root is not None
+    assert statement_in(root) is root
+
+
+def test_captured_names_are_counted() -> None:
+    name = 'a "b" (c).lance'
+    one = '"a ""b"" (c).lance (reader 3)" AS NOT MATERIALIZED (SELECT 1)'
+    assert count_captured(name, f"WITH {one} FROM x") == 1
+    assert count_captured(name, f"WITH {one}, {one.replace('3', '12')} FROM x") == 2
+    assert count_captured("c).lance", f"WITH {one} FROM x") == 0
