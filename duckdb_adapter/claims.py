@@ -16,6 +16,7 @@ import pyarrow as pa
 from duckdb_adapter import functions
 from duckdb_adapter.frames import Source
 from duckdb_adapter.kept_versions import forget
+from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
@@ -46,7 +47,7 @@ NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
 _NO_MACRO = "__lance_functions"
 # DuckDB remembers what it found by a name, also where it looks again and is told another query.
-_GROUPED, _GROUPS = "grouped reader", "groups"
+_GROUPED, _GROUPS, _EMPTY = "grouped reader", "groups", "no rows"
 _threads = itertools.count(1)
 
 
@@ -97,6 +98,8 @@ class Claim:
         alias: What the table is called in a query that gives it no name, as for other files.
         statement: The whole statement that uses it; empty where that is not known.
         reader: What tells the variable of its rows from others of the same name.
+        lake: The folder that it is attached in, where a view of a folder reads it.
+        columns: Those that the name has to have, where it is a view that reads it.
     """
 
     name: str
@@ -104,6 +107,8 @@ class Claim:
     alias: str
     statement: str = ""
     reader: str = "reader"
+    lake: LakeTable | None = None
+    columns: pa.Schema | None = None
 
     def _key(self, kind: str = "") -> str:
         """Return the name of the variable that DuckDB will find rows in.
@@ -115,10 +120,11 @@ class Claim:
 
     def select(self) -> str:
         """Return the query that the name stands for, over the variables that `sources` names."""
-        rows = self.rows.rows if isinstance(self.rows, GroupedRows) else self.rows
+        rows, query = self.rows, self._query()
+        rows = rows.rows if isinstance(rows, GroupedRows) else rows
         if isinstance(rows, CountedRows | MemberRows | ValueCountRows) and rows.functions:
-            return _with_guard(self._query(), rows.functions)
-        return self._query()
+            query = _with_guard(query, rows.functions)
+        return query if self._empty is None else _with_all(query, self._empty, self._key(_EMPTY))
 
     def _query(self) -> str:
         if isinstance(self.rows, CountedRows | ValueCountRows):
@@ -128,6 +134,13 @@ class Claim:
             rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
             return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
         return f"SELECT *{self.left_out} FROM {quoted(self._key())}"
+
+    @property
+    def _empty(self) -> pa.Table | None:
+        """No rows of all columns, of which the query gives some only; None where it gives all."""
+        if self.columns is None or not isinstance(self.rows, CountedRows | ValueCountRows):
+            return None
+        return self.columns.empty_table()
 
     @property
     def left_out(self) -> str:
@@ -142,14 +155,19 @@ class Claim:
             text: The whole statement.
             look: What else DuckDB tells of it; None where it tells nothing.
         """
-        return replace(self, rows=self._used_rows(text, look), statement=text)
+        columns = None
+        if self.lake is not None and isinstance(self.rows, Rows):
+            fields = self.rows.schema
+            columns = pa.schema([field for field in fields if field.name != COUNTER])
+        rows = self._used_rows(text, look)
+        return replace(self, rows=rows, statement=text, columns=columns)
 
     def _used_rows(self, text: str, look: LookContext | None) -> AnyRows:
         """Return the rows as far as a query uses them; see `narrowed_to`."""
         if functions.is_call(self.name) or not isinstance(self.rows, Rows):
             return self.rows
         rows, dataset = self.rows, self.rows.dataset
-        query = TableQuery(text, self.name, self.alias, dataset.schema)
+        query = TableQuery(text, self.name, self.alias, dataset.schema, self.lake)
         first = first_rows_of(query)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
@@ -159,6 +177,8 @@ class Claim:
         # What a query selects from is looked for first, then what macros in it use.
         is_first = look.use.looks == 1
         used = used_columns(query) if is_first else UsedColumns()
+        if self.lake is not None and not used.uses_nothing:
+            used = UsedColumns()  # a view has its columns as they are
         known = _known_rows(rows, query, used, look.settings) if is_first else None
         if known is not None:
             return known
@@ -175,7 +195,9 @@ class Claim:
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
         if isinstance(self.rows, CountedRows | ValueCountRows):
-            tables = self.rows.tables
+            tables = {**self.rows.tables}
+            if self._empty is not None:
+                tables[_EMPTY] = self._empty
             return {self._key(kind): partial(make_table_source, tables[kind]) for kind in tables}
         if not isinstance(self.rows, RowSource):
             return {self._key(): partial(make_table_source, self.rows)}
@@ -189,7 +211,8 @@ class Claim:
     def _is_alone(self) -> bool:
         """Whether the statement reads no other table, and more than what its conditions need."""
         assert isinstance(self.rows, RowSource)
-        query = TableQuery(self.statement, self.name, self.alias, self.rows.schema)
+        schema = self.rows.schema
+        query = TableQuery(self.statement, self.name, self.alias, schema, self.lake)
         return query.reads_alone()
 
     def dataset(self) -> object:
@@ -208,6 +231,10 @@ def find_claim(name: str, storage: Storage) -> Claim | None:
         LanceError: It is, but what it stands for cannot be read.
         ValueError: It is, but it contradicts itself.
     """
+    lake = parse_lake_name(name)
+    if lake is not None:
+        claim = find_claim(lake.address, storage)
+        return None if claim is None else replace(claim, name=name, alias=lake.table, lake=lake)
     try:
         answer = functions.call(name, storage)
         if answer is None:
@@ -244,6 +271,19 @@ def _with_guard(query: str, names: Collection[str]) -> str:
     calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
     guarded = f"SELECT *, typeof([{', '.join(calls)}]) AS {_NO_MACRO} FROM ({query})"
     return f"SELECT * EXCLUDE ({_NO_MACRO}) FROM ({guarded})"
+
+
+def _with_all(query: str, empty: pa.Table, name: str) -> str:
+    """Return a query of all columns of a table, those that another one does not give being null.
+
+    Args:
+        query: The other one.
+        empty: No rows of the table.
+        name: The variable that holds these.
+    """
+    columns = ", ".join(map(quoted, empty.column_names))
+    both = f"FROM ({query}) UNION ALL BY NAME (FROM {quoted(name)} WHERE false)"
+    return f"SELECT {columns} FROM ({both})"
 
 
 def _stem(url: str) -> str:

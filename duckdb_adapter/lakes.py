@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from duckdb_adapter.lake_names import SCHEMA, LakeTable
 from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from lancefs.errors import NotALanceTable
@@ -23,7 +24,6 @@ _SUFFIX = ".lance"
 _MARK = "Lance table "
 # The macro of each lake that reads a table of which it has no view.
 _READ = "read_lance_table"
-_SCHEMA = "main"
 
 
 class Lake:
@@ -99,7 +99,7 @@ class Lake:
         with tempfile.TemporaryDirectory(prefix="lancefs-", ignore_cleanup_errors=True) as place:
             file = str(Path(place) / "lake.duckdb")
             with connection.cursor() as other:  # the caller may be in a transaction
-                _write(other, file, f"{self.name} {Path(place).name}", tables)
+                _write(other, file, f"{self.name} {Path(place).name}", self.name, tables)
                 other.execute(f"ATTACH {again}{_text(file)} AS {quoted(self.name)} (READ_ONLY)")
         self._attached = tables
 
@@ -113,7 +113,7 @@ class Lake:
 
 def place_of(parts: Sequence[str]) -> tuple[str, str]:
     """Take apart a qualified name: what may be a lake, or else is empty, and a table in it."""
-    is_in_main = len(parts) == 2 or (len(parts) == 3 and parts[1].lower() == _SCHEMA)
+    is_in_main = len(parts) == 2 or (len(parts) == 3 and parts[1].lower() == SCHEMA)
     return (parts[0] if is_in_main else ""), parts[-1]
 
 
@@ -128,13 +128,14 @@ def is_lake(connection: Any, name: str) -> bool:
     return bool(answer[0])
 
 
-def _write(connection: Any, file: str, name: str, tables: dict[str, str]) -> None:
+def _write(connection: Any, file: str, name: str, lake: str, tables: dict[str, str]) -> None:
     """Write a database of views.
 
     Args:
         connection: One that knows Lance tables.
         file: The file of the database.
         name: What to attach it as in the meantime.
+        lake: What it will be called.
         tables: Name -> address.
     """
     database = quoted(name)
@@ -142,7 +143,8 @@ def _write(connection: Any, file: str, name: str, tables: dict[str, str]) -> Non
     try:
         for table, address in tables.items():
             view = f"{database}.main.{quoted(table)}"
-            connection.execute(f"CREATE VIEW {view} AS FROM {quoted(address)}")
+            read = quoted(LakeTable(table, lake, address).name())
+            connection.execute(f"CREATE VIEW {view} AS FROM {read}")
             connection.execute(f"COMMENT ON VIEW {view} IS {_text(_MARK + address)}")
         escaped = "'\"' || replace(address, '\"', '\"\"') || '\"'"
         connection.execute(

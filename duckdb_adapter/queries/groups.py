@@ -19,7 +19,6 @@ from duckdb_adapter.queries.trees import (
     aggregates,
     column_of,
     expressions_in,
-    is_table,
     number_of,
     terms_of,
 )
@@ -46,7 +45,7 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
         return []
     lower = query.text.lower()
     is_named = any(column in lower for column in columns)
-    select = _select_from(query.root, query.name) if is_named else None
+    select = _select_from(query) if is_named else None
     if select is None:
         return []
     computed, compared = _tested(select.get("where_clause"), columns)
@@ -76,13 +75,13 @@ def _tested(where: Any, columns: Mapping[str, str]) -> tuple[list[str], set[str]
     return computed, compared
 
 
-def _select_from(root: Any, name: str) -> Mapping[str, Any] | None:
+def _select_from(query: TableQuery) -> Mapping[str, Any] | None:
     """Return the SELECT of a statement that reads a table; None where several may do so.
 
     A statement that does not name the table reads a view of it.
     """
-    selects = [node for node in _selects(root) if _reads_one_table(node["from_table"])]
-    named = [node for node in selects if is_table(node["from_table"], name)]
+    selects = [node for node in _selects(query.root) if _reads_one_table(node["from_table"])]
+    named = [node for node in selects if query.names(node["from_table"])]
     found = named or selects
     return found[0] if len(found) == 1 else None
 

@@ -39,6 +39,11 @@ class UsedColumns(NamedTuple):
     counts: bool = False
     no_values: bool = False
 
+    @property
+    def uses_nothing(self) -> bool:
+        """Whether it uses only how many rows there are."""
+        return self.no_values and not (self.members or self.tested)
+
 
 def used_columns(query: TableQuery) -> UsedColumns:
     """Return what a query uses of columns."""

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in
-from duckdb_adapter.queries.trees import expressions_in, is_table, parse
+from duckdb_adapter.queries.trees import expressions_in, is_plain_table, is_table, parse
 from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
 
@@ -39,13 +40,28 @@ class TableQuery:
         name: The table, as it stands in the text.
         alias: What the table is called where the statement gives it no name.
         schema: The columns of the table.
+        lake: The folder that the table is attached in, if the view of it is read.
     """
 
-    def __init__(self, text: str, name: str, alias: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        alias: str,
+        schema: pa.Schema,
+        lake: LakeTable | None = None,
+    ) -> None:
         self.text = text
         self.name = name
         self.schema = schema
         self._alias = alias
+        self._lake = lake
+
+    def names(self, node: Mapping[str, Any]) -> bool:
+        """Whether what a SELECT selects from is the table, or a view of all of it."""
+        if self._lake is None:
+            return is_table(node, self.name)
+        return is_plain_table(node) and self._lake.is_read_by(node)
 
     @cached_property
     def root(self) -> Mapping[str, Any] | None:
@@ -71,7 +87,7 @@ class TableQuery:
         node = self.root if len(columns) == len(self.schema) else None
         if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
             return None
-        return Select(node, columns) if is_table(node["from_table"], self.name) else None
+        return Select(node, columns) if self.names(node["from_table"]) else None
 
     @cached_property
     def uses(self) -> ColumnUses | None:

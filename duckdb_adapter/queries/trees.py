@@ -89,9 +89,14 @@ def needs_all_rows(text: str) -> bool:
 
 def is_table(node: Any, name: str) -> bool:
     """Whether a node is the table, with its own names, and without a version or sample."""
-    is_plain = node["type"] == "BASE_TABLE" and node["table_name"] == name
-    others = ("schema_name", "catalog_name", "at_clause", "column_name_alias", "sample")
-    return is_plain and not any(node.get(key) for key in others)
+    is_qualified = node.get("schema_name") or node.get("catalog_name")
+    return is_plain_table(node) and not is_qualified and bool(node["table_name"] == name)
+
+
+def is_plain_table(node: Any) -> bool:
+    """Whether a node is any table or view, as `is_table` says."""
+    others = ("at_clause", "column_name_alias", "sample")
+    return node["type"] == "BASE_TABLE" and not any(node.get(key) for key in others)
 
 
 def shows_rows(node: Mapping[str, Any]) -> bool:
