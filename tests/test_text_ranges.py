@@ -134,12 +134,20 @@ def test_an_arrow_dictionary_has_ranges(tmp_path: Path) -> None:
     assert check(table, "s = 'day 7'", days, lambda s: s == "day 7") >= 880
 
 
-def test_many_small_fragments_are_passed_over(tmp_path: Path) -> None:
-    texts = ordered(200)
+def test_small_fragments_are_passed_over(tmp_path: Path) -> None:
+    texts = ordered(50)
     table = write(tmp_path / "t", pa.array(texts), max_rows_per_file=5)
-    assert check(table, f"s = '{texts[77]}'", texts, lambda s: s == texts[77]) == 195
-    _, stats = read(table, f"s like '{texts[77]}%'")
-    assert (stats.fragments, stats.fragments_skipped) == (1, 39)
+    assert check(table, f"s = '{texts[27]}'", texts, lambda s: s == texts[27]) == 45
+    _, stats = read(table, f"s like '{texts[27]}%'")
+    assert (stats.fragments, stats.fragments_skipped) == (1, 9)
+
+
+def test_texts_of_many_small_fragments_have_no_ranges(tmp_path: Path) -> None:
+    texts = ordered(500)
+    table = write(tmp_path / "t", pa.array(texts), max_rows_per_file=5)
+    assert check(table, f"s = '{texts[77]}'", texts, lambda s: s == texts[77]) == 0
+    both = f"s > '{texts[77]}' and n < 80"
+    check(table, both, texts, lambda s: texts[77] < s < texts[80])
 
 
 LETTERS = st.text(st.sampled_from("\0a~é\U0010ffff"), max_size=3)

@@ -432,12 +432,18 @@ class Scan:
         """The intervals in the filter of columns whose ranges of values are kept in mind."""
         if self.filter is None:
             return {}
+        from lancefs.scan.intervals import TextInterval
         from lancefs.scan.value_ranges import has_range
 
         schema = pa.schema([field.to_arrow() for field in self.filter_fields])
         intervals = self.filter.intervals(schema)
+        # Texts of many small fragments stay in memory, and are tested in less time than compared.
+        no_texts = are_several_local(self.fragments)
         return {
-            name: each for name, each in intervals.items() if has_range(schema.field(name).type)
+            name: each
+            for name, each in intervals.items()
+            if has_range(schema.field(name).type)
+            and not (no_texts and isinstance(each, TextInterval))
         }
 
     def _passing(

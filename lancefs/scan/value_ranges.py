@@ -321,6 +321,11 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
 def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
     """Return the least and the greatest key in each zone of texts that have a dictionary."""
     keys, ranks = np.unique(text_keys(array.dictionary), return_inverse=True)
+    if len(starts) > 1:
+        (least,), (most,) = _bounds_of_items(array.slice(0, int(starts[1])), starts[:1])
+        if len(keys) and (least, most) == (keys[0], keys[-1]):
+            # Probably all zones hold values from all over, so that it is of no use to find them.
+            return np.full(len(starts), least, KEY), np.full(len(starts), most, KEY)
     ordered = np.concatenate([[LEAST_KEY], keys, [MOST_KEY]]).astype(KEY)
     ranks = np.append(ranks + 1, 0)  # of a null, too, in an array without items
     low, high = _reduced(array, ranks.take(indices_of(array)), starts)
