@@ -157,8 +157,8 @@ class Claim:
         """
         columns = None
         if self.lake is not None and isinstance(self.rows, Rows):
-            fields = self.rows.schema
-            columns = pa.schema([field for field in fields if field.name != COUNTER])
+            columns = self.rows.schema
+            columns = columns.remove(0) if self.left_out else columns
         rows = self._used_rows(text, look)
         return replace(self, rows=rows, statement=text, columns=columns)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from support import rewrite_manifest
 
+import duckdb_adapter
 from lancefs.proto import table_pb2
 
 _FOOTER = struct.Struct("<QHH4s")
@@ -57,6 +58,8 @@ def test_rows_of_a_table_without_columns_are_counted(con: Any, tmp_path: Path) -
     assert con.execute(pairs).fetchall() == [(49,)]
     ids = f"SELECT _rowid FROM lance_scan('{table}', with_row_id := true)"
     assert con.execute(ids).fetchall() == [(number,) for number in range(7)]
+    duckdb_adapter.attach(con, tmp_path)
+    assert con.execute("SELECT count(*) FROM lake.t").fetchall() == [(7,)]
 
 
 _US = 2**63 - 2  # microseconds from 1970 to the end of DuckDB's time
