@@ -12,7 +12,6 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from duckdb_adapter.claims import Claim
-from duckdb_adapter.queries.nested import count_captured
 from duckdb_adapter.sources.rows import Rows
 from lancefs.lance_dataset import LanceDataset
 
@@ -36,23 +35,21 @@ class BoundVersions:
             key = database, claim.name, next(self._numbers)
             self._datasets[key] = claim.rows.dataset
 
-    def find(self, database: int, claim: Claim, text: str) -> Claim | None:
+    def find(self, database: int, claim: Claim) -> Claim | None:
         """Return what a name stands for in a relation that is run.
 
         Args:
             database: A number of the database.
             claim: What the name stands for now.
-            text: What is run.
 
         Returns:
-            None where that is not clear: then nothing may be read but what DuckDB has captured.
+            None where the relations that may be run are of several versions.
         """
         found = [
             dataset
             for (where, name, _), dataset in list(self._datasets.items())
             if (where, name) == (database, claim.name)
         ]
-        is_clear = len({dataset.opened for dataset in found}) == 1
-        if not is_clear or count_captured(claim.name, text) != 1:
+        if len({dataset.opened for dataset in found}) != 1:
             return None
         return replace(claim, rows=Rows(found[0]), reader="bound reader")

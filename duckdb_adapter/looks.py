@@ -89,8 +89,9 @@ class Looks:
             text = asked.statement
             if asked.is_relation:
                 self._bound.note(database, claim)
-            elif count_captured(claim.name, text):
-                bound = self._bound.find(database, claim, text)
+            elif captured := count_captured(claim.name, text):
+                bound = self._bound.find(database, claim) if captured == 1 else None
+                # Where it is not clear which version is meant, DuckDB has to read what it captured.
                 claim, text = (claim, "") if bound is None else (bound, text)
             claim = claim.narrowed_to(text, LookContext(use, settings))
             return NameAnswer(claim.select(), claim.alias, claim.sources())

@@ -62,8 +62,8 @@ def test_a_second_read_passes_over_texts_that_the_first_one_ruled_out(
     one, other = texts[500], texts[520]
     most = ROWS - 2 * ZONE
     assert check(table, f"s = '{one}'", texts, lambda s: s == one) >= most
-    both = lambda s: one <= s <= other  # noqa: E731
-    assert check(table, f"s between '{one}' and '{other}'", texts, both) >= most - ZONE
+    both = check(table, f"s between '{one}' and '{other}'", texts, lambda s: one <= s <= other)
+    assert both >= most - ZONE
     assert check(table, f"s > '{one}' and s < '{other}'", texts, lambda s: one < s < other) >= 900
     assert check(table, f"s in ('{one}', '/', 'x')", texts, lambda s: s == one) >= most
     tens = f"s like '{one[:-1]}%'"
@@ -161,6 +161,17 @@ COMPARED: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
+def condition(operator: str, wanted: list[str]) -> tuple[Any, Callable[[str], bool]]:
+    """Return a condition on texts as a filter, and as a function."""
+    field, first = pc.field("s"), wanted[0]
+    if operator == "in":
+        return field.isin(wanted), lambda s: s in wanted
+    if operator == "begins":
+        return pc.starts_with(field, first), lambda s: s.startswith(first)
+    compare = COMPARED[operator]
+    return compare(field, first), lambda s: bool(compare(s, first))
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.none() | TEXTS, min_size=1, max_size=60),
@@ -174,16 +185,7 @@ def test_any_texts_pass_filters_as_in_memory(
 ) -> None:
     if is_sorted:
         texts.sort(key=lambda text: (text is None, text or ""))
-    passes: Callable[[str], bool]
-    if operator == "in":
-        filter, passes = pc.field("s").isin(wanted), lambda s: s in wanted
-    elif operator == "begins":
-        filter = pc.starts_with(pc.field("s"), wanted[0])
-        passes = lambda s: s.startswith(wanted[0])  # noqa: E731
-    else:
-        compare = COMPARED[operator]
-        filter = compare(pc.field("s"), wanted[0])
-        passes = lambda s: bool(compare(s, wanted[0]))  # noqa: E731
+    filter, passes = condition(operator, wanted)
     with tempfile.TemporaryDirectory() as directory:
         column = pa.array(texts, pa.string())
         table = write(f"{directory}/t", column, data_storage_version=version)

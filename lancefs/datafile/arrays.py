@@ -391,6 +391,11 @@ def check_utf8(array: pa.Array) -> None:
         raise CorruptFile(f"strings that are not UTF-8: {error}") from error
 
 
+def value_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column, which may have a dictionary of them."""
+    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+
+
 @lru_cache(maxsize=4096)
 def is_text(data_type: pa.DataType) -> bool:
     """Whether the strings of a type have to be UTF-8."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots
+from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots, value_type
 from lancefs.datafile.buffers import Array, Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import holds, take, within
@@ -218,9 +218,7 @@ def _test_of(term: ConditionTree, schema: pa.Schema) -> Test | None:
 def _column_test(term: SingleCondition, schema: pa.Schema) -> ValueTest | None:
     if len(schema.get_all_field_indices(term.column)) != 1:
         return None
-    data_type = schema.field(term.column).type
-    if pa.types.is_dictionary(data_type):
-        data_type = data_type.value_type
+    data_type = value_type(schema.field(term.column).type)
     if isinstance(term, TextMatch):
         return term if pa.types.is_string(data_type) else None
     is_float = any(is_kind(data_type) for is_kind in _FLOATS)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys
+from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys, value_type
 from lancefs.datafile.buffers import Array, Ints, Mask
 from lancefs.datafile.kernels.bounds import KEY_BYTES, LEAST_KEY, MOST_KEY
 from lancefs.forks import cached_property
@@ -152,9 +152,7 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
         test: The condition.
         data_type: Type of the column.
     """
-    if pa.types.is_dictionary(data_type):
-        data_type = data_type.value_type
-    if not is_text(data_type):
+    if not is_text(value_type(data_type)):
         return None
     if isinstance(test, Membership):
         if not is_text(test.values.type) or not len(test.values):

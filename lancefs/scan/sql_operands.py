@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import value_type
 from lancefs.datafile.fields import Field
 from lancefs.scan.constants import null_of
 from lancefs.scan.sql_literals import (
@@ -125,7 +126,7 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     """Return a type without the extension or the dictionary around it."""
     if isinstance(data_type, pa.BaseExtensionType):
         data_type = data_type.storage_type
-    return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    return value_type(data_type)
 
 
 def typed(operand: Operand) -> Typed:

@@ -23,6 +23,7 @@ from lancefs.datafile.arrays import (
     strings_of,
     text_keys,
     valid_slots,
+    value_type,
 )
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import Ints
@@ -127,8 +128,7 @@ def has_range(data_type: pa.DataType) -> bool:
     """Whether columns of a type have ranges: those that intervals speak of, of few bytes."""
     from lancefs.scan.intervals import stored_bounds
 
-    values = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
-    if is_text(values):
+    if is_text(value_type(data_type)):
         return True
     return stored_bounds(data_type) is not None and data_type.bit_width <= _WIDEST
 
@@ -321,15 +321,19 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
 def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
     """Return the least and the greatest key in each zone of texts that have a dictionary."""
     keys, ranks = np.unique(text_keys(array.dictionary), return_inverse=True)
-    if len(starts) > 1:
-        (least,), (most,) = _bounds_of_items(array.slice(0, int(starts[1])), starts[:1])
-        if len(keys) and (least, most) == (keys[0], keys[-1]):
-            # Probably all zones hold values from all over, so that it is of no use to find them.
-            return np.full(len(starts), least, KEY), np.full(len(starts), most, KEY)
     ordered = np.concatenate([[LEAST_KEY], keys, [MOST_KEY]]).astype(KEY)
     ranks = np.append(ranks + 1, 0)  # of a null, too, in an array without items
-    low, high = _reduced(array, ranks.take(indices_of(array)), starts)
-    return ordered.take(low, mode="clip"), ordered.take(high, mode="clip")
+
+    def bounds(part: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
+        low, high = _reduced(part, ranks.take(indices_of(part)), starts)
+        return ordered.take(low, mode="clip"), ordered.take(high, mode="clip")
+
+    if len(keys) and len(starts) > 1:
+        (least,), (most,) = bounds(array.slice(0, int(starts[1])), starts[:1])
+        if (least, most) == (keys[0], keys[-1]):
+            # Probably all zones hold values from all over, so that it is of no use to find them.
+            return np.full(len(starts), least, KEY), np.full(len(starts), most, KEY)
+    return bounds(array, starts)
 
 
 def _reduced(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:

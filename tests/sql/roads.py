@@ -81,6 +81,18 @@ def note_scans(monkeypatch: pytest.MonkeyPatch, note: Callable[[dict[str, Any]],
     monkeypatch.setattr(LanceDataset, "scanner", noted)
 
 
+def scanned(reads: list[dict[str, Any]], run: Callable[[], object]) -> list[Any]:
+    """Return the columns and filters of what a query reads.
+
+    Args:
+        reads: The fixture.
+        run: Runs the query.
+    """
+    del reads[:]
+    run()
+    return [(list(read["columns"] or []), str(read.get("filter"))) for read in reads]
+
+
 @contextmanager
 def native_rows(rows: pa.Table) -> Iterator[Any]:
     """Open a database whose own table `native` has some rows, which tells the right answers."""

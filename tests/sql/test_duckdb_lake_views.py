@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from roads import connect, needs_install
+from roads import connect, needs_install, scanned
 
 import duckdb_adapter
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
@@ -51,13 +51,6 @@ def con(table: Path) -> Iterator[Any]:
     duckdb_adapter.attach(connection, table.parent, as_="lake")
     yield connection
     connection.close()
-
-
-def scanned(reads: list[dict[str, Any]], run: Callable[[], object]) -> list[Any]:
-    """Return the columns and filters of what a query reads."""
-    del reads[:]
-    run()
-    return [(list(read["columns"] or []), str(read.get("filter"))) for read in reads]
 
 
 STATEMENTS = [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from roads import connect, needs_install, run_python
+from roads import connect, needs_install, run_python, scanned
 
 from duckdb_adapter.sources import column_values, likes, top_n
 
@@ -49,13 +48,6 @@ def _any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def con() -> Any:
     return connect("install")
-
-
-def scanned(reads: list[dict[str, Any]], run: Callable[[], object]) -> list[Any]:
-    """Return the columns and filters of what a query reads."""
-    del reads[:]
-    run()
-    return [(list(read["columns"] or []), str(read.get("filter"))) for read in reads]
 
 
 STATEMENTS = [
