@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.extension import remember_lake
 from duckdb_adapter.lakes import Lake
-from duckdb_adapter.open_names import GivenStorage, Storage
+from duckdb_adapter.storage import GivenStorage, Storage
 from duckdb_adapter.wrap import LanceConnection
 
 if TYPE_CHECKING:
@@ -60,5 +60,5 @@ def attach(
     if isinstance(connection, LanceConnection):
         connection.lakes[as_.lower()] = lake
     else:
-        remember_lake(lake)
+        remember_lake(connection, lake)
     return names

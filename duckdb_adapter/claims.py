@@ -17,7 +17,6 @@ from duckdb_adapter import functions
 from duckdb_adapter.frames import Source
 from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
-from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
 from duckdb_adapter.queries.likes import text_conditions
@@ -38,6 +37,7 @@ from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource
 from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.sources.value_counts import ValueCountRows, value_count_rows
+from duckdb_adapter.storage import Storage
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
-from duckdb_adapter.open_names import GivenStorage, NamedTable, Storage, find_table, open_tables
+from duckdb_adapter.open_names import NamedTable, find_table, open_tables
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.patterns import expand
 from duckdb_adapter.searches import Arguments
 from duckdb_adapter.sources.unions import TableUnion
+from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from duckdb_adapter.lake_names import SCHEMA, LakeTable
-from duckdb_adapter.open_names import Storage
 from duckdb_adapter.paths import quoted
+from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url

@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from duckdb_adapter.bound_versions import BoundVersions
 from duckdb_adapter.claims import Claim, EngineSettings, LookContext, find_claim
 from duckdb_adapter.frames import Source
-from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
 from duckdb_adapter.queries.nested import count_captured
+from duckdb_adapter.storage import ReachedNames, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Look:
     number: int
     claim: Claim
     pins: Pins
-    storage: GivenStorage
+    storage: Storage
 
 
 class _Last(threading.local):
@@ -57,18 +57,20 @@ class Looks:
     def __init__(self) -> None:
         self._transactions = Transactions()
         self._bound = BoundVersions()
+        self._reached = ReachedNames()
         self._numbers = itertools.count(1)
         self._last = _Last()
 
     def answer(
-        self, name: str, database: int, storage: GivenStorage, settings: EngineSettings
+        self, name: str, database: int, default: Storage, settings: EngineSettings
     ) -> NameAnswer | None:
         """Look what a name stands for; None where it is not ours.
 
         Args:
             name: As it stands in SQL.
             database: A number of the database.
-            storage: Gives the storage options, for names that carry none.
+            default: Gives the storage options, for names that carry none, where no connection with
+                options of its own asks.
             settings: How DuckDB answers the statement.
 
         Raises:
@@ -83,7 +85,7 @@ class Looks:
             pins, use = self._transactions.look(database, asked, look.claim.name)
             claim: Claim | None = look.claim
             if not pins.adopt(look.pins):
-                claim = find_claim(look.claim.name, replace(look.storage, pins=pins))
+                claim = find_claim(look.claim.name, look.storage.with_pins(pins))
             if claim is None:
                 raise LookupError(f"{look.claim.name}: the table went away; run the query again")
             text = asked.statement
@@ -96,9 +98,21 @@ class Looks:
             claim = claim.narrowed_to(text, LookContext(use, settings))
             return NameAnswer(claim.select(), claim.alias, claim.sources())
         pins = Pins()
-        claim = find_claim(name, replace(storage, pins=pins))
+        storage = self._reached.storage_for(database, name, default).with_pins(pins)
+        claim = _find(name, storage)
         if claim is None:
             return None
+        self._reached.note(database, name, storage)
         number = next(self._numbers)
         self._last.look = _Look(number, claim, pins, storage)
         return NameAnswer(question(number), claim.alias)
+
+
+def _find(name: str, storage: Storage) -> Claim | None:
+    """Look whether a name is ours, and say of a failure what the storage knows of it."""
+    try:
+        return find_claim(name, storage)
+    except Exception as error:
+        if not storage.note:
+            raise
+        raise LookupError(f"{error}{storage.note}") from error

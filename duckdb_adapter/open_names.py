@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from duckdb_adapter.kept_versions import open_kept
-from duckdb_adapter.paths import TableName, options_for, parse_name
-from duckdb_adapter.pins import Pins
+from duckdb_adapter.paths import TableName, parse_name
+from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
@@ -17,53 +17,9 @@ from lancefs.scan.settings import default_settings
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.storage.local_files import local_path
-from lancefs.table.base_paths import BaseRules, confine
+from lancefs.table.base_paths import confine
 from lancefs.table.refs import Ref, Resolved, make_ref
 from lancefs.threads import Threads, prefetch, submit
-
-
-class Storage(Protocol):
-    """How the files of tables are reached."""
-
-    @property
-    def rules(self) -> BaseRules | None:
-        """How far base paths of manifests are followed; None for the default rules."""
-        ...
-
-    @property
-    def use_index(self) -> bool:
-        """Whether filters may be looked up in the indices of tables."""
-        ...
-
-    @property
-    def pins(self) -> Pins:
-        """The versions that the transaction has met."""
-        ...
-
-    def __call__(self, url: str) -> Mapping[str, Any]:
-        """Return the storage options for a URL."""
-        ...
-
-
-@dataclass(frozen=True)
-class GivenStorage:
-    """Storage with options and rules that the user gave.
-
-    Attributes:
-        options: Storage options, as `options_for` takes them.
-        rules: How far base paths of manifests are followed.
-        use_index: Whether filters may be looked up in the indices of tables.
-        pins: The versions that the transaction has met.
-    """
-
-    options: Mapping[str, Any] | None
-    rules: BaseRules | None = None
-    use_index: bool = True
-    pins: Pins = field(default_factory=Pins)
-
-    def __call__(self, url: str) -> Mapping[str, Any]:
-        """Return the storage options for a URL."""
-        return options_for(url, self.options)
 
 
 @dataclass(frozen=True, slots=True)

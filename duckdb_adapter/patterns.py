@@ -11,8 +11,9 @@ from pathlib import PurePosixPath
 
 from fsspec.core import split_protocol
 
-from duckdb_adapter.open_names import Storage, find_table
+from duckdb_adapter.open_names import find_table
 from duckdb_adapter.paths import TableName, parse_name
+from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url

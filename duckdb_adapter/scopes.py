@@ -37,6 +37,7 @@ class Scope:
         text: The statement, where its text is known.
 
     Attributes:
+        storage: As it was given.
         names: The names of Lance tables that were added.
     """
 
@@ -48,7 +49,7 @@ class Scope:
         text: str = "",
     ) -> None:
         self._connection = connection
-        self._storage = storage
+        self.storage = storage
         self._variables = dict(variables)
         self._text = text
         self.names: set[str] = set()
@@ -101,9 +102,9 @@ class Scope:
         if not self._is_allowed():
             return None
         try:
-            return find_claim(name, self._storage)
+            return find_claim(name, self.storage)
         except Exception as error:
-            text = f"Invalid Input Error: {error}{self._storage.note}"
+            text = f"Invalid Input Error: {error}{self.storage.note}"
             raise duckdb.InvalidInputException(text) from error
 
     def _is_allowed(self) -> bool:

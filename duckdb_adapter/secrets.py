@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from fsspec.core import split_protocol
 
 from duckdb_adapter.paths import options_for
 from duckdb_adapter.pins import Pins
+from duckdb_adapter.storage import GivenStorage
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,6 +63,17 @@ class SecretStorage:
         self.use_index = use_index
         self.pins = pins or Pins()
         self.note = ""
+        self._found: dict[str, Mapping[str, Any]] = {}
+
+    def with_pins(self, pins: Pins) -> SecretStorage:
+        """Return the same storage for another transaction."""
+        other = copy(self)
+        other.pins = pins
+        return other
+
+    def recorded(self) -> GivenStorage:
+        """Return storage that answers for the same URLs without the connection."""
+        return GivenStorage(self._options, self.rules, self.use_index, self.pins, self._found)
 
     def __call__(self, url: str) -> dict[str, Any]:
         """Return the storage options for a URL."""
@@ -71,7 +84,9 @@ class SecretStorage:
             protocol = split_protocol(part)[0]
             if protocol in _PROTOCOLS:
                 found = self._find(part)
-                return found if part == url or not found else {str(protocol): found}
+                chained = found if part == url or not found else {str(protocol): found}
+                self._found[url] = chained
+                return chained
         return {}
 
     def _find(self, url: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.own_databases import OwnDatabase
-from duckdb_adapter.wrap import LanceConnection
+from duckdb_adapter.wrap import LanceConnection, open_known
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class _Session(threading.local):
     """The connection of this thread; all of a process are to one database in memory."""
 
-    connection: duckdb.DuckDBPyConnection | None = None
+    connection: LanceConnection | None = None
     process = 0
 
 
 _session = _Session()
-_database = OwnDatabase({})
+_database = OwnDatabase(open_known)
 # Connections of a parent process, which cannot be closed after a fork.
-_left: list[duckdb.DuckDBPyConnection] = []
+_left: list[LanceConnection] = []
 
 
 def sql(
@@ -56,18 +56,18 @@ def sql(
     Raises:
         duckdb.Error: DuckDB refused the query, or a table cannot be read.
     """
-    wrapped = LanceConnection(_connection(), storage_options, base_rules, use_index)
+    wrapped = _connection().reaching(storage_options, base_rules, use_index)
     given = {} if params is None else {"params": params}
     relation: duckdb.DuckDBPyRelation = wrapped.run("sql", query, (), given, sys._getframe(1))
     return relation
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
+def _connection() -> LanceConnection:
     """Return the connection of this thread."""
     process = os.getpid()
     if _session.connection is None or _session.process != process:
         if _session.connection is not None:
             _left.append(_session.connection)
-        _session.connection = _database.cursor()
+        _session.connection = LanceConnection(_database.cursor())
         _session.process = process
     return _session.connection

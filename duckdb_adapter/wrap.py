@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.endings import close_at_exit, let_go
+from duckdb_adapter.extension import number_of, opening_known
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.paths import quoted
@@ -33,6 +34,7 @@ from duckdb_adapter.statements import (
     target_of,
     versioned_names,
 )
+from duckdb_adapter.storage import reaching_with
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class LanceConnection:
         # What the open transaction has met; None outside of one.
         self._transaction: Pins | None = None
         self._prepared: set[str] = set()
+        self._knows_names: bool | None = None  # until it is asked
         if not is_new():
             close_at_exit(connection)
 
@@ -140,7 +143,26 @@ class LanceConnection:
     def _beside(self, connection: duckdb.DuckDBPyConnection) -> LanceConnection:
         other = LanceConnection(connection, self._options, self._rules, self._use_index, True)
         other.lakes = self.lakes
+        other._knows_names = self._knows_names
         return other
+
+    def reaching(
+        self,
+        storage_options: Mapping[str, Any] | None,
+        base_rules: BaseRules | None,
+        use_index: bool,
+    ) -> LanceConnection:
+        """Return this connection with other options; the arguments are those of the class."""
+        other = LanceConnection(self._connection, storage_options, base_rules, use_index)
+        other.lakes = self.lakes
+        other._knows_names = self._database_knows_names()
+        return other
+
+    def _database_knows_names(self) -> bool:
+        """Whether the database asks our extension for names that it does not know."""
+        if self._knows_names is None:
+            self._knows_names = number_of(self._connection) is not None
+        return self._knows_names
 
     def begin(self) -> Any:
         """Begin a transaction, as the connection's method of this name does."""
@@ -245,13 +267,15 @@ class LanceConnection:
         """Run a method, again after each name that was not known and is ours."""
         import duckdb
 
-        if is_new():
+        knows_names = self._database_knows_names()
+        if is_new() and not knows_names:
             self._rehearse(args, kwargs, scope, kind)
         run = getattr(self._connection, method)
-        defined = refreshed = False
+        defined, refreshed = knows_names, False
         while True:
             try:
-                result = scope.run(run, args, kwargs)
+                with reaching_with(scope.storage):
+                    result = scope.run(run, args, kwargs)
                 if result is self._connection:
                     return self
                 self._is_shared = True
@@ -261,7 +285,7 @@ class LanceConnection:
                 if not defined and _is_our_function(message):
                     defined = True
                     _define_functions(self._connection)
-                elif self._add(message, args, scope):
+                elif not knows_names and self._add(message, args, scope):
                     pass
                 elif not refreshed and self._refresh_lakes(message):
                     refreshed = True
@@ -293,10 +317,8 @@ class LanceConnection:
         target = target_of(statement)
         if len(target) > 1 and target[0].lower() in self.lakes:
             return ".".join(target)
-        named = [name for name in unknown_names(message) if name in scope.names]
-        if len(target) == 1 and target[0] in scope.names:
-            named.append(target[0])
-        return named[0] if named else None
+        named = [*unknown_names(message), *(target if len(target) == 1 else ())]
+        return next((name for name in named if scope.find(name) is not None), None)
 
     def _refresh_lakes(self, message: str | None = None) -> bool:
         """Attach lakes again in which tables, or columns, appeared or went away.
@@ -401,13 +423,19 @@ def connect(
         use_index: Whether filters may be looked up in the indices of tables.
         **kwargs: As for `duckdb.connect`.
     """
-    import duckdb
-
-    connection = duckdb.connect(*args, **kwargs)
+    connection = open_known(*args, **kwargs)
     # DuckDB gives its one default connection to all who ask for it.
     is_shared = ":default:" in (*args[:1], kwargs.get("database"))
     is_owned = not is_shared
     return LanceConnection(connection, storage_options, base_rules, use_index, is_owned)
+
+
+def open_known(*args: Any, **kwargs: Any) -> duckdb.DuckDBPyConnection:
+    """Open a database, as `duckdb.connect` does, that knows Lance tables if it can."""
+    import duckdb
+
+    with opening_known():
+        return duckdb.connect(*args, **kwargs)
 
 
 def _define_functions(connection: duckdb.DuckDBPyConnection) -> None:

@@ -9,9 +9,12 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.own_databases import OwnDatabase
+
+if TYPE_CHECKING:
+    import duckdb
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MOST_TEXT = 10_000
@@ -43,7 +46,14 @@ OF_VALUES = {
     *("age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
 }
 
-_database = OwnDatabase({"threads": 1})
+
+def _open_database() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})
+
+
+_database = OwnDatabase(_open_database)
 
 
 @lru_cache(maxsize=16)

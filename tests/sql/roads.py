@@ -1,4 +1,4 @@
-"""The two ways to Lance tables in DuckDB, for tests that run on both."""
+"""The ways to Lance tables in DuckDB, for tests that run on both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_install = pytest.mark.skipif(
     not HAS_EXTENSIONS, reason="this DuckDB has no interface for extensions from Python"
 )
 
-ROADS = ["install", "wrap"] if HAS_EXTENSIONS else ["wrap"]
+ROADS = ["install", "connect", "wrap"] if HAS_EXTENSIONS else ["wrap"]
 
 
 def connect(road: str, *args: Any, **kwargs: Any) -> Any:
@@ -36,15 +36,17 @@ def connect(road: str, *args: Any, **kwargs: Any) -> Any:
     if road == "install":
         duckdb_adapter.install()
         return duckdb.connect(*args, **kwargs)
+    if road == "connect":
+        return duckdb_adapter.connect(*args, **kwargs)
     # Once installed, databases know our names by themselves, which is not what is to be tested.
     registration = getattr(_duckdb, "_lancefs_registration", None)
     if registration is None:
-        return duckdb_adapter.connect(*args, **kwargs)
-    registration.active = False
+        return duckdb_adapter.wrap(duckdb.connect(*args, **kwargs))
+    was_active, registration.active = registration.active, False
     try:
-        return duckdb_adapter.connect(*args, **kwargs)
+        return duckdb_adapter.wrap(duckdb.connect(*args, **kwargs))
     finally:
-        registration.active = True
+        registration.active = was_active
 
 
 def run_python(code: str) -> str:

@@ -11,7 +11,7 @@ import fsspec
 import lance
 import pyarrow as pa
 import pytest
-from roads import ORDERS_ROWS, connect, needs_install, run_python
+from roads import HAS_EXTENSIONS, ORDERS_ROWS, connect, needs_install, run_python
 from support import ORDERS
 
 import duckdb_adapter
@@ -95,6 +95,20 @@ def test_tables_and_columns_that_are_added_later_are_there(con: Any, folder: Pat
     assert con.execute("FROM lake.later ORDER BY a").fetchall() == [(1, 10), (2, 20)]
     with pytest.raises(duckdb.Error, match="nothing does not exist"):
         con.execute("FROM lake.nothing")
+
+
+def test_each_database_has_lakes_of_its_own(con: Any, folder: Path, tmp_path: Path) -> None:
+    other = con.cursor() if isinstance(con, duckdb_adapter.LanceConnection) else con
+    duckdb_adapter.attach(other, folder)
+    far = connect("install" if HAS_EXTENSIONS else "wrap")
+    lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "far" / "t.lance"))
+    duckdb_adapter.attach(far, tmp_path / "far")
+    lance.write_dataset(pa.table({"a": [2]}), str(tmp_path / "far" / "later.lance"))
+    with pytest.raises(duckdb.Error, match="later does not exist"):
+        con.execute("FROM lake.later")
+    lance.write_dataset(pa.table({"a": [3]}), str(folder / "later.lance"))
+    assert con.execute("FROM lake.later").fetchall() == [(3,)]
+    assert far.execute("FROM lake.later").fetchall() == [(2,)]
 
 
 def test_what_is_attached_is_listed(con: Any, folder: Path) -> None:

@@ -17,8 +17,8 @@ from store_doubles import SlowFileSystem
 
 from duckdb_adapter.claims import find_claim
 from duckdb_adapter.kept_versions import open_kept
-from duckdb_adapter.open_names import GivenStorage
 from duckdb_adapter.sources.rows import Rows
+from duckdb_adapter.storage import GivenStorage
 from lancefs.errors import RefNotFound
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules

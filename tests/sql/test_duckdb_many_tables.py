@@ -24,6 +24,7 @@ import lancefs
 from duckdb_adapter import kept_versions, open_names
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.unions import TableUnion
+from duckdb_adapter.storage import GivenStorage
 from lancefs.table.dictionary_columns import ENCODED
 
 FIRST = pa.table({"id": pa.array([1, 2], pa.int32()), "city": ["Gent", "Lyon"]})
@@ -250,7 +251,7 @@ def test_the_requests_of_remote_tables_are_under_way_together(
     def read(paths: list[str]) -> tuple[int, int, list[str]]:
         kept_versions.forget()
         before = fs.rounds
-        tables = open_names.open_tables(paths, open_names.GivenStorage({}))
+        tables = open_names.open_tables(paths, GivenStorage({}))
         opened = fs.rounds
         rows = TableUnion(
             [(path, t.dataset) for path, t in zip(paths, tables, strict=True)], False, None
@@ -273,7 +274,7 @@ def test_a_query_that_has_its_rows_does_not_read_on(
     fs = SlowFileSystem(0.0)
     monkeypatch.setattr(open_names, "open_url", lambda url, options: (fs, url.removeprefix("s3:/")))
     urls = [f"s3:/{tmp_path}/{name}.lance" for name in "abc"]
-    tables = open_names.open_tables(urls, open_names.GivenStorage({}))
+    tables = open_names.open_tables(urls, GivenStorage({}))
     rows = TableUnion([(url, t.dataset) for url, t in zip(urls, tables, strict=True)], False, None)
     batches = rows.rows().batches(["id"], [])
     assert next(batches)["id"].to_pylist() == list(range(10))

@@ -45,9 +45,9 @@ def _any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
 
 
-@pytest.fixture
-def con() -> Any:
-    return connect("install")
+@pytest.fixture(params=["install", "connect"])
+def con(request: pytest.FixtureRequest) -> Any:
+    return connect(request.param)
 
 
 STATEMENTS = [

@@ -16,7 +16,7 @@ from support import ORDERS
 from tpch import load_extension
 
 import duckdb_adapter
-from duckdb_adapter.secrets import _MEMBER, s3_options
+from duckdb_adapter.secrets import _MEMBER, SecretStorage, s3_options
 
 needs_httpfs = pytest.mark.skipif(
     find_spec("duckdb_extension_httpfs") is None or duckdb.__version__ != "1.5.5",
@@ -94,6 +94,30 @@ def test_a_secret_of_another_scope_is_not_used(server: str) -> None:
     assert storage("s3://other/t.lance") == {}
     assert storage("/data/t.lance") == {}
     assert storage("s3a://tables/t.lance")["secret"] == "a;b=c"
+
+
+def test_secrets_are_looked_up_while_a_query_is_bound(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = SecretStorage._find
+    members = {"key_id": "k", "secret": "s", "endpoint": server, "use_ssl": "false"}
+
+    def find(self: SecretStorage, url: str) -> dict[str, Any]:
+        assert asked(self, url) == {}  # DuckDB answers, though it knows no such secret
+        self.note = " (so it is)"
+        return s3_options({**members, "url_style": "path"}, is_config=True)
+
+    monkeypatch.setattr(SecretStorage, "_find", find)
+    con = duckdb_adapter.connect()
+    con.execute("BEGIN; CREATE TABLE mine (a INT)")
+    query = "SELECT count(*) FROM 's3://tables/orders.lance'"
+    relation = con.sql(query)
+    assert relation.fetchall() == [(ORDERS_ROWS[4],)]
+    con.execute("COMMIT")
+    with pytest.raises(duckdb.Error, match=r"no version 77.*\(so it is\)"):
+        con.execute("FROM 's3://tables/orders.lance@v77'")
+    del con
+    assert relation.filter("true").fetchall() == [(ORDERS_ROWS[4],)]
 
 
 def test_without_secrets_there_are_no_options() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import fsspec
 import lance
 import pyarrow as pa
 import pytest
-from roads import ORDERS_ROWS, run_python
+from roads import ORDERS_ROWS, needs_install, run_python, scanned
 from support import ORDERS
 
 import lancefs
+from duckdb_adapter.sources import likes
 
 
 def test_a_path_in_a_query_is_a_table() -> None:
@@ -77,6 +79,55 @@ def test_storage_options_are_those_of_the_call() -> None:
     assert lancefs.sql(query, storage_options=options).fetchall() == [(ORDERS_ROWS[4],)]
     with pytest.raises(duckdb.Error, match="no version 9"):
         lancefs.sql("from 'memory://sessions/orders.lance@v9'")
+
+
+def test_relations_keep_the_options_that_they_were_made_with(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        kept = fsspec.filesystem("dir", path=str(tmp_path / name), fs=fsspec.filesystem("file"))
+        kept.mkdir("")
+        rows = ORDERS_ROWS[1] if name == "one" else ORDERS_ROWS[4]
+        lance.write_dataset(pa.table({"a": range(rows)}), str(tmp_path / name / "t.lance"))
+    where = [{"path": str(tmp_path / name), "target_protocol": "file"} for name in ("one", "two")]
+    relations = [
+        lancefs.sql("select a from 'dir://t.lance'", storage_options=options) for options in where
+    ]
+    for _ in range(2):
+        counts = [relation.aggregate("count(*)").fetchall() for relation in relations]
+        assert counts == [[(ORDERS_ROWS[1],)], [(ORDERS_ROWS[4],)]]
+    with pytest.raises(duckdb.Error):
+        lancefs.sql("select a from 'dir://t.lance'")
+
+
+@needs_install
+def test_no_more_is_read_than_the_query_uses(
+    tmp_path: Path, reads: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likes, "_LEAST_ROWS", 10)
+    rows = pa.table({"id": range(90), "kind": ["a", "b", "c"] * 30})
+    lance.write_dataset(rows, str(tmp_path / "t.lance"))
+    query = f"select id from '{tmp_path}/t.lance' where id < 5 and kind like 'a%'"
+    read = scanned(reads, lambda: lancefs.sql(query).fetchall())
+    assert any("starts_with" in filter for _, filter in read)
+
+
+@needs_install
+def test_other_databases_do_not_know_lance_tables() -> None:
+    printed = run_python(
+        """
+import lancefs
+other = duckdb.connect()
+query = f"select count(*) from '{ORDERS}'"
+print(lancefs.sql(query).fetchall(), duckdb_adapter.connect().execute(query).fetchall())
+for connection in (other, duckdb.connect(), duckdb):
+    try:
+        connection.execute(query)
+    except duckdb.CatalogException:
+        print("unknown")
+duckdb_adapter.install()
+print(duckdb.connect().execute(query).fetchall())
+"""
+    )
+    assert printed.split("\n") == ["[(1191,)] [(1191,)]", *["unknown"] * 3, "[(1191,)]"]
 
 
 def test_a_forked_child_has_a_database_of_its_own() -> None:
