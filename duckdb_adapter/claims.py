@@ -22,6 +22,7 @@ from duckdb_adapter.pins import Use
 from duckdb_adapter.queries.likes import text_conditions
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.offsets import skipped_rows
+from duckdb_adapter.queries.partitions import first_rows_of_partitions
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import first_rows_of
 from duckdb_adapter.queries.trees import needs_all_rows
@@ -168,10 +169,11 @@ class Claim:
             return self.rows
         rows, dataset = self.rows, self.rows.dataset
         query = TableQuery(text, self.name, self.alias, dataset.schema, self.lake)
-        first = first_rows_of(query)
+        first = first_rows_of(query) or first_rows_of_partitions(query)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
-            return TopNRows(dataset, first, use)
+            compares_bytes = look is not None and not look.settings.collation()
+            return TopNRows(dataset, first, use, compares_bytes)
         if look is None:
             return rows
         # What a query selects from is looked for first, then what macros in it use.

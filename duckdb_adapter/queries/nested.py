@@ -22,7 +22,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from duckdb_adapter.queries.trees import expressions_in, is_table, shows_rows
+from duckdb_adapter.queries.trees import (
+    expressions_in,
+    is_table,
+    ranks_within,
+    shows_rows,
+    terms_of,
+)
 
 _SOURCE = "__duckdb_source_"
 _LIMITS = [[], ["LIMIT_MODIFIER"]]
@@ -55,24 +61,36 @@ def statement_in(root: Mapping[str, Any]) -> Mapping[str, Any]:
     if _is_all(root):
         return _limited(statement, root["modifiers"])
     reads_table = statement["type"] == "SELECT_NODE" and _reads_a_table(statement)
-    if not reads_table or not _is_all(statement) or statement["modifiers"] or _has_subqueries(root):
+    if not reads_table or statement["modifiers"] or _has_subqueries(root):
         return statement
+    if not _is_all(statement):
+        return _qualified(statement, root)
     source = {**statement["from_table"], "alias": root["from_table"]["alias"]}
     return {**root, "from_table": source, "cte_map": {"map": []}}
 
 
 def _inner(root: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the query that another one selects from alone; None where it is none."""
+    """Return the query that another one selects from alone; None where it is none.
+
+    Of several common table expressions, each of which selects from the one before it, the last one
+    is returned with the others.
+    """
     source, tables = root["from_table"], root["cte_map"]["map"]
-    queries = {each["key"]: _query_of(each["value"]) for each in tables}
-    others = {name for name, query in queries.items() if not _is_variable(query)}
+    others = [each for each in tables if not _is_variable(_query_of(each["value"]))]
     if source["type"] == "SUBQUERY" and not (others or source["column_name_alias"]):
         inner: Mapping[str, Any] = source["subquery"]["node"]
         return None if source["sample"] else inner
-    name = next(iter(others), "")
-    if len(others) != 1 or not is_table(source, name):
+    if not others or not is_table(source, others[-1]["key"]):
         return None
-    return None if any(each["value"]["aliases"] for each in tables) else queries[name]
+    *before, last = others
+    if any(each["value"]["aliases"] for each in others):
+        return None
+    query = _query_of(last["value"])
+    if not before:
+        return query
+    if query["type"] != "SELECT_NODE" or query["cte_map"]["map"] or _has_subqueries(root):
+        return None
+    return {**query, "cte_map": {"map": before}}
 
 
 def _query_of(expression: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,6 +121,30 @@ def _is_all(select: Mapping[str, Any]) -> bool:
     if any(shown[0].get(part) for part in (*changes, "columns", "expr", "relation_name")):
         return False
     return shows_rows(select) and [each["type"] for each in select["modifiers"]] in _LIMITS
+
+
+def _qualified(select: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a SELECT with what another one, which selects from it alone, says of its windows.
+
+    `SELECT … FROM (SELECT *, row_number() OVER (…) AS n FROM …) WHERE n = 1` uses the rows of the
+    inner SELECT that `QUALIFY row_number() OVER (…) = 1` leaves.
+    """
+    shown = {
+        each["alias"].lower(): each
+        for each in select["select_list"]
+        if each["class"] == "WINDOW" and each["alias"]
+    }
+    where, source = outer["where_clause"], outer["from_table"]
+    if not (where and shown) or select["qualify"]:
+        return select
+    tables = {(source.get(part) or "").lower() for part in ("alias", "table_name")}
+    for term in terms_of(where):
+        for number, _ in ranks_within(term):
+            *table, name = [part.lower() for part in number.get("column_names", [""])]
+            if name in shown and (not table or {*table} <= tables - {""}):
+                side = "left" if term["left"] is number else "right"
+                return {**select, "qualify": {**term, side: shown[name]}}
+    return select
 
 
 def _has_subqueries(select: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ as a use of everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from duckdb_adapter.queries.trees import (
 )
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
-_DIRECTIONS = {"ASCENDING": (False,), "DESCENDING": (True,), "ORDER_DEFAULT": (False, True)}
+_DESCENDING = {"ASCENDING": False, "DESCENDING": True, "ORDER_DEFAULT": None}
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
 # Comparisons that DuckDB asks the scan for, or does not as a whole.
@@ -39,7 +39,20 @@ _COMPARISONS = (
 # a macro.
 _SAME = ("CONSTANT", "PARAMETER", "CAST", "TYPE")
 # More rows than these are not looked for before the others are left out.
-_MOST_FIRST_ROWS = 4096
+MOST_FIRST_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A column by which rows are put in order.
+
+    Attributes:
+        column: Its name.
+        descending: Whether the greatest value comes first; None where a setting decides.
+    """
+
+    column: str
+    descending: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +60,33 @@ class FirstRows:
     """The first rows of a table in some order, which are all that a query uses.
 
     Attributes:
-        column: The column by which rows are ordered first.
-        descending: Whether the greatest value comes first; both where that is unknown.
+        orders: The columns by which rows are ordered, the first ones of those that the query names.
         rows: How many.
         tested: The columns that WHERE compares, each as often as it does. The first rows are those
             of the rows that pass, if the scan is asked for all of these comparisons.
         calls: Whether there are functions in WHERE, which may be macros that use other rows, or
             other SELECTs around this one.
+        partitions: The columns whose values rows have in common of which the first ones are used;
+            empty for the first rows of all.
     """
 
-    column: str
-    descending: tuple[bool, ...]
+    orders: tuple[Order, ...]
     rows: int
     tested: tuple[str, ...] = ()
     calls: bool = False
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that tell which rows are the first ones."""
+        return (*self.partitions, *(order.column for order in self.orders))
+
+    @property
+    def directions(self) -> list[tuple[bool, ...]]:
+        """Which of the columns are descending, once for each setting that makes a difference."""
+        given = [order.descending for order in self.orders]
+        settings = (False, True) if None in given else (False,)
+        return [tuple(each if each is not None else one for each in given) for one in settings]
 
 
 def first_rows_of(query: TableQuery) -> FirstRows | None:
@@ -82,29 +108,55 @@ def _first_rows(
         return None
     order, limit = node["modifiers"]
     rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
-    key, *others = order["orders"]
-    column = column_of(key["expression"], columns)
-    if column is None or rows is None or offset is None or rows + offset > _MOST_FIRST_ROWS:
+    if rows is None or offset is None or rows + offset > MOST_FIRST_ROWS:
         return None
-    is_clear = all(_is_shown(each, column, columns) for each in node["select_list"])
-    is_plain = all(each["expression"]["class"] in _PLAIN for each in others)
-    if not (is_clear and is_plain) or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
+    is_plain = all(each["expression"]["class"] in _PLAIN for each in order["orders"])
+    if not is_plain or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
         return None
-    where = node.get("where_clause")
-    tested = () if where is None else _tested(where, columns)
-    if tested is None:
+    orders = orders_of(order["orders"], node["select_list"], columns)
+    tested = tested_of(node, columns)
+    if not orders or tested is None:
         return None
-    calls = is_nested or (where is not None and "FUNCTION" in _classes(where))
-    return FirstRows(columns[column], _DIRECTIONS[key["type"]], rows + offset, tested, calls)
+    return FirstRows(orders, rows + offset, tested, is_nested or calls_in_where(node))
 
 
-def _tested(where: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the columns that are compared with what is the same for all rows.
+def orders_of(
+    keys: Iterable[Mapping[str, Any]],
+    shown: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+) -> tuple[Order, ...]:
+    """Return the columns by which rows are put in order first.
 
-    Each as often as it is; None where the conditions are not all of this kind.
+    Args:
+        keys: What ORDER BY names.
+        shown: What the SELECT shows, where ORDER BY may name that; empty where it may not.
+        columns: The columns of the table by their names in small letters.
+
+    Returns:
+        Those before the first that is no column, or is shown as another one.
     """
-    tested: list[str] = []
-    for term in terms_of(where):
+    found = list[Order]()
+    for key in keys:
+        column = column_of(key["expression"], columns)
+        if column is None or not all(_is_shown(each, column, columns) for each in shown):
+            break
+        found.append(Order(columns[column], _DESCENDING[key["type"]]))
+    return tuple(found)
+
+
+def calls_in_where(node: Mapping[str, Any]) -> bool:
+    """Whether there are functions in WHERE."""
+    where = node.get("where_clause")
+    return where is not None and "FUNCTION" in _classes(where)
+
+
+def tested_of(node: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the columns that WHERE compares with what is the same for all rows.
+
+    Each as often as it does; None where its conditions are not all of this kind.
+    """
+    where, tested = node.get("where_clause"), list[str]()
+    for term in () if where is None else terms_of(where):
         if term["type"] == "COMPARE_BETWEEN":
             pairs = [(term["input"], term["lower"]), (term["input"], term["upper"])]
         elif term["type"] in _COMPARISONS:

@@ -31,6 +31,15 @@ _ALL_ROWS = re.compile(
 )
 _FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
 
+# Comparisons by which numbers are at most as great as another one, and how much less; those that
+# say the same with the sides the other way round.
+_LAST = {"COMPARE_EQUAL": 0, "COMPARE_LESSTHANOREQUALTO": 0, "COMPARE_LESSTHAN": -1}
+_MIRRORED = {
+    "COMPARE_EQUAL": "COMPARE_EQUAL",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+}
+
 # Functions that make one value of those of all rows, or of a group, whatever order these are in.
 AGGREGATES = {
     *("count", "count_star", "sum", "avg", "mean", "min", "max", "median", "histogram"),
@@ -163,6 +172,34 @@ def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
         children = node.values()
     for child in children:
         yield from expressions_in(child)
+
+
+def ranks_within(term: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield what a condition compares with the first whole numbers, and the last of these.
+
+    That is `… = n`, `… <= n` and `… < n`, with the sides either way.
+    """
+    if term["class"] != "COMPARISON":
+        return
+    kind, number, limit = term["type"], term["left"], number_of(term["right"])
+    if limit is None:
+        kind, number, limit = _MIRRORED.get(kind, ""), term["right"], number_of(term["left"])
+    if limit is not None and kind in _LAST:
+        yield number, limit + _LAST[kind]
+
+
+def same_expression(one: Any, other: Any) -> bool:
+    """Whether two expressions say the same, wherever they stand and whatever they are called."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = one.keys() | other.keys()
+        return all(
+            same_expression(one.get(name), other.get(name))
+            for name in names
+            if name not in ("alias", "query_location")
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_expression, one, other))
+    return bool(one == other)
 
 
 def number_of(node: Any) -> int | None:

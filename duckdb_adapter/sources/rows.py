@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -37,9 +37,6 @@ from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragment_readers import are_several_local
 from lancefs.table.open_version import OpenVersion
-
-if TYPE_CHECKING:
-    pass
 
 COUNTER = "__lance_rows"
 _COUNTER_FIELD = pa.field(COUNTER, pa.null())

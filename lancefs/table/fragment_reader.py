@@ -331,7 +331,7 @@ class FragmentReader:
         return sum(self.file(data_file).size for data_file in self.fragment.files)
 
     def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
-        """Return the ids of the fields whose pages all have dictionaries.
+        """Return the ids of the fields whose pages all have dictionaries, or texts of a byte.
 
         Raises:
             LanceError: The metadata of the columns cannot be read.
@@ -341,7 +341,7 @@ class FragmentReader:
         if known is None:
             from lancefs.table.stored_dictionaries import dictionary_columns
 
-            columns = dictionary_columns(self, fields)
+            columns = dictionary_columns(self, fields, flags=True)
             known = self._with_dictionaries[key] = frozenset(field.id for field in columns)
         return known
 

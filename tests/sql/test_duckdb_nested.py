@@ -11,6 +11,7 @@ from duckdb_adapter.queries.nested import count_captured, statement_in
 from duckdb_adapter.queries.trees import parse
 
 SOURCE = "v AS (SELECT * FROM __duckdb_source_1)"
+NUMBER = "row_number() OVER (PARTITION BY a ORDER BY b)"
 # A text, and the statement in it.
 NESTED = {
     "SELECT * FROM (SELECT a FROM 't.lance')": "SELECT a FROM 't.lance'",
@@ -32,6 +33,25 @@ NESTED = {
     "SELECT a FROM (SELECT * EXCLUDE (b) FROM 't.lance')": "SELECT * EXCLUDE (b) FROM 't.lance'",
     "WITH s AS (FROM 't.lance') SELECT a FROM s WHERE a IN (SELECT a FROM s)": "FROM 't.lance'",
     "SELECT DISTINCT * FROM (FROM 't.lance' LIMIT 1)": "FROM 't.lance' LIMIT 1",
+    "WITH x AS (FROM 't.lance' WHERE a), y AS (SELECT b FROM x), z AS (FROM y) SELECT b FROM z": (
+        "FROM 't.lance' WHERE a"
+    ),
+    f"WITH {SOURCE}, x AS (FROM 't.lance'), y AS (SELECT b FROM x WHERE a) FROM y LIMIT 2": (
+        "SELECT b FROM 't.lance' WHERE a LIMIT 2"
+    ),
+    f"SELECT a FROM (SELECT *, {NUMBER} AS n FROM 't.lance') AS s WHERE a AND 3 > s.n": (
+        f"SELECT *, {NUMBER} AS n FROM 't.lance' QUALIFY 3 > {NUMBER}"
+    ),
+    f"WITH s AS (SELECT {NUMBER} AS n FROM 't.lance') SELECT max(n) FROM s WHERE n = 1": (
+        f"SELECT {NUMBER} AS n FROM 't.lance' QUALIFY {NUMBER} = 1"
+    ),
+}
+# These say nothing of the windows of the statement in them.
+UNNUMBERED = {
+    f"SELECT a FROM (SELECT *, {NUMBER} AS n FROM 't.lance') WHERE {condition}": (
+        f"SELECT *, {NUMBER} AS n FROM 't.lance'"
+    )
+    for condition in ("n > 1", "n = a", "n = 1 OR a", "a.n = 1", "n = 1 AND a IN (SELECT 1)")
 }
 
 
@@ -42,15 +62,17 @@ def essence(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     left = {key: each for key, each in node.items() if not key.startswith("query_location")}
+    if node.get("class") == "WINDOW":
+        del left["alias"]
     if node.get("type") == "BASE_TABLE":
         del left["alias"]
     return {key: essence(each) for key, each in left.items()}
 
 
 @needs_install  # DuckDB 1.4 has nodes of its own for common table expressions, which are not read
-@pytest.mark.parametrize("text", NESTED)
+@pytest.mark.parametrize("text", {**NESTED, **UNNUMBERED})
 def test_the_statement_in_a_text_is_found(text: str) -> None:
-    root, expected = parse(text), parse(NESTED[text])
+    root, expected = parse(text), parse({**NESTED, **UNNUMBERED}[text])
     assert root is not None
     assert essence(statement_in(root)) == essence(expected)
 
@@ -69,6 +91,9 @@ OTHERS = [
     "SELECT * FROM (FROM 't.lance') AS a JOIN (FROM 't.lance') AS b USING (id)",
     "WITH s AS (FROM 't.lance') SELECT count(*) FROM s AS a JOIN s AS b USING (id)",
     "SELECT a FROM 't.lance' UNION SELECT b FROM 't.lance'",
+    "WITH x AS (FROM 't.lance'), y AS (FROM x) SELECT a FROM x",
+    "WITH x AS (FROM 't.lance'), y AS (FROM x) SELECT a FROM y WHERE a IN (SELECT a FROM x)",
+    "WITH x AS (FROM 't.lance'), y(b) AS (FROM x) SELECT b FROM y",
     "SELECT 1",
     "SELECT * FROM range(3)",
     "VALUES (1)",

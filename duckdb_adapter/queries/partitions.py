@@ -1,0 +1,159 @@
+"""Which rows a query uses that asks for the first ones of each partition, as its text tells.
+
+These are the ways in which people ask for the newest row of each host:
+
+    SELECT * FROM 't.lance' QUALIFY row_number() OVER (PARTITION BY host ORDER BY ts DESC) = 1
+    SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY host ORDER BY ts DESC) AS n
+                   FROM 't.lance') WHERE n = 1
+    SELECT DISTINCT ON (host) * FROM 't.lance' ORDER BY host, ts DESC
+
+The second one is made the first one by `nested`. Without PARTITION BY, all rows are one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from duckdb_adapter.queries.table_query import Select, TableQuery
+from duckdb_adapter.queries.top_n import (
+    MOST_FIRST_ROWS,
+    FirstRows,
+    calls_in_where,
+    orders_of,
+    tested_of,
+)
+from duckdb_adapter.queries.trees import (
+    column_of,
+    expressions_in,
+    ranks_within,
+    same_expression,
+    shows_rows,
+    terms_of,
+)
+
+# More rows of a partition than these are not looked for before the others are left out.
+_MOST_ROWS = 8
+# Windows that number the rows of a partition in their order, by the functions that they call.
+_NUMBERS = {
+    "WINDOW_ROW_NUMBER": "row_number",
+    "WINDOW_RANK": "rank",
+    "WINDOW_RANK_DENSE": "dense_rank",
+}
+# That of these by which any number of rows can have one number.
+_SAME_NUMBERS = "WINDOW_RANK_DENSE"
+# What windows may say besides, none of which these do.
+_REST_OF_WINDOW = ("filter_expr", "distinct", "ignore_nulls", "children", "arg_orders")
+# Expressions that use nothing but the row, or the columns of the table.
+_PLAIN = {
+    *("COLUMN_REF", "CONSTANT", "STAR", "CAST", "TYPE", "PARAMETER"),
+    *("COMPARISON", "BETWEEN", "CONJUNCTION", "OPERATOR", "FUNCTION"),
+}
+_STAR_CHANGES = ("replace_list", "rename_list", "columns", "expr")
+
+
+def first_rows_of_partitions(query: TableQuery) -> FirstRows | None:
+    """Return the first rows of each partition that a query uses; None where it may use others."""
+    lower = query.text.lower()
+    if "order" not in lower or not ("over" in lower or "distinct" in lower):
+        return None
+    if query.select is None or not _uses_plain_rows(query.select.node):
+        return None
+    found = _numbered(query.select) or _distinct(query.select)
+    if found is None:
+        return None
+    partitions, keys, rows, shown = found
+    node, columns = query.select
+    orders = orders_of(keys, shown, columns)
+    orders = orders[:1] if partitions else orders
+    tested = tested_of(node, columns)
+    most = _MOST_ROWS if partitions else MOST_FIRST_ROWS
+    if not orders or tested is None or rows > most:
+        return None
+    calls = query.is_nested or calls_in_where(node)
+    return FirstRows(orders, rows, tested, calls, partitions)
+
+
+# The columns of PARTITION BY; what ORDER BY names; how many rows; what ORDER BY may name besides
+# columns, the expressions that are shown.
+_Found = tuple[tuple[str, ...], Sequence[Mapping[str, Any]], int, Sequence[Mapping[str, Any]]]
+
+
+def _numbered(select: Select) -> _Found | None:
+    """Read `QUALIFY row_number() OVER (…) <= n`."""
+    node, columns = select
+    if not node["qualify"] or not shows_rows({**node, "qualify": None}):
+        return None
+    shown = node["select_list"]
+    windows = [each for each in expressions_in(node) if each["class"] == "WINDOW"]
+    if not windows or not all(same_expression(each, windows[0]) for each in windows):
+        return None
+    names = {each["alias"].lower() for each in shown if each["class"] == "WINDOW"} - {""}
+    if not names.isdisjoint(columns):
+        return None
+    limits = [
+        rows
+        for term in terms_of(node["qualify"])
+        for number, rows in ranks_within(term)
+        if number["class"] == "WINDOW" or _is_named(number, names)
+    ]
+    window = windows[0]
+    partitions = [column_of(each, columns) for each in window["partitions"]]
+    if not limits or None in partitions or not _numbers_rows(window):
+        return None
+    if not partitions and window["type"] == _SAME_NUMBERS:
+        return None
+    named = tuple(columns[each] for each in partitions if each is not None)
+    return named, window["orders"], max(min(limits), 0), ()
+
+
+def _distinct(select: Select) -> _Found | None:
+    """Read `SELECT DISTINCT ON (…) … ORDER BY …`."""
+    node, columns = select
+    kinds = [modifier["type"] for modifier in node["modifiers"]]
+    if kinds[:2] != ["DISTINCT_MODIFIER", "ORDER_MODIFIER"] or not shows_rows(node):
+        return None
+    shown, keys = node["select_list"], node["modifiers"][1]["orders"]
+    targets = node["modifiers"][0]["distinct_on_targets"]
+    named = [{"expression": each, "type": "ORDER_DEFAULT"} for each in targets]
+    partitions = tuple(each.column for each in orders_of(named, shown, columns))
+    if not partitions or len(partitions) < len(targets):
+        return None
+    if any(each["class"] == "WINDOW" for each in expressions_in(node)):
+        return None
+    first = len(
+        tuple(takewhile(lambda each: each.column in partitions, orders_of(keys, shown, columns)))
+    )
+    return partitions, keys[first:], 1, shown
+
+
+def _uses_plain_rows(node: Mapping[str, Any]) -> bool:
+    """Whether all expressions but windows are of the row alone, and none changes what it shows.
+
+    A function may be a macro, with a window of its own: operators are none, nor are functions in
+    WHERE, which windows cannot stand in.
+    """
+    rest = {key: part for key, part in node.items() if key not in ("where_clause", "from_table")}
+    for each in expressions_in(rest):
+        if each["class"] not in {*_PLAIN, "WINDOW"}:
+            return False
+        if each["class"] == "FUNCTION" and not each["is_operator"]:
+            return False
+        if each["class"] == "STAR" and any(each.get(key) for key in _STAR_CHANGES):
+            return False
+    where = node.get("where_clause")
+    return not any(each["class"] == "SUBQUERY" for each in expressions_in(where))
+
+
+def _numbers_rows(window: Mapping[str, Any]) -> bool:
+    """Whether a window numbers the rows of a partition in the order that it names."""
+    is_plain = not any(window.get(part) for part in _REST_OF_WINDOW)
+    return is_plain and _NUMBERS.get(window["type"]) == window["function_name"].lower()
+
+
+def _is_named(expression: Mapping[str, Any], names: set[str]) -> bool:
+    """Whether an expression is one of the names of what is shown."""
+    if expression["class"] != "COLUMN_REF" or len(expression["column_names"]) != 1:
+        return False
+    return expression["column_names"][0].lower() in names
