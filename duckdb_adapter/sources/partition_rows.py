@@ -38,9 +38,10 @@ _PARTITIONS = (
     pa.types.is_large_string,
 )
 
-Numbers: TypeAlias = np.ndarray[Any, Any]
+# By which rows are in order, of any type of number.
+_Ordered: TypeAlias = np.ndarray[Any, Any]
 # The partitions of rows, what puts them in order, and their positions.
-_Numbered: TypeAlias = tuple[Ints, Numbers, Ints]
+_Numbered: TypeAlias = tuple[Ints, _Ordered, Ints]
 
 
 def has_numbers(kind: pa.DataType) -> bool:
@@ -163,7 +164,7 @@ class _Ends:
     def positions(self) -> Ints:
         return np.empty(0, np.int64) if self._kept is None else self._kept[2]
 
-    def add(self, numbers: Ints, values: Numbers, positions: Ints) -> None:
+    def add(self, numbers: Ints, values: _Ordered, positions: Ints) -> None:
         """Keep the rows of some that may be among the first ones of their partitions.
 
         Args:
@@ -181,7 +182,7 @@ class _Ends:
             numbers, values, positions = self._first(numbers, values, positions)
         self._kept = numbers, values, positions
 
-    def _first(self, numbers: Ints, values: Numbers, positions: Ints) -> _Numbered:
+    def _first(self, numbers: Ints, values: _Ordered, positions: Ints) -> _Numbered:
         """Return the rows of some with the first different values of their partitions."""
         worst = _worst(values.dtype, self._descending)
         last = np.full(int(numbers.max()) + 1, worst, values.dtype)
@@ -196,7 +197,7 @@ class _Ends:
         return numbers[is_kept], values[is_kept], positions[is_kept]
 
 
-def _numbers_in(array: pa.Array) -> Numbers:
+def _numbers_in(array: pa.Array) -> _Ordered:
     """Return the values of an array without nulls, by which rows are in order."""
     kind = array.type
     letter = "f" if pa.types.is_floating(kind) else "i"

@@ -21,7 +21,7 @@ from lancefs.datafile.buffers import Ints
 _MOST_ROWS = 16 * 1024
 
 # The columns that order rows, and the positions of these.
-Rows: TypeAlias = tuple[Sequence[pa.Array], pa.Array]
+KeyedRows: TypeAlias = tuple[Sequence[pa.Array], pa.Array]
 
 
 def is_ordered(kind: pa.DataType) -> bool:
@@ -43,7 +43,7 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def find_first(
-    batches: Iterable[Rows], rows: int, directions: Sequence[tuple[bool, ...]]
+    batches: Iterable[KeyedRows], rows: int, directions: Sequence[tuple[bool, ...]]
 ) -> Ints | None:
     """Find the rows that may be among the first ones.
 
@@ -150,5 +150,5 @@ class FirstEnd:
         return found
 
 
-def _filtered(keys: Sequence[pa.Array], positions: pa.Array, mask: pa.Array) -> Rows:
+def _filtered(keys: Sequence[pa.Array], positions: pa.Array, mask: pa.Array) -> KeyedRows:
     return [key.filter(mask) for key in keys], positions.filter(mask)
