@@ -165,10 +165,11 @@ class Claim:
 
     def _used_rows(self, text: str, look: LookContext | None) -> AnyRows:
         """Return the rows as far as a query uses them; see `narrowed_to`."""
-        if functions.is_call(self.name) or not isinstance(self.rows, Rows):
+        call = functions.scan_call(self.name)
+        if (functions.is_call(self.name) and call is None) or not isinstance(self.rows, Rows):
             return self.rows
         rows, dataset = self.rows, self.rows.dataset
-        query = TableQuery(text, self.name, self.alias, dataset.schema, self.lake)
+        query = TableQuery(text, self.name, self.alias, dataset.schema, self.lake, call)
         first = first_rows_of(query) or first_rows_of_partitions(query)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
@@ -214,7 +215,8 @@ class Claim:
         """Whether the statement reads no other table, and more than what its conditions need."""
         assert isinstance(self.rows, RowSource)
         schema = self.rows.schema
-        query = TableQuery(self.statement, self.name, self.alias, schema, self.lake)
+        call = functions.scan_call(self.name)
+        query = TableQuery(self.statement, self.name, self.alias, schema, self.lake, call)
         return query.reads_alone()
 
     def dataset(self) -> object:

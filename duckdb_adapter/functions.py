@@ -20,6 +20,7 @@ from duckdb_adapter.duckdb_types import readable_table
 from duckdb_adapter.open_names import NamedTable, find_table, open_tables
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.patterns import expand
+from duckdb_adapter.queries.scan_calls import SCAN, ScanCall, call_of
 from duckdb_adapter.searches import Arguments
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import GivenStorage, Storage
@@ -79,9 +80,8 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
     """
     if not is_call(name):
         return None
-    head, _, text = name.partition(" ")
+    head, arguments = name.partition(" ")[0], _arguments_of(name)
     function = BY_NAME[head]
-    arguments = json.loads(text.replace("`", '"'))
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
     given = arguments.get("storage_options")
@@ -94,6 +94,22 @@ def is_call(name: str) -> bool:
     """Whether a name stands for a call of one of the functions."""
     head, _, text = name.partition(" ")
     return head in BY_NAME and text.startswith("{")
+
+
+def scan_call(name: str) -> ScanCall | None:
+    """Return the call of `lance_scan` that a name stands for; None for others.
+
+    Also for one that does not stand for all rows and columns of a version.
+    """
+    if not is_call(name) or not name.startswith(f"{SCAN} "):
+        return None
+    return call_of(_arguments_of(name), BY_NAME[SCAN].parameters)
+
+
+def _arguments_of(name: str) -> Arguments:
+    """Return the arguments of the call that a name stands for, by their names."""
+    arguments: Arguments = json.loads(name.partition(" ")[2].replace("`", '"'))
+    return arguments
 
 
 def find_call(message: str) -> str | None:
@@ -226,7 +242,7 @@ _REF = ("version", "tag", "branch", "as_of")
 
 FUNCTIONS = (
     Function(
-        "lance_scan",
+        SCAN,
         (
             *("path", *_REF, "with_row_id", "storage_options", "row_metadata", "use_index"),
             *("row_ids", "filename", "union_by_name", "members", "filter", "explain"),

@@ -12,10 +12,10 @@ asks for may be found, never more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import reduce
 from operator import and_, or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -30,14 +30,38 @@ _SIGNS = re.compile(r"like|~~|\^@", re.IGNORECASE)
 
 def text_conditions(query: TableQuery) -> list[pc.Expression]:
     """Return conditions that are true for all rows that a query uses of a table."""
-    select = query.select if _SIGNS.search(query.text) is not None else None
-    where = None if select is None else select.node.get("where_clause")
-    if select is None or where is None or select.node.get("sample"):
+    read = query.read if _SIGNS.search(query.text) is not None and query.columns else None
+    where = None if read is None else read.select.get("where_clause")
+    if read is None or where is None or read.select.get("sample"):
         return []
-    return [each for term in terms_of(where) for each in _conditions(term, select.columns)]
+    is_alone = read.source is read.select["from_table"]
+    names = None if is_alone else query.table_names(read.source)
+    columns = Columns(query.columns, names)
+    return [each for term in terms_of(where) for each in _conditions(term, columns)]
 
 
-def _conditions(term: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[pc.Expression]:
+class Columns(NamedTuple):
+    """The columns of a table, and how a query may name them.
+
+    Attributes:
+        by_name: By their names in small letters.
+        tables: What stands before them, in small letters; None where no other table has columns.
+    """
+
+    by_name: Mapping[str, str]
+    tables: Set[str] | None
+
+    def find(self, expression: Mapping[str, Any]) -> str | None:
+        """Return the column that an expression is; None where it is another one."""
+        column = column_of(expression, self.by_name)
+        if column is None:
+            return None
+        table = [part.lower() for part in expression["column_names"][:-1]]
+        is_ours = self.tables is None or {*table} <= self.tables
+        return self.by_name[column] if is_ours else None
+
+
+def _conditions(term: Mapping[str, Any], columns: Columns) -> Iterator[pc.Expression]:
     """Yield what a text must hold for a condition on it; nothing for other conditions."""
     if term["type"] == "CONJUNCTION_OR":
         either = [list(_conditions(each, columns)) for each in term["children"]]
@@ -51,10 +75,10 @@ def _conditions(term: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator
     if term["class"] != "FUNCTION" or not term["is_operator"] or len(term["arguments"]) != 2:
         return
     arguments = [argument["expression"] for argument in term["arguments"]]
-    column, wanted = column_of(arguments[0], columns), _constant(arguments[1])
+    column, wanted = columns.find(arguments[0]), _constant(arguments[1])
     if column is None or wanted is None:
         return
-    field = pc.field(columns[column])
+    field = pc.field(column)
     match term["function_name"]:
         case "~~":
             yield from _parts(field, wanted)

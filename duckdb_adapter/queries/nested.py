@@ -104,12 +104,13 @@ def _is_variable(query: Mapping[str, Any]) -> bool:
     """Whether a common table expression is a variable of Python."""
     if query["type"] != "SELECT_NODE" or not (_reads_a_table(query) and _is_all(query)):
         return False
-    name: str = query["from_table"]["table_name"]
+    name: str = query["from_table"].get("table_name", "")
     return name.startswith(_SOURCE)
 
 
 def _reads_a_table(select: Mapping[str, Any]) -> bool:
-    return select["from_table"]["type"] == "BASE_TABLE" and not select["cte_map"]["map"]
+    kinds = ("BASE_TABLE", "TABLE_FUNCTION")
+    return select["from_table"]["type"] in kinds and not select["cte_map"]["map"]
 
 
 def _is_all(select: Mapping[str, Any]) -> bool:

@@ -10,6 +10,8 @@ import pyarrow as pa
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in
+from duckdb_adapter.queries.scan_calls import SCAN, ScanCall
+from duckdb_adapter.queries.table_reads import TableRead, only_read
 from duckdb_adapter.queries.trees import expressions_in, is_plain_table, is_table, parse
 from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
@@ -41,6 +43,7 @@ class TableQuery:
         alias: What the table is called where the statement gives it no name.
         schema: The columns of the table.
         lake: The folder that the table is attached in, if the view of it is read.
+        call: The arguments of `lance_scan`, if the name stands for a call of it.
     """
 
     def __init__(
@@ -50,15 +53,19 @@ class TableQuery:
         alias: str,
         schema: pa.Schema,
         lake: LakeTable | None = None,
+        call: ScanCall | None = None,
     ) -> None:
         self.text = text
         self.name = name
         self.schema = schema
-        self._alias = alias
+        self._alias = alias if call is None else SCAN
         self._lake = lake
+        self._call = call
 
     def names(self, node: Mapping[str, Any]) -> bool:
-        """Whether what a SELECT selects from is the table, or a view of all of it."""
+        """Whether what a SELECT selects from is the table, or a view or call that is all of it."""
+        if self._call is not None:
+            return self._call.is_made_by(node)
         if self._lake is None:
             return is_table(node, self.name)
         return is_plain_table(node) and self._lake.is_read_by(node)
@@ -78,16 +85,42 @@ class TableQuery:
         return parse(self.text)
 
     @cached_property
+    def columns(self) -> Mapping[str, str]:
+        """The columns of the table by their names in small letters; none where two are the same."""
+        columns = {column.lower(): column for column in self.schema.names}
+        return columns if len(columns) == len(self.schema) else {}
+
+    @cached_property
     def select(self) -> Select | None:
         """The query; None where it is another statement, or has common table expressions.
 
         None also where two columns have the same name in small letters.
         """
-        columns = {column.lower(): column for column in self.schema.names}
-        node = self.root if len(columns) == len(self.schema) else None
+        columns = self.columns
+        node = self.root if columns else None
         if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
             return None
         return Select(node, columns) if self.names(node["from_table"]) else None
+
+    @cached_property
+    def read(self) -> TableRead | None:
+        """The SELECT that reads the table, also where the text selects from others.
+
+        It may be bound after others that use the name, so that what it says holds only if the
+        statement uses the table once.
+        """
+        if self.select is not None:
+            return TableRead(self.select.node, self.select.node["from_table"])
+        return None if self._text_root is None else only_read(self._text_root, self.names)
+
+    def table_names(self, source: Mapping[str, Any]) -> set[str]:
+        """Return what columns of the table can be qualified with, in small letters.
+
+        Args:
+            source: The table in what a SELECT selects from.
+        """
+        named = source["alias"] or self._alias
+        return {named.lower()}
 
     @cached_property
     def uses(self) -> ColumnUses | None:

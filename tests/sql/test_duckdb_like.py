@@ -72,6 +72,18 @@ NARROWED = [
     ("SELECT id FROM {t} WHERE host ^@ 'host-1' ORDER BY id", ["starts_with(host"]),
     ("SELECT id FROM {t} WHERE host LIKE '%-07%' OR text LIKE '%699 ms' AND id > 9 ORDER BY id",
      ["match_substring(host", " or ends_with(text"]),
+    ("SELECT n, count(*) FROM {t} AS a JOIN (VALUES ('host-07', 1), ('host-17', 2)) AS h(host, n) "
+     "USING (host) WHERE a.text LIKE '%5 ms' GROUP BY n ORDER BY n", ["ends_with(text"]),
+    ("SELECT n, count(id) FROM (VALUES (1), (2), (3)) AS h(n) LEFT JOIN {t} AS a ON a.id % 5 = n "
+     "WHERE text LIKE '%5 ms' AND a.id > 9 GROUP BY n ORDER BY n", ["ends_with(text", "id > 9"]),
+    ("SELECT n, id FROM {t} AS a FULL JOIN range(9) AS r(n) ON a.id = n WHERE host LIKE '%-07%' "
+     "ORDER BY ALL", ["match_substring(host"]),
+    ("SELECT id FROM {t} WHERE host LIKE '%-07%' UNION ALL SELECT 1 ORDER BY id",
+     ["match_substring(host"]),
+    ("WITH e AS (SELECT * FROM {t} WHERE text LIKE '%699 ms'), h AS (SELECT 'host-07' AS host) "
+     "SELECT count(*) FROM h JOIN e USING (host)", ["ends_with(text"]),
+    ("SELECT n, s.id FROM range(9) AS r(n), LATERAL (SELECT * FROM {t} WHERE host LIKE '%-07%' "
+     "AND id % 9 = n) AS s ORDER BY ALL", ["match_substring(host"]),
 ]  # fmt: skip
 
 
@@ -109,6 +121,18 @@ ALL_ROWS = [
     "WITH c AS (FROM {t}) SELECT count(*), (SELECT count(*) FROM c) FROM c WHERE host LIKE '%-07%'",
     "SELECT count(*) FROM {t} AS t(a, host) WHERE host LIKE '%-07%'",
     "SELECT count(*) FROM (FROM {t} LIMIT 500) WHERE host LIKE '%-07%'",
+    "SELECT n, t.id FROM (VALUES (100), (2000)) AS a(n) ASOF JOIN {t} AS t ON n >= t.id "
+    "WHERE t.host LIKE '%-07%' ORDER BY ALL",
+    "SELECT count(*) FROM {t} AS t POSITIONAL JOIN range(2000) AS r(n) WHERE host LIKE '%-07%'",
+    "SELECT * FROM (SELECT 'x-07' AS host, 3 AS id) AS r ANTI JOIN {t} AS t USING (id) "
+    "WHERE host LIKE '%-07%'",
+    "SELECT count(*) FROM {t} AS t JOIN (SELECT 'a-07' AS host) AS h ON true "
+    "WHERE h.host LIKE '%-07%'",
+    "SELECT count(*) FROM {t} JOIN range(9) AS r(n) ON id = n WHERE host LIKE '%-07%' OR n < 4",
+    "SELECT n, (SELECT count(*) FROM {t} WHERE host LIKE '%-07%' AND id > n) FROM range(3) AS r(n) "
+    "ORDER BY n",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r JOIN {t} ON id = n "
+    "WHERE host LIKE '%-0%') SELECT max(n) FROM r",
 ]
 
 
@@ -131,6 +155,9 @@ def test_rows_that_macros_and_views_use_are_read(
     total = lance.dataset(str(table)).count_rows()
     found = lance.dataset(str(table)).count_rows("host = 'host-07'")
     assert con.execute(query).fetchall() == [(found, total)]
+    query = f"WITH unused AS (FROM {where} WHERE host LIKE '%-07%') SELECT * FROM {other} AS o(n)"
+    if "VIEW" in definition:
+        assert con.execute(query).fetchall() == [(total,)]
     assert not any("host" in each for each in filters)
 
 

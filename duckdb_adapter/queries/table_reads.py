@@ -1,0 +1,98 @@
+"""The SELECT that reads a table in any text that names it once: in joins, subqueries, UNION.
+
+What its WHERE says of the table holds for all rows that the text uses, wherever they go. DuckDB
+binds all that is selected from, but for common table expressions that nothing selects from; these
+are not looked into, nor are expressions, of which a macro may leave its arguments out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+# Joins of which WHERE sees each row of a table that can make a row for which it is true, beside the
+# same rows of the other table: none that take the nearest row, or the one in the same place.
+_JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
+_KINDS = {"REGULAR", "CROSS", "NATURAL"}
+
+Node: TypeAlias = Mapping[str, Any]
+
+
+class TableRead(NamedTuple):
+    """A SELECT that reads a table, perhaps beside others.
+
+    Attributes:
+        select: Its node.
+        source: The table in what it selects from.
+    """
+
+    select: Node
+    source: Node
+
+
+def only_read(root: Node, names: Callable[[Node], bool]) -> TableRead | None:
+    """Return the SELECT of a text that reads a table; None where that is not clear.
+
+    Args:
+        root: The root node of the text.
+        names: Whether what a SELECT selects from is the table.
+    """
+    if sum(1 for _ in _tables_in(root, names)) != 1:
+        return None
+    return next(_reads(root, names, {}), None)
+
+
+def _tables_in(node: Any, names: Callable[[Node], bool]) -> Iterator[Node]:
+    """Yield all places in a node in which a table stands, also in expressions."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _tables_in(each, names)
+    elif isinstance(node, dict):
+        if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION") and names(node):
+            yield node
+        for each in node.values():
+            yield from _tables_in(each, names)
+
+
+def _reads(
+    query: Node, names: Callable[[Node], bool], known: Mapping[str, Node]
+) -> Iterator[TableRead]:
+    """Yield the SELECTs that read a table in a query.
+
+    Args:
+        query: Its node.
+        names: As for `only_read`.
+        known: The queries of common table expressions around it, by their names in small letters.
+    """
+    for each in query.get("cte_map", {}).get("map", ()):
+        inner = each["value"].get("query_node")  # from DuckDB 2.0 on
+        if inner is not None:
+            known = {**known, each["key"].lower(): {**inner, "known": known}}
+    if query["type"] == "SET_OPERATION_NODE":
+        for child in query["children"]:
+            yield from _reads(child, names, known)
+    elif query["type"] == "SELECT_NODE":
+        for source in _sources(query["from_table"]):
+            if names(source):
+                yield TableRead(query, source)
+            elif source["type"] == "SUBQUERY":
+                yield from _reads(source["subquery"]["node"], names, known)
+            elif (inner := known.get(_plain_name(source))) is not None:
+                yield from _reads(inner, names, inner["known"])
+
+
+def _sources(source: Node) -> Iterator[Node]:
+    """Yield what a SELECT selects from, beside each other in joins."""
+    if source["type"] != "JOIN":
+        yield source
+    elif source["join_type"] in _JOINS and source["ref_type"] in _KINDS:
+        yield from _sources(source["left"])
+        yield from _sources(source["right"])
+
+
+def _plain_name(source: Node) -> str:
+    """Return the name of a table without schema, in small letters; empty for anything else."""
+    if source["type"] != "BASE_TABLE" or source.get("schema_name") or source.get("catalog_name"):
+        return ""
+    name: str = source["table_name"]
+    return name.lower()
