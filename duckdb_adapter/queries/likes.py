@@ -36,11 +36,11 @@ def text_conditions(query: TableQuery) -> list[pc.Expression]:
         return []
     is_alone = read.source is read.select["from_table"]
     names = None if is_alone else query.table_names(read.source)
-    columns = Columns(query.columns, names)
+    columns = NamedColumns(query.columns, names)
     return [each for term in terms_of(where) for each in _conditions(term, columns)]
 
 
-class Columns(NamedTuple):
+class NamedColumns(NamedTuple):
     """The columns of a table, and how a query may name them.
 
     Attributes:
@@ -61,7 +61,7 @@ class Columns(NamedTuple):
         return self.by_name[column] if is_ours else None
 
 
-def _conditions(term: Mapping[str, Any], columns: Columns) -> Iterator[pc.Expression]:
+def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.Expression]:
     """Yield what a text must hold for a condition on it; nothing for other conditions."""
     if term["type"] == "CONJUNCTION_OR":
         either = [list(_conditions(each, columns)) for each in term["children"]]

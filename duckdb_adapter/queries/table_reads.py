@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 _JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
 _KINDS = {"REGULAR", "CROSS", "NATURAL"}
 
-Node: TypeAlias = Mapping[str, Any]
+SyntaxNode: TypeAlias = Mapping[str, Any]
 
 
 class TableRead(NamedTuple):
@@ -26,11 +26,11 @@ class TableRead(NamedTuple):
         source: The table in what it selects from.
     """
 
-    select: Node
-    source: Node
+    select: SyntaxNode
+    source: SyntaxNode
 
 
-def only_read(root: Node, names: Callable[[Node], bool]) -> TableRead | None:
+def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRead | None:
     """Return the SELECT of a text that reads a table; None where that is not clear.
 
     Args:
@@ -42,7 +42,7 @@ def only_read(root: Node, names: Callable[[Node], bool]) -> TableRead | None:
     return next(_reads(root, names, {}), None)
 
 
-def _tables_in(node: Any, names: Callable[[Node], bool]) -> Iterator[Node]:
+def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[SyntaxNode]:
     """Yield all places in a node in which a table stands, also in expressions."""
     if isinstance(node, list):
         for each in node:
@@ -55,7 +55,7 @@ def _tables_in(node: Any, names: Callable[[Node], bool]) -> Iterator[Node]:
 
 
 def _reads(
-    query: Node, names: Callable[[Node], bool], known: Mapping[str, Node]
+    query: SyntaxNode, names: Callable[[SyntaxNode], bool], known: Mapping[str, SyntaxNode]
 ) -> Iterator[TableRead]:
     """Yield the SELECTs that read a table in a query.
 
@@ -81,7 +81,7 @@ def _reads(
                 yield from _reads(inner, names, inner["known"])
 
 
-def _sources(source: Node) -> Iterator[Node]:
+def _sources(source: SyntaxNode) -> Iterator[SyntaxNode]:
     """Yield what a SELECT selects from, beside each other in joins."""
     if source["type"] != "JOIN":
         yield source
@@ -90,7 +90,7 @@ def _sources(source: Node) -> Iterator[Node]:
         yield from _sources(source["right"])
 
 
-def _plain_name(source: Node) -> str:
+def _plain_name(source: SyntaxNode) -> str:
     """Return the name of a table without schema, in small letters; empty for anything else."""
     if source["type"] != "BASE_TABLE" or source.get("schema_name") or source.get("catalog_name"):
         return ""
