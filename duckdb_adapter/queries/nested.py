@@ -143,7 +143,7 @@ def _qualified(select: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[s
         for number, _ in ranks_within(term):
             *table, name = [part.lower() for part in number.get("column_names", [""])]
             if name in shown and (not table or {*table} <= tables - {""}):
-                side = "left" if term["left"] is number else "right"
+                side = next(key for key, part in term.items() if part is number)
                 return {**select, "qualify": {**term, side: shown[name]}}
     return select
 

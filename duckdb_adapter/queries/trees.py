@@ -177,8 +177,13 @@ def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
 def ranks_within(term: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
     """Yield what a condition compares with the first whole numbers, and the last of these.
 
-    That is `… = n`, `… <= n` and `… < n`, with the sides either way.
+    That is `… = n`, `… <= n` and `… < n`, with the sides either way, and `… BETWEEN m AND n`.
     """
+    if term["class"] == "BETWEEN":
+        last = number_of(term["upper"]) if term["type"] == "COMPARE_BETWEEN" else None
+        if last is not None:
+            yield term["input"], last
+        return
     if term["class"] != "COMPARISON":
         return
     kind, number, limit = term["type"], term["left"], number_of(term["right"])

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import Ints
+from lancefs.datafile.logical_types import narrow_type
 
 # More rows than one of so many, or than these, are read as quickly with all others.
 _LEAST_PART, _MOST_ROWS = 64, 16 * 1024
@@ -45,8 +46,11 @@ _Numbered: TypeAlias = tuple[Ints, _Ordered, Ints]
 
 
 def has_numbers(kind: pa.DataType) -> bool:
-    """Whether values of a type are compared as numbers, in the order of DuckDB."""
-    return any(test(kind) for test in _NUMBERS)
+    """Whether values of a type are compared as numbers, in the order of DuckDB.
+
+    Decimals are where 64 bits hold them; they are to come so.
+    """
+    return any(test(kind) for test in _NUMBERS) or narrow_type(kind) is not None
 
 
 def makes_partitions(kind: pa.DataType) -> bool:
@@ -200,6 +204,8 @@ class _Ends:
 def _numbers_in(array: pa.Array) -> _Ordered:
     """Return the values of an array without nulls, by which rows are in order."""
     kind = array.type
+    if pa.types.is_decimal(kind):
+        array, kind = array.view(pa.int64()), pa.int64()
     letter = "f" if pa.types.is_floating(kind) else "i"
     letter = "u" if pa.types.is_unsigned_integer(kind) else letter
     return stored_values(array, f"{letter}{kind.bit_width // 8}")

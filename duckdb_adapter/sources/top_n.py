@@ -126,12 +126,14 @@ class TopNRows(Rows):
 
     def _values(self, filter: pc.Expression | None) -> Iterator[tuple[list[pa.Array], pa.Array]]:
         """Yield the values that tell which rows are the first, with the positions of the rows."""
-        columns = list(self._wanted.columns)
+        columns, partitions = list(self._wanted.columns), self._wanted.partitions
+        narrow = self._known_columns.narrowed.narrow.difference(partitions) if partitions else ()
         scanner = self.dataset.scanner(
             columns if filter is None else [*columns, ROW_OFFSET.name],
             filter=filter,
             batch_size=4 * BATCH_ROWS,
-            dictionary_columns=[one for one in self._wanted.partitions if one in self.encoded],
+            dictionary_columns=[one for one in partitions if one in self.encoded],
+            narrow_columns=[one for one in columns if one in narrow],
         )
         start = 0
         for batch in scanner.to_batches():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "zone": pa.array([n % 3 for n in range(ROWS)], pa.int8()),
             "latency": pa.array([None if n % 301 == 0 else latency[n] for n in range(ROWS)]),
             "ts": pa.array([int(n) for n in random.permutation(ROWS)], pa.timestamp("us")),
+            "price": pa.array([Decimal(int(n)) / 100 for n in random.integers(-50, 50, ROWS)]),
             "day": pa.array([n // 500 for n in range(ROWS)], pa.date32()),
             "note": pa.array([f"note {n}" for n in range(ROWS)]),
             "req": pa.array([{"status": n % 5} for n in range(ROWS)]),
@@ -65,6 +67,8 @@ FIRST = {
     "ORDER BY id": "host ts",
     "SELECT * FROM {t} QUALIFY dense_rank() OVER (PARTITION BY day ORDER BY ts) = 2 "
     "ORDER BY id": "day ts",
+    "SELECT * FROM {t} QUALIFY rank() OVER (PARTITION BY zone ORDER BY price DESC) BETWEEN 1 AND 2 "
+    "ORDER BY id": "zone price",
     "SELECT * FROM {t} WHERE zone = 1 QUALIFY row_number() OVER (PARTITION BY host ORDER BY ts) = 1"
     " ORDER BY id": "host ts _rowoffset",
     "SELECT * FROM {t} QUALIFY row_number() OVER (ORDER BY latency DESC, id) <= 9 "
@@ -77,6 +81,8 @@ NESTED = {
     f"SELECT id FROM (SELECT *, {NUMBERED} AS n FROM {{t}}) WHERE n = 1 ORDER BY id": "host ts",
     f"WITH numbered AS (SELECT *, {NUMBERED} AS n FROM {{t}}) "
     "SELECT count(*), max(note) FROM numbered WHERE numbered.n <= 2 AND zone > 0": "host ts",
+    "SELECT note FROM (SELECT *, dense_rank() OVER (PARTITION BY host ORDER BY price) n FROM {t}) "
+    "WHERE n BETWEEN 2 AND 3 ORDER BY id": "host price",
     f"WITH a AS (SELECT *, {NUMBERED} AS n FROM {{t}}), b AS (FROM a WHERE n = 1) "
     "SELECT zone, max(note), count(*) FROM b GROUP BY zone ORDER BY zone": "host ts",
 }
