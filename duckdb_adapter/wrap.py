@@ -1,10 +1,13 @@
-"""Lance tables on a connection that knows nothing of them: any DuckDB from 1.4 on, any database.
+"""Lance tables on a connection of its own: any DuckDB from 1.4 on, any database.
 
-DuckDB looks for names that it does not know among the variables of the code that runs the query. A
-wrapped connection runs queries from a scope of its own, with a copy of the caller's variables. When
-DuckDB says that there is no table of some name, and the name is ours, the rows are added to that
-scope and the query is prepared again. Nothing has run by then: several statements in one text are
-run one by one.
+Databases of DuckDB 2.0 that `connect` opens ask our extension for names (`extension.py`); it is
+told here with which storage options.
+
+All others know nothing of Lance tables. DuckDB looks for names that it does not know among the
+variables of the code that runs the query. A wrapped connection runs queries from a scope of its
+own, with a copy of the caller's variables. When DuckDB says that there is no table of some name,
+and the name is ours, the rows are added to that scope and the query is prepared again. Nothing has
+run by then: several statements in one text are run one by one.
 """
 
 from __future__ import annotations
