@@ -35,6 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "IVF_HNSW_PQ": {"num_sub_vectors": 8},
     "IVF_HNSW_SQ": {},
 }
+SLOWER_METRICS = [pytest.param(metric, marks=pytest.mark.slow) for metric in ("cosine", "dot")]
 # Kinds whose distances are sums that pylance makes of the same numbers; graphs miss rows, and the
 # tables of 4 bits are rounded.
 SAME_WITHOUT_REFINING = ["IVF_FLAT", "IVF_PQ", "IVF_SQ"]
@@ -118,7 +119,7 @@ def test_refined_distances_are_exact(
     assert "refined: 50 vectors" in notes(path, q, nprobes=PARTITIONS, refine_factor=5)
 
 
-@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("metric", ["l2", *SLOWER_METRICS])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_search_that_is_told_nothing_finds_as_much_as_pylance(
     tables: Callable[[str, str], str], kind: str, metric: str

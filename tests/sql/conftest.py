@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from roads import ROADS, connect, native_rows, note_scans, with_wide_halves
+from roads import EACH_ROAD, connect, native_rows, note_scans, with_wide_halves
 
 
-@pytest.fixture(params=ROADS)
+@pytest.fixture(params=EACH_ROAD)
 def con(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A connection on which Lance tables work, once each way."""
     connection = connect(request.param)

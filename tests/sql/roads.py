@@ -29,6 +29,11 @@ needs_install = pytest.mark.skipif(
 )
 
 ROADS = ["install", "connect", "wrap"] if HAS_EXTENSIONS else ["wrap"]
+# For tests of all of them: with DuckDB 2.0, few people wrap a connection that is open.
+EACH_ROAD = [
+    pytest.param(road, marks=pytest.mark.slow) if road == "wrap" and HAS_EXTENSIONS else road
+    for road in ROADS
+]
 
 
 def connect(road: str, *args: Any, **kwargs: Any) -> Any:

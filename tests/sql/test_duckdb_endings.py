@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from leaks import open_files, own_threads
-from roads import ORDERS_ROWS, ROADS, run_python
+from roads import EACH_ROAD, ORDERS_ROWS, ROADS, run_python
 from support import ORDERS
 
 import duckdb_adapter
@@ -153,14 +153,14 @@ def test_a_process_ends_well(state: str, long: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 @pytest.mark.parametrize("state", STATES)
 def test_a_process_ends_well_in_every_state(state: str, road: str, long: str) -> None:
     end_in(state, road, long)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_a_process_waits_for_threads_that_query(road: str, long: str) -> None:
     """As it does for all threads but daemons, at which DuckDB aborts over its own tables too."""
     scan = "SELECT sum(x.a + y.a) FROM '{LONG}' x JOIN '{LONG}' y USING (text)"
@@ -266,7 +266,7 @@ def test_abandoned_queries_hold_no_thread_and_no_file(con: Any, long: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_five_hundred_queries_hold_their_memory(road: str, long: str) -> None:
     """Also those that were not read to their end, and those that failed."""
     printed = run_python(

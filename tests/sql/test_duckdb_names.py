@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import fsspec
 import pytest
-from roads import ORDERS_ROWS, ROADS, connect, needs_install, run_python
+from roads import EACH_ROAD, ORDERS_ROWS, connect, needs_install, run_python
 from support import NOT_INTERACTIVE, ORDERS
 
 import duckdb_adapter
@@ -114,7 +114,7 @@ def test_a_url_without_a_table_says_so(con: Any, name: str) -> None:
         count(con, name)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_s3_needs_no_extension_of_duckdb(road: str) -> None:
     """Neither for tables that are there, nor to say that there is none."""
     connected = "duckdb_adapter.connect()"

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from roads import ORDERS_ROWS, ROADS, connect
+from roads import EACH_ROAD, ORDERS_ROWS, connect
 from support import ORDERS
 
 # `{t}` is the table; without the times, for which DuckDB needs one more package in Python.
@@ -141,7 +141,7 @@ def test_results_come_as_arrow_pandas_and_polars(con: Any) -> None:
     assert frame.height == ORDERS_ROWS[4]
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_a_database_in_a_file_can_be_read_only(road: str, tmp_path: Path) -> None:
     path = str(tmp_path / "x.duckdb")
     duckdb.connect(path).close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from roads import ORDERS_ROWS, ROADS, connect, needs_install, run_python
+from roads import EACH_ROAD, ORDERS_ROWS, ROADS, connect, needs_install, run_python
 from support import ORDERS, REPOSITORY
 
 import duckdb_adapter
@@ -51,7 +51,7 @@ print("clean")
     assert printed == "clean"
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 @pytest.mark.parametrize("setting", ["enable_external_access", "python_enable_replacements"])
 def test_settings_that_forbid_it_are_honoured(road: str, setting: str) -> None:
     con = connect(road)
@@ -61,7 +61,7 @@ def test_settings_that_forbid_it_are_honoured(road: str, setting: str) -> None:
             con.execute(query)
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_no_file_is_touched_where_that_is_forbidden(
     road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +177,7 @@ def test_importing_the_package_does_not_import_duckdb() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_a_forked_child_can_query(road: str) -> None:
     printed = run_python(
         f"""
@@ -224,7 +224,7 @@ def test_threads_do_not_meet(con: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "kill"), reason="signals are needed")
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 def test_ctrl_c_while_a_table_is_opened_is_raised(road: str) -> None:
     printed = run_python(
         f"""
