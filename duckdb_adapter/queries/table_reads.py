@@ -30,6 +30,18 @@ class TableRead(NamedTuple):
     source: SyntaxNode
 
 
+class _NamedQuery(NamedTuple):
+    """A common table expression.
+
+    Attributes:
+        query: Its node.
+        known: Those that it may select from, by their names in small letters.
+    """
+
+    query: SyntaxNode
+    known: Mapping[str, _NamedQuery]
+
+
 def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRead | None:
     """Return the SELECT of a text that reads a table; None where that is not clear.
 
@@ -55,19 +67,19 @@ def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[Synta
 
 
 def _reads(
-    query: SyntaxNode, names: Callable[[SyntaxNode], bool], known: Mapping[str, SyntaxNode]
+    query: SyntaxNode, names: Callable[[SyntaxNode], bool], known: Mapping[str, _NamedQuery]
 ) -> Iterator[TableRead]:
     """Yield the SELECTs that read a table in a query.
 
     Args:
         query: Its node.
         names: As for `only_read`.
-        known: The queries of common table expressions around it, by their names in small letters.
+        known: The common table expressions around it, by their names in small letters.
     """
     for each in query.get("cte_map", {}).get("map", ()):
         inner = each["value"].get("query_node")  # from DuckDB 2.0 on
         if inner is not None:
-            known = {**known, each["key"].lower(): {**inner, "known": known}}
+            known = {**known, each["key"].lower(): _NamedQuery(inner, known)}
     if query["type"] == "SET_OPERATION_NODE":
         for child in query["children"]:
             yield from _reads(child, names, known)
@@ -77,15 +89,15 @@ def _reads(
                 yield TableRead(query, source)
             elif source["type"] == "SUBQUERY":
                 yield from _reads(source["subquery"]["node"], names, known)
-            elif (inner := known.get(_plain_name(source))) is not None:
-                yield from _reads(inner, names, inner["known"])
+            elif (named := known.get(_plain_name(source))) is not None:
+                yield from _reads(named.query, names, named.known)
 
 
 def _sources(source: SyntaxNode) -> Iterator[SyntaxNode]:
     """Yield what a SELECT selects from, beside each other in joins."""
     if source["type"] != "JOIN":
         yield source
-    elif source["join_type"] in _JOINS and source["ref_type"] in _KINDS:
+    elif source["join_type"] in _JOINS and source["ref_type"] in _KINDS and not source["sample"]:
         yield from _sources(source["left"])
         yield from _sources(source["right"])
 
