@@ -29,6 +29,8 @@ needs_install = pytest.mark.skipif(
 )
 
 ROADS = ["install", "connect", "wrap"] if HAS_EXTENSIONS else ["wrap"]
+# Those that differ in how DuckDB gets the rows.
+INTERFACES = [road for road in ROADS if road != "connect"]
 # For tests of all of them: with DuckDB 2.0, few people wrap a connection that is open.
 EACH_ROAD = [
     pytest.param(road, marks=pytest.mark.slow) if road == "wrap" and HAS_EXTENSIONS else road

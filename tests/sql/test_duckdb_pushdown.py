@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from roads import ROADS, connect, needs_install
+from roads import INTERFACES, connect, needs_install
 from support import ORDERS
 
 from duckdb_adapter.sources import rows as scanned_rows
@@ -95,10 +95,10 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 # The second road is for the slow tests: that it is as exact, its own DuckDBs say as well.
-SLOWER = [pytest.param(road, marks=pytest.mark.slow) for road in ROADS[1:]]
+SLOWER = [pytest.param(road, marks=pytest.mark.slow) for road in INTERFACES[1:]]
 
 
-@pytest.fixture(scope="module", params=[ROADS[0], *SLOWER])
+@pytest.fixture(scope="module", params=[INTERFACES[0], *SLOWER])
 def both(request: pytest.FixtureRequest, everything: str) -> Iterator[Any]:
     """A connection on which `lance` is the table, and `native` the same in DuckDB's own storage."""
     con = connect(request.param)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from roads import ROADS, connect
+from roads import INTERFACES, connect
 from support import REPOSITORY
 from tpch import QUERIES, TABLES
 
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=ROADS)
+@pytest.fixture(scope="module", params=INTERFACES)
 def tpch(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A connection with two schemas of the same tables: `native`, and `lance` as views."""
     con = connect(request.param)
