@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from lancefs.forks import Lock
 
 if TYPE_CHECKING:
     import fsspec
@@ -16,6 +19,9 @@ _S3 = {"s3", "s3a"}
 _CONNECTIONS = 64
 # Protocols that reach all files of a machine that a user may read.
 _MACHINES = {"file", "local", "sftp", "ssh", "smb", "ftp", "jlab"}
+# Of filesystems whose requests are made one after another, and what guards them.
+_NOTING: WeakKeyDictionary[fsspec.AbstractFileSystem, Lock] = WeakKeyDictionary()
+_noting_files = Lock()
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -127,8 +133,11 @@ def cat_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]]:
 
     That of obstore merges ranges that lie less than a megabyte apart, so that ten rows of a file of
     500 columns would cost the whole file: ranges were merged before, where that pays. That of s3fs
-    signs each request, see `s3_ranges`.
+    signs each request, see `s3_ranges`. A cache that notes which files it holds forgets one where
+    two threads fetch different ones together: its requests are made one after another.
     """
+    if _notes_files(fs):
+        return partial(_in_turn, fs)
     if not is_obstore(fs):
         method: Callable[..., list[Any]] = fs.cat_ranges
         return _s3fs_ranges(fs) or method
@@ -136,6 +145,22 @@ def cat_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]]:
 
     store: AsyncFileSystem = fs
     return partial(sync, store.loop, AsyncFileSystem._cat_ranges, store)
+
+
+def _in_turn(fs: fsspec.AbstractFileSystem, *arguments: Any, **options: Any) -> list[Any]:
+    """Fetch byte ranges while no other thread does by the same filesystem."""
+    with _noting_files:
+        lock = _NOTING.setdefault(fs, Lock())
+    with lock:
+        ranges: list[Any] = fs.cat_ranges(*arguments, **options)
+    return ranges
+
+
+def _notes_files(fs: fsspec.AbstractFileSystem) -> bool:
+    """Whether a filesystem is a cache that notes which files it holds, as `filecache` does."""
+    module = "fsspec.implementations.cached"
+    is_cache = isinstance(fs, _class(module, "CachingFileSystem"))
+    return is_cache and not isinstance(fs, _class(module, "SimpleCacheFileSystem"))
 
 
 def _s3fs_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]] | None:
@@ -163,6 +188,9 @@ def _own(fs: fsspec.AbstractFileSystem) -> set[str]:
 
 
 def _class(module: str, name: str) -> tuple[type, ...]:
-    """Return a class of fsspec; nothing can be of a class whose module is not imported."""
-    known = sys.modules.get(module)
-    return () if known is None else (getattr(known, name),)
+    """Return a class of fsspec; nothing can be of a class whose module is not imported.
+
+    Nor of one whose module another thread imports: it is known before it has its classes.
+    """
+    kind = getattr(sys.modules.get(module), name, None)
+    return () if kind is None else (kind,)

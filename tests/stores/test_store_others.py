@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+import time
+import types
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ from store_doubles import SlowFileSystem
 import lancefs
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
-from lancefs.storage import Store
+from lancefs.storage import Store, filesystems
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import resolve
 
@@ -33,6 +37,51 @@ def archive(home: Path, tmp_path: Path) -> str:
         for one in (home / "t.lance").rglob("*"):
             file.write(one, one.relative_to(home))
     return str(path)
+
+
+def test_threads_do_not_meet_in_a_cache_that_notes_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = fsspec.filesystem("memory")
+    names = [f"{number}.bin" for number in range(12)]
+    for name in names:
+        memory.pipe(f"/noted/{name}", name.encode() * 50)
+    fs = fsspec.filesystem("filecache", fs=memory, cache_storage=str(tmp_path / "cache"))
+    under_way = most = 0
+    read = type(memory).get_file
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        time.sleep(0.005)
+        try:
+            return read(*arguments, **options)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(type(memory), "get_file", slow)
+    store = Store(fs, "/noted")
+    found: dict[str, bytes] = {}
+
+    def fetch(name: str) -> None:
+        found[name] = store.fetch([(name, 2, 20)])[0].tobytes()
+
+    threads = [threading.Thread(target=fetch, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {name: (name.encode() * 50)[2:20] for name in names}
+    assert most == 1
+
+
+def test_a_class_that_another_thread_imports_has_no_instances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "fsspec.implementations.dirfs"
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    assert not filesystems.is_directory(fsspec.filesystem("memory"))
 
 
 def test_memory(home: Path, expected: pa.Table) -> None:
