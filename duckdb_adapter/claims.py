@@ -165,11 +165,12 @@ class Claim:
 
     def _used_rows(self, text: str, look: LookContext | None) -> AnyRows:
         """Return the rows as far as a query uses them; see `narrowed_to`."""
-        call = functions.scan_call(self.name)
-        if (functions.is_call(self.name) and call is None) or not isinstance(self.rows, Rows):
+        if not isinstance(self.rows, Rows):
             return self.rows
         rows, dataset = self.rows, self.rows.dataset
-        query = TableQuery(text, self.name, self.alias, dataset.schema, self.lake, call)
+        query = self._table_query(text, dataset.schema)
+        if query is None:
+            return rows
         first = first_rows_of(query) or first_rows_of_partitions(query)
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
@@ -214,10 +215,20 @@ class Claim:
     def _is_alone(self) -> bool:
         """Whether the statement reads no other table, and more than what its conditions need."""
         assert isinstance(self.rows, RowSource)
-        schema = self.rows.schema
+        query = self._table_query(self.statement, self.rows.schema)
+        return query is not None and query.reads_alone()
+
+    def _table_query(self, text: str, schema: pa.Schema) -> TableQuery | None:
+        """Return a statement with the table; None for calls that are more, or less, than a table.
+
+        Args:
+            text: The whole statement.
+            schema: The columns of the table.
+        """
         call = functions.scan_call(self.name)
-        query = TableQuery(self.statement, self.name, self.alias, schema, self.lake, call)
-        return query.reads_alone()
+        if call is None and functions.is_call(self.name):
+            return None
+        return TableQuery(text, self.name, self.alias, schema, self.lake, call)
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import column_of, terms_of
+from duckdb_adapter.queries.trees import column_of, constant_text, terms_of
 
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")
@@ -75,7 +75,7 @@ def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.E
     if term["class"] != "FUNCTION" or not term["is_operator"] or len(term["arguments"]) != 2:
         return
     arguments = [argument["expression"] for argument in term["arguments"]]
-    column, wanted = columns.find(arguments[0]), _constant(arguments[1])
+    column, wanted = columns.find(arguments[0]), constant_text(arguments[1], "STRING")
     if column is None or wanted is None:
         return
     field = pc.field(column)
@@ -100,9 +100,3 @@ def _parts(text: pc.Expression, pattern: str) -> Iterator[pc.Expression]:
         yield pc.ends_with(text, last)
     for part in filter(None, parts):
         yield pc.match_substring(text, part)
-
-
-def _constant(node: Mapping[str, Any]) -> str | None:
-    """Return a text that stands in the query; None for anything else."""
-    literal = node.get("literal") if node["class"] == "CONSTANT" else None
-    return literal["text"] if literal is not None and literal["kind"] == "STRING" else None

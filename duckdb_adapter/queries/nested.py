@@ -23,8 +23,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from duckdb_adapter.queries.trees import (
-    expressions_in,
+    classes_in,
     is_table,
+    query_of,
     ranks_within,
     shows_rows,
     terms_of,
@@ -76,7 +77,7 @@ def _inner(root: Mapping[str, Any]) -> Mapping[str, Any] | None:
     is returned with the others.
     """
     source, tables = root["from_table"], root["cte_map"]["map"]
-    others = [each for each in tables if not _is_variable(_query_of(each["value"]))]
+    others = [each for each in tables if not _is_variable(query_of(each["value"]))]
     if source["type"] == "SUBQUERY" and not (others or source["column_name_alias"]):
         inner: Mapping[str, Any] = source["subquery"]["node"]
         return None if source["sample"] else inner
@@ -85,19 +86,12 @@ def _inner(root: Mapping[str, Any]) -> Mapping[str, Any] | None:
     *before, last = others
     if any(each["value"]["aliases"] for each in others):
         return None
-    query = _query_of(last["value"])
+    query = query_of(last["value"])
     if not before:
         return query
     if query["type"] != "SELECT_NODE" or query["cte_map"]["map"] or _has_subqueries(root):
         return None
     return {**query, "cte_map": {"map": before}}
-
-
-def _query_of(expression: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the query of a common table expression."""
-    query = expression.get("query_node")  # from DuckDB 2.0 on
-    found: Mapping[str, Any] = expression["query"]["node"] if query is None else query
-    return found
 
 
 def _is_variable(query: Mapping[str, Any]) -> bool:
@@ -151,7 +145,7 @@ def _qualified(select: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[s
 def _has_subqueries(select: Mapping[str, Any]) -> bool:
     """Whether expressions of a SELECT may read the table once more."""
     parts = {name: part for name, part in select.items() if name != "cte_map"}
-    return any(each["class"] == "SUBQUERY" for each in expressions_in(parts))
+    return "SUBQUERY" in classes_in(parts)
 
 
 def _limited(statement: Mapping[str, Any], limits: list[Any]) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ from duckdb_adapter.queries.top_n import (
     tested_of,
 )
 from duckdb_adapter.queries.trees import (
-    column_of,
+    classes_in,
     expressions_in,
     ranks_within,
     same_expression,
@@ -99,13 +99,12 @@ def _numbered(select: Select) -> _Found | None:
         if number["class"] == "WINDOW" or _is_named(number, names)
     ]
     window = windows[0]
-    partitions = [column_of(each, columns) for each in window["partitions"]]
-    if not limits or None in partitions or not _numbers_rows(window):
+    partitions = _columns_of(window["partitions"], (), columns)
+    if not limits or partitions is None or not _numbers_rows(window):
         return None
     if not partitions and window["type"] == _SAME_NUMBERS:
         return None
-    named = tuple(columns[each] for each in partitions if each is not None)
-    return named, window["orders"], max(min(limits), 0), ()
+    return partitions, window["orders"], max(min(limits), 0), ()
 
 
 def _distinct(select: Select) -> _Found | None:
@@ -115,17 +114,23 @@ def _distinct(select: Select) -> _Found | None:
     if kinds[:2] != ["DISTINCT_MODIFIER", "ORDER_MODIFIER"] or not shows_rows(node):
         return None
     shown, keys = node["select_list"], node["modifiers"][1]["orders"]
-    targets = node["modifiers"][0]["distinct_on_targets"]
-    named = [{"expression": each, "type": "ORDER_DEFAULT"} for each in targets]
-    partitions = tuple(each.column for each in orders_of(named, shown, columns))
-    if not partitions or len(partitions) < len(targets):
+    partitions = _columns_of(node["modifiers"][0]["distinct_on_targets"], shown, columns)
+    if not partitions or "WINDOW" in classes_in(node):
         return None
-    if any(each["class"] == "WINDOW" for each in expressions_in(node)):
-        return None
-    first = len(
-        tuple(takewhile(lambda each: each.column in partitions, orders_of(keys, shown, columns)))
-    )
-    return partitions, keys[first:], 1, shown
+    orders = orders_of(keys, shown, columns)
+    same = list(takewhile(lambda each: each.column in partitions, orders))
+    return partitions, keys[len(same) :], 1, shown
+
+
+def _columns_of(
+    expressions: Sequence[Mapping[str, Any]],
+    shown: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+) -> tuple[str, ...] | None:
+    """Return the columns that expressions are; None where one is none. See `orders_of`."""
+    keys = [{"expression": each, "type": "ORDER_DEFAULT"} for each in expressions]
+    found = orders_of(keys, shown, columns)
+    return tuple(each.column for each in found) if len(found) == len(keys) else None
 
 
 def _uses_plain_rows(node: Mapping[str, Any]) -> bool:
@@ -142,8 +147,7 @@ def _uses_plain_rows(node: Mapping[str, Any]) -> bool:
             return False
         if each["class"] == "STAR" and any(each.get(key) for key in _STAR_CHANGES):
             return False
-    where = node.get("where_clause")
-    return not any(each["class"] == "SUBQUERY" for each in expressions_in(where))
+    return "SUBQUERY" not in classes_in(node.get("where_clause"))
 
 
 def _numbers_rows(window: Mapping[str, Any]) -> bool:

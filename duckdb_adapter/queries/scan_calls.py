@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from duckdb_adapter.queries.trees import constant_text
+
 SCAN = "lance_scan"
 # Arguments that change nothing about the rows and columns of the version that they name.
 _OF_VERSION = {"path", "version", "tag", "branch", "as_of", "use_index", "storage_options"}
@@ -39,7 +41,7 @@ class ScanCall(NamedTuple):
         given = dict[str, str | None]()
         for argument, parameter in zip(call["arguments"], self.parameters, strict=False):
             name = (argument.get("name") or parameter).lower()
-            given[name] = _constant(argument["expression"])
+            given[name] = constant_text(argument["expression"], *_PLAIN)
         return given == {name: _text(value) for name, value in self.arguments.items()}
 
 
@@ -60,12 +62,6 @@ def call_of(arguments: Mapping[str, Any], parameters: Sequence[str]) -> ScanCall
 def _path_of(call: Mapping[str, Any]) -> list[str]:
     qualified: list[str] = call.get("qualified_name", {}).get("path", [])
     return [part.lower() for part in qualified]
-
-
-def _constant(expression: Mapping[str, Any]) -> str | None:
-    """Return the text of a constant; None where it is something else."""
-    literal = expression.get("literal") if expression["class"] == "CONSTANT" else None
-    return literal["text"] if literal is not None and literal["kind"] in _PLAIN else None
 
 
 def _text(value: object) -> str:

@@ -12,7 +12,7 @@ from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in
 from duckdb_adapter.queries.scan_calls import SCAN, ScanCall
 from duckdb_adapter.queries.table_reads import TableRead, only_read
-from duckdb_adapter.queries.trees import expressions_in, is_plain_table, is_table, parse
+from duckdb_adapter.queries.trees import classes_in, is_plain_table, is_table, parse
 from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
 
@@ -141,10 +141,6 @@ class TableQuery:
         if self.select is None:
             return False
         node = self.select.node
-        shown = _classes({key: part for key, part in node.items() if key != "where_clause"})
-        tested = _classes(node["where_clause"])
+        shown = classes_in({key: part for key, part in node.items() if key != "where_clause"})
+        tested = classes_in(node["where_clause"])
         return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
-
-
-def _classes(node: Any) -> set[str]:
-    return {each["class"] for each in expressions_in(node)}

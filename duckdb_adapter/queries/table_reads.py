@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from duckdb_adapter.queries.trees import query_of
+
 # Joins of which WHERE sees each row of a table that can make a row for which it is true, beside the
 # same rows of the other table: none that take the nearest row, or the one in the same place.
 _JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
@@ -77,9 +79,7 @@ def _reads(
         known: The common table expressions around it, by their names in small letters.
     """
     for each in query.get("cte_map", {}).get("map", ()):
-        inner = each["value"].get("query_node")  # from DuckDB 2.0 on
-        if inner is not None:
-            known = {**known, each["key"].lower(): _NamedQuery(inner, known)}
+        known = {**known, each["key"].lower(): _NamedQuery(query_of(each["value"]), known)}
     if query["type"] == "SET_OPERATION_NODE":
         for child in query["children"]:
             yield from _reads(child, names, known)

@@ -16,8 +16,8 @@ from typing import Any
 
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
+    classes_in,
     column_of,
-    expressions_in,
     number_of,
     shows_rows,
     terms_of,
@@ -147,7 +147,7 @@ def orders_of(
 def calls_in_where(node: Mapping[str, Any]) -> bool:
     """Whether there are functions in WHERE."""
     where = node.get("where_clause")
-    return where is not None and "FUNCTION" in _classes(where)
+    return where is not None and "FUNCTION" in classes_in(where)
 
 
 def tested_of(node: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -166,15 +166,10 @@ def tested_of(node: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str,
             return None
         for compared, other in pairs:
             column = column_of(compared, columns)
-            if column is None or not _classes(other) <= {*_SAME, "FUNCTION"}:
+            if column is None or not classes_in(other) <= {*_SAME, "FUNCTION"}:
                 return None
             tested.append(columns[column])
     return tuple(tested)
-
-
-def _classes(node: Any) -> set[str]:
-    """Return the classes of an expression and of those that it is made of."""
-    return {each["class"] for each in expressions_in(node)}
 
 
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:

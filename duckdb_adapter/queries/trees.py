@@ -174,6 +174,24 @@ def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
         yield from expressions_in(child)
 
 
+def classes_in(node: Any) -> set[str]:
+    """Return the classes of the expressions in a node, and of those that they are made of."""
+    return {each["class"] for each in expressions_in(node)}
+
+
+def query_of(expression: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the query of a common table expression."""
+    query = expression.get("query_node")  # from DuckDB 2.0 on
+    found: Mapping[str, Any] = expression["query"]["node"] if query is None else query
+    return found
+
+
+def constant_text(node: Mapping[str, Any], *kinds: str) -> str | None:
+    """Return how a constant of some kinds stands in the text, without quotes; None for others."""
+    literal = node.get("literal") if node["class"] == "CONSTANT" else None  # from DuckDB 2.0 on
+    return literal["text"] if literal is not None and literal["kind"] in kinds else None
+
+
 def ranks_within(term: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
     """Yield what a condition compares with the first whole numbers, and the last of these.
 

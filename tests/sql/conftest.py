@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from roads import EACH_ROAD, connect, native_rows, note_scans, with_wide_halves
 
+from duckdb_adapter.sources import column_values, groups, likes, offsets, top_n
+
 
 @pytest.fixture(params=EACH_ROAD)
 def con(request: pytest.FixtureRequest) -> Iterator[Any]:
@@ -24,6 +26,23 @@ def native(table: Path) -> Iterator[Any]:
     lance = pytest.importorskip("lance")
     with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
         yield connection
+
+
+@pytest.fixture
+def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done for long tables is done for short ones, too."""
+    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
+    for module in (groups, likes, offsets, top_n):
+        monkeypatch.setattr(module, "_LEAST_ROWS", 10)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The columns of each scan, in order; tables of any length are long."""
+    seen: list[list[str]] = []
+    note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
+    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
+    return seen
 
 
 @pytest.fixture

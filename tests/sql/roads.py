@@ -133,6 +133,31 @@ def assert_same_rows(con: Any, native: Any, table: Path, query: str) -> None:
     assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
 
 
+def assert_same_rows_under(setting: str, con: Any, native: Any, table: Path, query: str) -> None:
+    """Check that a query finds the same under a setting, `name = value`; see `assert_same_rows`."""
+    own = native.cursor()
+    for connection in (con, own):
+        connection.execute(f"SET {setting}")
+    assert_same_rows(con, own, table, query)
+    own.execute(f"RESET {setting.partition(' ')[0]}")
+
+
+def write_logs(path: Path, rows: int, mode: str = "create") -> None:
+    """Write a table of messages, with a struct and with times in no order."""
+    import lance
+
+    of_logs = pa.table(
+        {
+            "id": range(rows),
+            "level": [("debug", "info", "error")[n % 3] for n in range(rows)],
+            "message": [f"request {n}" for n in range(rows)],
+            "req": [{"status": n % 5, "latency": -n} for n in range(rows)],
+            "ts": pa.array([n * 7919 % rows for n in range(rows)], pa.timestamp("us")),
+        }
+    )
+    lance.write_dataset(of_logs, str(path), mode=mode)
+
+
 def assert_reads_each_time(
     native: Any, table: Path, reads: list[dict[str, Any]], query: str
 ) -> None:

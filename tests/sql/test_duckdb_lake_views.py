@@ -13,9 +13,8 @@ from roads import connect, needs_install, scanned
 
 import duckdb_adapter
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
-from duckdb_adapter.sources import column_values, groups, likes, offsets, top_n
 
-pytestmark = needs_install
+pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long")]
 
 ROWS = 3000
 
@@ -36,13 +35,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(rows, str(path), data_storage_version="2.1")
     lance.dataset(str(path)).delete("id % 100 = 7")
     return path
-
-
-@pytest.fixture(autouse=True)
-def _any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
-    for module in (groups, likes, offsets, top_n):
-        monkeypatch.setattr(module, "_LEAST_ROWS", 10)
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, needs_install, note_scans
+from roads import assert_same_rows, assert_same_rows_under, connect, needs_install
 
-from duckdb_adapter.sources import top_n
 from duckdb_adapter.sources.partition_rows import find_first_of_each
 
 ROWS = 3000
@@ -44,15 +43,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(rows, str(path), max_rows_per_file=1100)
     lance.dataset(str(path)).delete("id % 97 = 5")
     return path
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The columns of each scan, in order; tables of any length are long."""
-    seen: list[list[str]] = []
-    note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
-    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
-    return seen
 
 
 NUMBERED = "row_number() OVER (PARTITION BY host ORDER BY ts DESC)"
@@ -92,8 +82,6 @@ NESTED = {
 def test_first_rows_of_partitions_are_those_of_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    if duckdb.__version__ < "1.5" and query.startswith("SELECT DISTINCT"):
-        pytest.skip("DuckDB 1.4 takes NULL for another partition where it is first")
     assert_same_rows(con, native, table, query)
     if duckdb.__version__ >= "2" or "WHERE" not in query:
         assert read[0] == FIRST[query].split()
@@ -167,12 +155,8 @@ def test_a_macro_beside_a_number_has_a_query_of_its_own(
 def test_partitions_follow_the_settings(
     con: Any, native: Any, table: Path, read: list[list[str]], setting: str
 ) -> None:
-    con.execute(f"SET {setting}")
-    mine = native.cursor()
-    mine.execute(f"SET {setting}")
-    numbered = NUMBERED.replace(" DESC", "")
-    assert_same_rows(con, mine, table, f"SELECT * FROM {{t}} QUALIFY {numbered} = 1 ORDER BY id")
-    mine.execute(f"RESET {setting.partition(' ')[0]}")
+    query = f"SELECT * FROM {{t}} QUALIFY {NUMBERED.replace(' DESC', '')} = 1 ORDER BY id"
+    assert_same_rows_under(setting, con, native, table, query)
     assert read[0] == ["host", "ts"]
 
 

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import lance
-import pyarrow as pa
 import pytest
-from roads import connect, needs_install, run_python, scanned
+from roads import connect, needs_install, run_python, scanned, write_logs
 
-from duckdb_adapter.sources import column_values, likes, top_n
-
-pytestmark = needs_install
+pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long")]
 
 ROWS = 3000
 
@@ -21,28 +18,8 @@ ROWS = 3000
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("relations") / "logs.lance"
-    write(path, ROWS)
+    write_logs(path, ROWS)
     return path
-
-
-def write(path: Path, rows: int, mode: str = "create") -> None:
-    of_logs = pa.table(
-        {
-            "id": range(rows),
-            "level": [("debug", "info", "error")[n % 3] for n in range(rows)],
-            "message": [f"request {n}" for n in range(rows)],
-            "req": [{"status": n % 5, "latency": -n} for n in range(rows)],
-            "ts": pa.array([n * 7919 % rows for n in range(rows)], pa.timestamp("us")),
-        }
-    )
-    lance.write_dataset(of_logs, str(path), mode=mode)
-
-
-@pytest.fixture(autouse=True)
-def _any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(likes, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
 
 
 @pytest.fixture(params=["install", "connect"])
@@ -119,11 +96,11 @@ VERSIONED = [
 @pytest.mark.parametrize("query", VERSIONED)
 def test_a_relation_keeps_the_version_of_its_creation(con: Any, tmp_path: Path, query: str) -> None:
     path = tmp_path / "t.lance"
-    write(path, 1000)
+    write_logs(path, 1000)
     query = query.format(path)
     old = con.sql(query)
     before = con.execute(query).fetchall()
-    write(path, 1100, mode="append")
+    write_logs(path, 1100, mode="append")
     after = con.execute(query).fetchall()
     assert before != after
     assert old.fetchall() == before
@@ -136,15 +113,15 @@ def test_a_relation_keeps_the_version_of_its_creation(con: Any, tmp_path: Path, 
     # Columns that are added, and rows that a table of the same name has.
     lance.dataset(str(path)).add_columns({"more": "id + 1"})
     assert old.fetchall() == before
-    write(path, 1000, mode="overwrite")
+    write_logs(path, 1000, mode="overwrite")
     assert (con.sql(query).fetchall(), old.fetchall()) == (before, before)
 
 
 def test_relations_of_two_versions_are_joined(con: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
-    write(path, 1000)
+    write_logs(path, 1000)
     old = con.sql(f"SELECT id, level FROM '{path}'").set_alias("old")
-    write(path, 10, mode="append")
+    write_logs(path, 10, mode="append")
     new = con.sql(f"SELECT level, count(*) AS n FROM '{path}' GROUP BY ALL").set_alias("new")
     joined = old.join(new, "level").aggregate("count(*), sum(n)")
     counts = {"debug": 338, "info": 336, "error": 336}

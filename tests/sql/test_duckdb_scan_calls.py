@@ -7,13 +7,13 @@ from typing import Any
 
 import duckdb
 import lance
-import pyarrow as pa
 import pytest
-from roads import connect, needs_install, scanned
+from roads import connect, needs_install, scanned, write_logs
 
 from duckdb_adapter.queries.scan_calls import call_of
 from duckdb_adapter.queries.trees import parse
-from duckdb_adapter.sources import column_values, likes, top_n
+
+pytestmark = pytest.mark.usefixtures("any_table_is_long")
 
 ROWS = 3000
 
@@ -21,25 +21,9 @@ ROWS = 3000
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("calls") / "logs.lance"
-    rows = pa.table(
-        {
-            "id": range(ROWS),
-            "level": [("debug", "info", "error")[n % 3] for n in range(ROWS)],
-            "message": [f"request {n}" for n in range(ROWS)],
-            "req": [{"status": n % 5, "latency": -n} for n in range(ROWS)],
-            "ts": pa.array([n * 7919 % ROWS for n in range(ROWS)], pa.timestamp("us")),
-        }
-    )
-    lance.write_dataset(rows, str(path))
-    lance.write_dataset(rows.slice(0, 100), str(path), mode="append")
+    write_logs(path, ROWS)
+    lance.write_dataset(lance.dataset(str(path)).to_table(limit=100), str(path), mode="append")
     return path
-
-
-@pytest.fixture(autouse=True)
-def _any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (top_n, likes):
-        monkeypatch.setattr(module, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
 
 
 STATEMENTS = [

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, needs_install, note_scans
+from roads import assert_same_rows, assert_same_rows_under, connect, needs_install
 
-from duckdb_adapter.sources import top_n
 from duckdb_adapter.sources.top_n_rows import find_first
 
 ROWS = 3000
@@ -45,15 +44,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(rows, str(path), max_rows_per_file=1100)
     lance.dataset(str(path)).delete("id % 97 = 5")
     return path
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The columns of each scan, in order; tables of any length are long."""
-    seen: list[list[str]] = []
-    note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
-    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
-    return seen
 
 
 def assert_two_phases(read: list[list[str]], query: str) -> None:
@@ -109,11 +99,9 @@ def test_first_rows_by_texts(native: Any, table: Path, read: list[list[str]], qu
 def test_texts_that_are_compared_without_case(
     native: Any, table: Path, read: list[list[str]]
 ) -> None:
-    con, mine = connect("install"), native.cursor()
-    for connection in (con, mine):
-        connection.execute("SET default_collation = 'NOCASE'")
-    assert_same_rows(con, mine, table, "SELECT * FROM {t} ORDER BY name, id LIMIT 5")
-    mine.execute("RESET default_collation")
+    query = "SELECT * FROM {t} ORDER BY name, id LIMIT 5"
+    setting = "default_collation = 'NOCASE'"
+    assert_same_rows_under(setting, connect("install"), native, table, query)
     assert [len(columns) for columns in read] == [8]
 
 
@@ -123,12 +111,8 @@ def test_texts_that_are_compared_without_case(
 def test_first_rows_follow_the_settings(
     con: Any, native: Any, table: Path, read: list[list[str]], setting: str
 ) -> None:
-    con.execute(f"SET {setting}")
-    mine = native.cursor()
-    mine.execute(f"SET {setting}")
     query = "SELECT * FROM {t} ORDER BY latency, id LIMIT 15"
-    assert_same_rows(con, mine, table, query)
-    mine.execute(f"RESET {setting.partition(' ')[0]}")
+    assert_same_rows_under(setting, con, native, table, query)
     assert_two_phases(read, query)
 
 
