@@ -46,7 +46,6 @@ from lancefs.lance_dataset import LanceDataset
 # nothing can be handed to it, and nothing may be looked at.
 NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
-_NO_MACRO = "__lance_functions"
 # DuckDB remembers what it found by a name, also where it looks again and is told another query.
 _GROUPED, _GROUPS, _EMPTY = "grouped reader", "groups", "no rows"
 _threads = itertools.count(1)
@@ -133,7 +132,8 @@ class Claim:
         if isinstance(self.rows, GroupedRows):
             columns = ", ".join(map(quoted, self.rows.columns()))
             rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
-            return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
+            # DuckDB aggregates before an inner join only what cannot fail for rows that it removes.
+            return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
         return f"SELECT *{self.left_out} FROM {quoted(self._key())}"
 
     @property
@@ -281,11 +281,14 @@ def _with_guard(query: str, names: Collection[str]) -> str:
     """Return a query that DuckDB refuses where a function that makes one value of all is a macro.
 
     Such a macro would use more than the function does. DuckDB refuses one with FILTER. It knows the
-    types, which nothing uses, without a value.
+    type of the values, which is never missing, without a value: the condition costs nothing.
+
+    Args:
+        query: A query that may be followed by a condition.
+        names: The functions.
     """
     calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
-    guarded = f"SELECT *, typeof([{', '.join(calls)}]) AS {_NO_MACRO} FROM ({query})"
-    return f"SELECT * EXCLUDE ({_NO_MACRO}) FROM ({guarded})"
+    return f"{query} WHERE typeof([{', '.join(calls)}]) IS NOT NULL"
 
 
 def _with_all(query: str, empty: pa.Table, name: str) -> str:

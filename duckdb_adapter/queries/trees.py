@@ -30,6 +30,8 @@ _ALL_ROWS = re.compile(
     re.IGNORECASE,
 )
 _FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
+_IN_ORDER = re.compile(r"\b(group|order)\s+by\b", re.IGNORECASE)
+_LIMIT = re.compile(r"\blimit\b", re.IGNORECASE)
 
 # Comparisons by which numbers are at most as great as another one, and how much less; those that
 # say the same with the sides the other way round.
@@ -103,7 +105,18 @@ def needs_all_rows(text: str) -> bool:
     Args:
         text: The whole statement; empty where it is not known.
     """
+    text = _without_last_limit(text)
     return _ALL_ROWS.search(text) is not None and _FEW_ROWS.search(text) is None
+
+
+def _without_last_limit(text: str) -> str:
+    """Return a statement without the LIMIT that ends it, if that takes groups or rows in order.
+
+    The first of these are known when all rows are.
+    """
+    end = max((found.start() for found in _LIMIT.finditer(text)), default=len(text))
+    is_last = ")" not in text[end:]
+    return text[:end] if is_last and _IN_ORDER.search(text, 0, end) else text
 
 
 def is_table(node: Any, name: str) -> bool:

@@ -291,7 +291,8 @@ class Rows(RowSource):
         elif filter is None and (self.known_count() or 0) > 2 * BATCH_ROWS:
             batches = self._growing(wanted)
         else:
-            batches = self._scanned(wanted, filter=filter)
+            size = self._long_size() if self._needs_all else None
+            batches = self._scanned(wanted, filter=filter, batch_size=size)
         return fitted(batches, schema)
 
     def _read_and_filter(
@@ -315,10 +316,12 @@ class Rows(RowSource):
         for rows in () if self._needs_all else _FIRST_ROWS:
             yield from self._scanned(columns, limit=rows, offset=done)
             done += rows
+        yield from self._scanned(columns, offset=done, batch_size=self._long_size())
+
+    def _long_size(self) -> int | None:
+        """Return how many rows batches have of a table that is long; None of others."""
         shared = LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)
-        is_long = (self.known_count() or 0) >= shared
-        size = LONG_ROWS if is_long else None
-        yield from self._scanned(columns, offset=done, batch_size=size)
+        return LONG_ROWS if (self.known_count() or 0) >= shared else None
 
     @property
     def _has_small_fragments(self) -> bool:

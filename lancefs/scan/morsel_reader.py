@@ -231,23 +231,23 @@ class MorselReader:
         size = 0
         if self.filter is not None:
             columns, mask, size = self._apply_filter(morsel, self.filter, mask, by_item)
-            passed = int(np.count_nonzero(mask)) / morsel.rows
+        rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
+        if self.filter is not None:
             others = [field for field in self.fields if field.id not in self.validity]
-            fitted = pace.fit(morsel, others, passed)
+            fitted = pace.fit(morsel, others, rows / morsel.rows)
             if fitted.rows < morsel.rows:
                 return self._read_fitting(fitted, pace)
             morsel, columns = fitted, self._with_values(columns, by_item - self.encoded)
-        if mask is None or mask.all():
+        if mask is None or rows == morsel.rows:
             columns |= self._read_others(morsel, columns, morsel.ranges)
             mask = None
-        elif self._is_sparse(mask) or self.blobs == "bytes":
+        elif self._is_sparse(mask, rows) or self.blobs == "bytes":
             columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
         else:
             masked, dropped_bytes = self._read_others_masked(morsel, columns, mask)
             columns |= masked
             size += dropped_bytes
         size += decoded_bytes(columns)
-        rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
         return DecodedMorsel(morsel, self._batch(morsel.fragment, columns, rows), mask, size)
 
     def _decode_picked(
@@ -330,7 +330,9 @@ class MorselReader:
             The returned columns of those that were read, of the rows that pass; the mask of these
             rows in the morsel; and the bytes that count for what is dropped at once.
         """
-        is_sparse = mask is not None and (self._is_sparse(mask) or self.blobs == "bytes")
+        is_sparse = mask is not None and (
+            self.blobs == "bytes" or self._is_sparse(mask, int(np.count_nonzero(mask)))
+        )
         ranges = (
             _mask_ranges(mask, morsel.start) if mask is not None and is_sparse else morsel.ranges
         )
@@ -573,9 +575,9 @@ class MorselReader:
         gives_back = self.gives_back and fragment.is_local
         return self.settings.mapped_columns if gives_back else max(len(fields), 1)
 
-    def _is_sparse(self, mask: Mask) -> bool:
+    def _is_sparse(self, mask: Mask, rows: int) -> bool:
         """Tell whether so few rows pass, in so few ranges, that decoding only these is cheaper."""
-        if int(np.count_nonzero(mask)) >= self.settings.sparse_share * len(mask):
+        if rows >= self.settings.sparse_share * len(mask):
             return False
         ranges = int(np.count_nonzero(mask[1:] & ~mask[:-1]))
         return ranges * self.settings.rows_per_range < len(mask)

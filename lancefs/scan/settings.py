@@ -13,7 +13,7 @@ STREAM_MAPPED_BYTES = 8 * 1024 * 1024
 # twice the bytes of a morsel.
 MORSELS = 8
 # For an engine, see `for_engine`: bytes of a morsel for each column, and at most.
-_ENGINE_COLUMN_BYTES, _ENGINE_BYTES = 4 * 1024 * 1024, 24 * 1024 * 1024
+_ENGINE_COLUMN_BYTES, _ENGINE_BYTES = 8 * 1024 * 1024, 48 * 1024 * 1024
 _ENGINE_COLUMNS = 64
 # An engine runs many queries: what one of them mapped and allocated is used by the next.
 _ENGINE_UNEVEN_RATIO = 16

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from roads import connect, needs_install, note_scans
 
+from duckdb_adapter.sources import rows
+
 pytestmark = needs_install
 
 ROWS = 140_000
@@ -40,6 +42,8 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
             "SELECT level, max(half) FROM {t} GROUP BY level ORDER BY 1",
             [("a", 139_998), ("b", 139_999)],
         ),
+        ("SELECT level, max(half) FROM {t} GROUP BY 1 ORDER BY 2 LIMIT 1", [("a", 139_998)]),
+        ("SELECT sum(half) FROM {t} GROUP BY level ORDER BY 1 DESC LIMIT 1;", [(4_900_000_000,)]),
         ("CREATE TABLE copied AS FROM {t}", [(ROWS,)]),
     ],
 )
@@ -51,10 +55,36 @@ def test_queries_that_need_all_rows_read_them_at_once(
 
 
 @pytest.mark.parametrize(
-    "query", ["FROM {t}", "SELECT id FROM {t} LIMIT 3", "SELECT sum(half) FROM {t} LIMIT 1"]
+    "query",
+    [
+        "FROM {t}",
+        "SELECT id FROM {t} LIMIT 3",
+        "SELECT sum(half) FROM {t} LIMIT 1",
+        "SELECT max(id) FROM (SELECT id, half FROM {t} LIMIT 5) GROUP BY half ORDER BY 1 LIMIT 2",
+        "WITH a AS (SELECT level FROM {t} LIMIT 5) SELECT level, count(*) FROM a GROUP BY 1",
+    ],
 )
 def test_other_queries_read_a_few_rows_first(
     table: Path, limits: list[int | None], query: str
 ) -> None:
     assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
     assert limits[0] == 2048
+
+
+@pytest.mark.parametrize(
+    ("query", "is_long"),
+    [
+        ("SELECT sum(half) FROM {t} WHERE id % 3 < 2", True),
+        ("SELECT level, sum(half) FROM {t} WHERE half > 9 GROUP BY 1 ORDER BY 2 LIMIT 1", True),
+        ("FROM {t} WHERE half > 9", False),
+        ("SELECT level FROM {t} WHERE half > 9 LIMIT 2", False),
+    ],
+)
+def test_filtered_batches_are_long_where_all_rows_are_needed(
+    table: Path, monkeypatch: pytest.MonkeyPatch, query: str, is_long: bool
+) -> None:
+    sizes: list[int | None] = []
+    note_scans(monkeypatch, lambda options: sizes.append(options.get("batch_size")))
+    monkeypatch.setattr(rows, "_LEAST_SHARE", 0)  # any table is long
+    assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
+    assert sizes == [rows.LONG_ROWS if is_long else None]

@@ -101,6 +101,16 @@ def test_groups_are_the_same(native: Any, table: Path, query: str) -> None:
     assert _is_grouped(con, query.format(t=f"'{table}'"))
 
 
+@pytest.mark.parametrize("value", ["bytes", "price * 2", "price * (1 - price)", "id + bytes"])
+def test_aggregates_are_computed_by_numbers(native: Any, table: Path, value: str) -> None:
+    """Also those that DuckDB would not compute for rows that a join might remove, as they fail."""
+    con = connect("install")
+    query = f"SELECT level, host, sum({value}) FROM {{t}} WHERE id > 7 GROUP BY ALL ORDER BY ALL"
+    assert_same_rows(con, native, table, query)
+    ((_, plan),) = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
+    assert "EXPORT_STATE" in plan
+
+
 # Queries over {t} that do not, or test one of two columns, or may read other rows.
 OTHERS = [
     "SELECT level, count(*) FROM {t} GROUP BY level ORDER BY ALL",
