@@ -25,6 +25,9 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.string_view(), ["a", "more than twelve letters"]),
     (pa.int32(), [1, None]),
     (pa.string(), ["a", None]),
+    (pa.bool_(), [None, True, False]),
+    (pa.large_binary(), [b"ab", None, b""]),
+    (pa.float64(), [None, None]),
     (pa.string(), []),
     (pa.int64(), []),
 ]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.interrupts import passed_on
 from duckdb_adapter.planned_scans import note_scan
-from duckdb_adapter.sources.rows import RowSource, is_text
+from duckdb_adapter.sources.rows import RowSource
 from lancefs.arrow_dataset import pads
 
 if TYPE_CHECKING:
@@ -86,53 +86,10 @@ def make_table_source(table: pa.Table, on_bind: Callable[[], None]) -> ArrowScan
 def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Define the classes when DuckDB is there; their base is no public part of its package."""
     from duckdb._sources import ArrowScanSource
-    from duckdb._sources.nodes import Binary, Col, In, Lit, Untranslatable
+    from duckdb._sources.nodes import Untranslatable
     from duckdb._sources.pyarrow import PyArrowTableSource
-    from duckdb._sources.to_arrow import to_arrow
 
-    def _columns_of(predicate: Any) -> list[str]:
-        found: dict[str, None] = {}
-        pending = [predicate]
-        while pending:
-            node = pending.pop()
-            if isinstance(node, Col):
-                found[node.parts[0]] = None
-            pending.extend([node.operand] if isinstance(node, In) else node._children())
-        return list(found)
-
-    def is_narrow(predicate: Any, rows: RowSource) -> bool:
-        """Whether a predicate asks for single numbers, or for what lies between two ends.
-
-        Few rows pass mostly, which indices and ranges of values tell sooner than an estimate.
-        """
-        if isinstance(predicate, In) or (isinstance(predicate, Binary) and predicate.op == "="):
-            kinds = [rows.plain_field(column).type for column in _columns_of(predicate)]
-            return not any(map(is_text, kinds))
-        if not isinstance(predicate, Binary) or predicate.op != "AND":
-            return False
-        ends = {getattr(side, "op", "")[:1] for side in (predicate.left, predicate.right)}
-        return ends == {"<", ">"} and len(_columns_of(predicate)) == 1
-
-    def translated(predicate: Any, schema: pa.Schema) -> pc.Expression:
-        """Translate a predicate; one of many whole numbers or texts in one step.
-
-        DuckDB's own translation takes 20 µs for each value.
-        """
-        if not isinstance(predicate, In) or len(predicate.values) < 2:
-            return to_arrow(predicate, schema)
-        kind = schema.field(0).type
-        exact = int if pa.types.is_integer(kind) else str if pa.types.is_string(kind) else None
-        values = [one for one in predicate.values if isinstance(one, Lit)]
-        operand, types = predicate.operand, {(one.type, type(one.value)) for one in values}
-        is_one_kind = len(values) == len(predicate.values) and len(types) == 1
-        if not (is_one_kind and isinstance(operand, Col) and len(operand.parts) == 1):
-            return to_arrow(predicate, schema)
-        if exact is None or type(values[0].value) is not exact:
-            return to_arrow(predicate, schema)
-        to_arrow(In(operand, [values[0]]), schema)  # refuses a type that is not the column's
-        field = pc.field(*operand.parts)
-        member = field.isin(pa.array([one.value for one in values], kind))
-        return pc.if_else(field.is_valid(), member, pa.scalar(None, pa.bool_()))
+    from duckdb_adapter.sources.predicates import is_narrow, predicate_columns, translated
 
     class LanceSource(ArrowScanSource):
         """Rows as a source of DuckDB's Arrow scan."""
@@ -174,7 +131,8 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
                 return False
             # DuckDB takes what it tests itself for a fifth of the rows, and would put joins in an
             # order that is good for so few.
-            is_wide = not is_narrow(predicate, self._rows)
+            kinds = [self._rows.plain_field(name).type for name in predicate_columns(predicate)]
+            is_wide = not is_narrow(predicate, kinds)
             is_left = is_wide and self._rows.keeps_most(filter) and self._is_alone()
             if self._planned is not None:
                 self._planned.add(filter, is_left)
@@ -191,7 +149,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             known = self._filters.get(predicate)
             if known is not None:
                 return known
-            columns = _columns_of(predicate)
+            columns = predicate_columns(predicate)
             if not all(self._rows.can_filter(column) for column in columns):
                 raise Untranslatable(predicate)
             fields = [self._rows.plain_field(column) for column in columns]

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.rows import Rows
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.constants import array_of
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.per_version import PerVersion
@@ -154,7 +156,7 @@ def _counted(dataset: LanceDataset, path: str, **options: Any) -> CountedValues 
         return None
     kind = type_of(dataset, path)
     kind = (narrow_type(kind) or kind) if is_countable(kind) else pa.string()
-    values = pa.array(list(found), stored_type(kind)).view(kind)
+    values = array_of(list(found), stored_type(kind)).view(kind)
     return CountedValues(values, np.array(list(found.values()), np.int64))
 
 
@@ -162,7 +164,7 @@ def _tally(array: pa.Array) -> Counter[Any] | None:
     """Return how often each value of a batch occurs, numbers as stored; None where many are."""
     is_coded = pa.types.is_dictionary(array.type)
     numbers = array.indices if is_coded else array.view(stored_type(array.type))
-    present = (numbers.drop_null() if array.null_count else numbers).to_numpy()
+    present = numbers_of(numbers.drop_null() if array.null_count else numbers)
     if is_coded:
         tally = _tally_codes(present, array.dictionary)
     else:

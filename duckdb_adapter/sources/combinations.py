@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.sources.column_values import may_be_few, stored_type, value_counts
-from lancefs.datafile.buffers import Array
+from lancefs.datafile.arrays import mask_of, numbers_of
+from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.kernels import take
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -52,7 +53,7 @@ class Combinations:
         columns = {}
         for (name, values), step in zip(self._values.items(), self._steps, strict=True):
             items = pa.concat_arrays([values, pa.nulls(1, values.type)])
-            columns[name] = items.take(pa.array(numbers // step % len(items)))
+            columns[name] = items.take(to_arrow_numbers(numbers // step % len(items)))
         return pa.table(columns)
 
     def numbers(self, arrays: Sequence[pa.Array]) -> Array:
@@ -75,28 +76,24 @@ class Combinations:
         """Return what the values of a column add to the numbers of their rows."""
         if not pa.types.is_dictionary(array.type):
             return self._parts_of_numbers(name, step, array)
-        items, indices = array.dictionary, array.indices
-        if array.null_count:
-            indices = indices.fill_null(len(items))
-        return take(self._parts_of(name, step, items), indices.to_numpy().view(np.uint32))
+        items = array.dictionary
+        codes = numbers_of(array.indices, len(items))
+        return take(self._parts_of(name, step, items), codes.view(np.uint32))
 
     def _parts_of_numbers(self, name: str, step: int, array: pa.Array) -> Array:
         kind = stored_type(array.type)
-        known = self._values[name].view(kind).to_numpy()
+        known = numbers_of(self._values[name].view(kind))
         least, most = (known.min(), known.max()) if len(known) else (0, 0)
         by_number = np.full(int(most) - int(least) + 1, _UNKNOWN, np.int32)
         by_number[known.astype(np.int64) - int(least)] = np.arange(len(known)) * step
-        numbers = array.view(kind)
-        if array.null_count:
-            numbers = numbers.fill_null(int(least))
-        found = numbers.to_numpy()
+        found = numbers_of(array.view(kind), int(least))
         if len(found) and (found.min() < least or found.max() > most):
             raise self._changed()
         if found.dtype.itemsize < 4:  # where a difference may be no number of the type
             found = found.astype(np.int32)
         parts = take(by_number, (found - least).astype(np.uint32))
         if array.null_count:
-            parts[array.is_null().to_numpy(zero_copy_only=False)] = len(known) * step
+            parts[mask_of(array.is_null())] = len(known) * step
         if parts.min(initial=0) < 0:
             raise self._changed()
         return parts.astype(self.dtype, copy=False)
@@ -110,7 +107,7 @@ class Combinations:
         positions = pc.index_in(items, values)
         if positions.null_count > items.null_count:
             raise self._changed()
-        places = np.append(positions.fill_null(len(values)).to_numpy(), len(values))
+        places = np.append(numbers_of(positions, len(values)), len(values))
         parts = (places * step).astype(self.dtype)
         self._known[name] = items, parts
         return parts

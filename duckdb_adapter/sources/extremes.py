@@ -18,7 +18,8 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import is_asked_again, stored_type
 from duckdb_adapter.sources.rows import Rows, is_text
 from duckdb_adapter.sources.value_counts import ValueCountRows
-from lancefs.datafile.buffers import Array
+from lancefs.datafile.arrays import numbers_of
+from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.errors import LanceError
 from lancefs.table.per_version import PerVersion
 
@@ -110,12 +111,12 @@ def _joined(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | None:
 
 
 def _extremes(array: pa.Array) -> ColumnExtremes | None:
-    if pa.types.is_floating(array.type) and not _is_clear(array.drop_null().to_numpy()):
+    if pa.types.is_floating(array.type) and not _is_clear(numbers_of(array.drop_null())):
         return None
     values = array
     if pa.types.is_dictionary(array.type):  # which may hold what no row does
-        places = np.bincount(array.indices.drop_null().to_numpy())
-        values = array.dictionary.take(pa.array(np.flatnonzero(places)))
+        places = np.bincount(numbers_of(array.indices.drop_null()))
+        values = array.dictionary.take(to_arrow_numbers(np.flatnonzero(places)))
     return ColumnExtremes(_ends(values), array.null_count)
 
 

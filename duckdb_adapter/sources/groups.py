@@ -21,6 +21,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MOST_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.rows import Rows, RowSource
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 
@@ -61,7 +62,7 @@ class GroupedRows(RowSource):
     def combinations(self) -> pa.Table:
         """Return the values of the columns for each number."""
         numbers = np.arange(self._combinations.count, dtype=self._combinations.dtype)
-        return self._combinations.table(numbers).add_column(0, GROUP, pa.array(numbers))
+        return self._combinations.table(numbers).add_column(0, GROUP, to_arrow_numbers(numbers))
 
     def for_scan(self, needs_all: bool) -> GroupedRows:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
@@ -95,7 +96,8 @@ class GroupedRows(RowSource):
         schema = pa.schema([self.schema.field(name) for name in names])
         for batch in self.rows.batches(read, terms):
             arrays = dict(zip(read, batch.columns, strict=True))
-            arrays[GROUP] = pa.array(self._combinations.numbers([arrays[key] for key in keys]))
+            numbers = self._combinations.numbers([arrays[key] for key in keys])
+            arrays[GROUP] = to_arrow_numbers(numbers)
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
 
 

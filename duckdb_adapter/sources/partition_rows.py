@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import stored_values
+from lancefs.datafile.arrays import mask_of, numbers_of, stored_values
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.logical_types import narrow_type
+from lancefs.datafile.masks import filtered
 
 # More rows than one of so many, or than these, are read as quickly with all others.
 _LEAST_PART, _MOST_ROWS = 64, 16 * 1024
@@ -87,13 +88,13 @@ def find_first_of_each(
         if numbers is None:
             return None
         unordered = pc.is_null(values, nan_is_null=True)
-        places = positions.to_numpy()
+        places = numbers_of(positions)
         if unordered.true_count:
-            ordered = ~unordered.to_numpy(zero_copy_only=False)
+            ordered = ~mask_of(unordered)
             others.append(places[~ordered])
             count += len(others[-1])
             numbers, places = numbers[ordered], places[ordered]
-            values = values.filter(pa.array(ordered))
+            (values,) = filtered([values], ordered)
         for end in ends:
             end.add(numbers, _numbers_in(values), places)
         if count + max(end.count for end in ends) > most:
@@ -126,7 +127,7 @@ class _Partitions:
             numbers = self._numbers_of(position, encoded.dictionary)
             if numbers is None:
                 return None
-            indices = pc.fill_null(encoded.indices, len(numbers)).to_numpy()
+            indices = numbers_of(encoded.indices, len(numbers))
             found = (found << self._bits) + np.append(numbers + 1, 0)[indices]  # 0 where it is null
         return found
 
@@ -141,7 +142,7 @@ class _Partitions:
             if len(known) >= (1 << self._bits) - 1:
                 return None
             self._known[position] = known
-        numbers: Ints = pc.index_in(items, known).to_numpy().astype(np.int64)
+        numbers: Ints = numbers_of(pc.index_in(items, known)).astype(np.int64)
         return numbers
 
 

@@ -22,7 +22,7 @@ from duckdb_adapter.sources.partition_rows import (
 )
 from duckdb_adapter.sources.rows import COUNTER, Rows, fitted, is_text
 from duckdb_adapter.sources.top_n_rows import FirstEnd, find_first, is_ordered
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import AND, as_comparison, chain_terms, clear_tree
 from lancefs.scan.settings import BATCH_ROWS
@@ -142,7 +142,7 @@ class TopNRows(Rows):
                 yield values, offsets.cast(pa.int64())
                 continue
             end = start + batch.num_rows
-            yield batch.columns, pa.array(np.arange(start, end))
+            yield batch.columns, to_arrow_numbers(np.arange(start, end))
             start = end
 
     def _bounds(self) -> list[pc.Expression]:
@@ -165,7 +165,7 @@ class TopNRows(Rows):
             probed = self.dataset.scanner([column], limit=_PROBED_ROWS, offset=place).to_table()
             values = probed[column].combine_chunks().drop_null()
             for end in ends.values():
-                end.add([values], pa.array(np.arange(place, place + len(values))))
+                end.add([values], to_arrow_numbers(np.arange(place, place + len(values))))
         found = [np.searchsorted(places, end.positions, "right") for end in ends.values()]
         are_together = all(len(np.unique(each)) == 1 for each in found)
         if not (is_text(kind) or are_together):

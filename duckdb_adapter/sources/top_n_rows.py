@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
 
 # More rows than these are read as quickly with all others.
@@ -63,7 +64,7 @@ def find_first(
     for keys, positions in batches:
         unordered = reduce(pc.or_, [pc.is_null(key, nan_is_null=True) for key in keys])
         if unordered.true_count:
-            others.append(positions.filter(unordered).to_numpy())
+            others.append(numbers_of(positions.filter(unordered)))
             count += len(others[-1])
             keys, positions = _filtered(keys, positions, pc.invert(unordered))
         for end in ends:
@@ -100,7 +101,7 @@ class FirstEnd:
     def positions(self) -> Ints:
         """The positions of the rows that are kept."""
         found: Ints = np.empty(0, np.int64)
-        return found if self._kept is None else self._kept["positions"].to_numpy()
+        return found if self._kept is None else numbers_of(self._kept["positions"].combine_chunks())
 
     def add(self, keys: Sequence[pa.Array], positions: pa.Array) -> None:
         """Keep those of some rows that may be among the first ones.

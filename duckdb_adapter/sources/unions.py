@@ -10,15 +10,18 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource, plain_array
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.decimals import narrowed_array
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.constants import array_of
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.threads import Threads, prefetch, submit
@@ -248,8 +251,8 @@ class _UnionRows(RowSource):
         self, member: _Member, batch: pa.RecordBatch, name: str, kind: pa.DataType
     ) -> pa.Array:
         if name == self._filename:
-            indices = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
-            return pa.DictionaryArray.from_arrays(indices, pa.array([member.name]))
+            indices = to_arrow_numbers(np.zeros(batch.num_rows, np.int32))
+            return pa.DictionaryArray.from_arrays(indices, array_of([member.name], pa.string()))
         own = member.columns.get(name)
         if own is None:
             return pa.nulls(batch.num_rows, kind)

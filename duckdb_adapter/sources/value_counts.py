@@ -27,7 +27,7 @@ from duckdb_adapter.sources.column_values import (
 from duckdb_adapter.sources.combinations import few_combinations
 from duckdb_adapter.sources.counted import numbered_rows
 from duckdb_adapter.sources.rows import Rows
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.per_version import PerVersion
@@ -76,13 +76,13 @@ class ValueCountRows:
         for rows in _BLOCKS:
             places = np.repeat(np.arange(len(left)), left // rows)
             if len(places):
-                blocks = self.values.take(pa.array(places)).combine_chunks()
+                blocks = self.values.take(to_arrow_numbers(places)).combine_chunks()
                 # DuckDB repeats the values of the shorter one of two vectors that it joins.
                 batches = blocks.to_batches(rows // 2)
                 tables[_blocks(rows)] = pa.Table.from_batches(batches, blocks.schema)
             left = left % rows
         if left.any():
-            ends = pa.array(np.append(0, left.cumsum()), pa.int32())
+            ends = to_arrow_numbers(np.append(0, left.cumsum()).astype(np.int32))
             ticks = pa.ListArray.from_arrays(ends, pa.nulls(int(left.sum())))
             tables[_REST] = self.values.append_column(_TICKS, ticks)
         return tables

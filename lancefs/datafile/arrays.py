@@ -22,7 +22,7 @@ from lancefs.datafile.blocks import (
     dtype_of,
     no_width,
 )
-from lancefs.datafile.buffers import reserve
+from lancefs.datafile.buffers import reserve, to_arrow_numbers
 from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
 from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.datafile.logical_types import is_list
@@ -200,6 +200,18 @@ def stored_values(array: pa.Array, dtype: npt.DTypeLike) -> Array:
         return np.empty(0, dtype)
     first, last = array.offset, array.offset + len(array)
     return np.frombuffer(array.buffers()[1], dtype, last)[first:]
+
+
+def numbers_of(array: pa.Array, null: int | None = None) -> Array:
+    """Return numbers as NumPy has them; `to_numpy` would import pandas, if it is installed.
+
+    Args:
+        array: Integers or floats.
+        null: What stands for values that are missing; None where none are.
+    """
+    values = stored_values(array, array.type.to_pandas_dtype())
+    valid = None if null is None else valid_slots(array)
+    return values if valid is None else np.where(valid, values, np.array(null, values.dtype))
 
 
 def indices_of(array: pa.DictionaryArray) -> Array:
@@ -455,7 +467,7 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
         flags = _flags(block)
         if flags is not None:
             items, indices = flags
-            codes = pa.array(indices).cast(data_type.index_type)
+            codes = to_arrow_numbers(indices).cast(data_type.index_type)
             values = items.cast(data_type.value_type)
             return pa.DictionaryArray.from_arrays(
                 codes, values, ordered=data_type.ordered, safe=False
@@ -484,7 +496,9 @@ def _flags(block: VariableWidth) -> tuple[pa.Array, Array] | None:
             break
     if codes[-1] >= _ASCII:
         return None
-    return pa.array([chr(code) for code in codes.tolist()]), indices
+    ends = np.arange(len(codes) + 1, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(codes)]
+    return pa.Array.from_buffers(pa.string(), len(codes), buffers), indices
 
 
 def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:

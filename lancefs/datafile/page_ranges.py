@@ -106,7 +106,7 @@ def _range_by_page(
 def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
     """Join the arrays of pages; a single array is not copied, no arrays make an empty one."""
     if not arrays:
-        return pa.array([], data_type)
+        return pa.nulls(0, data_type)
     if len(arrays) == 1:
         return arrays[0]
     if pa.types.is_dictionary(data_type):

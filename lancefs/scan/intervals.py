@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys, value_type
-from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
 from lancefs.datafile.kernels.bounds import KEY_BYTES, LEAST_KEY, MOST_KEY
 from lancefs.forks import cached_property
 from lancefs.scan.condition_trees import SingleCondition, TextMatch
@@ -56,8 +56,8 @@ class NumberSet:
     def has(self, values: Array) -> Mask:
         """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
         if self._table is None:
-            wanted = pa.array(self.numbers.astype(values.dtype))
-            return mask_of(pc.is_in(pa.array(values), value_set=wanted))
+            wanted = to_arrow_numbers(self.numbers.astype(values.dtype))
+            return mask_of(pc.is_in(to_arrow_numbers(values), value_set=wanted))
         # Differences wrap around, and are then beyond the span.
         places = np.subtract(values, self._low, dtype=np.int64)
         found: Mask = self._table.take(places, mode="clip")

@@ -228,7 +228,7 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
                 raise CorruptFile("the values lie in lists that no field describes")
         layers.append(outer[: len(leaf.around)])
     if not values:
-        return LeafRows(pa.array([], data_type), {})
+        return LeafRows(pa.nulls(0, data_type), {})
     first = groups[0].leaf
     with locating(first.url, first.place):
         joined = [_join_layer(parts) for parts in zip(*layers, strict=True)]

@@ -1,0 +1,158 @@
+"""Conditions become the expressions that DuckDB's own package makes of them, without pandas."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from roads import connect, needs_install
+from support import run_python
+
+pytestmark = needs_install
+
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "TINYINT": (pa.int8(), [-128, 0, 127]),
+    "INTEGER": (pa.int32(), [-(2**31), 7]),
+    "BIGINT": (pa.int64(), [-(2**63), 2**63 - 1]),
+    "UBIGINT": (pa.uint64(), [0, 2**64 - 1]),
+    "FLOAT": (pa.float32(), [0.5, -0.0]),
+    "DOUBLE": (pa.float64(), [0.1, 1e300]),
+    "BOOLEAN": (pa.bool_(), [True, False]),
+    "VARCHAR": (pa.string(), ["", "日本 'x'"]),
+    "DATE": (pa.date32(), [date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31)]),
+    "TIMESTAMP_S": (pa.timestamp("s"), [datetime(1969, 12, 31, 23, 59, 59)]),
+    "TIMESTAMP_MS": (pa.timestamp("ms"), [datetime(2026, 1, 1, 0, 0, 0, 1000)]),
+    "TIMESTAMP": (pa.timestamp("us"), [datetime(1900, 1, 1, 0, 0, 0, 1), datetime(9999, 12, 31)]),
+    "DECIMAL(15,2)": (pa.decimal128(15, 2), [Decimal("-0.01"), Decimal("9999999999999.99")]),
+    "DECIMAL(38,10)": (pa.decimal128(38, 10), [Decimal(10**27) + Decimal("0.0000000001")]),
+}
+
+
+def _conditions(name: str, values: list[Any]) -> list[Any]:
+    from duckdb._sources.nodes import Binary, Col, Lit, Postfix, Unary
+
+    column = Col(("c",))
+    compared = [
+        Binary(operator, column, Lit(value, name))
+        for operator in ("=", "!=", "<", "<=", ">", ">=")
+        for value in values
+    ]
+    between = Binary("AND", compared[-1], compared[2])
+    nulls = [Postfix("IS NULL", column), Postfix("IS NOT NULL", column)]
+    return [*compared, *nulls, between, Unary("NOT", between), Binary("OR", between, nulls[0])]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_conditions_are_translated_as_by_duckdb(name: str) -> None:
+    from duckdb._sources.to_arrow import to_arrow
+
+    from duckdb_adapter.sources import predicates
+
+    kind, values = TYPES[name]
+    schema = pa.schema([pa.field("c", kind)])
+    for condition in _conditions(name, values):
+        expected = to_arrow(condition, schema)
+        assert predicates.translated(condition, schema).equals(expected), condition.fragment()
+        known = predicates._known(condition, schema)
+        assert known is not None
+        assert known.equals(expected)
+
+
+@pytest.mark.parametrize("name", ["TINYINT", "UBIGINT", "VARCHAR"])
+def test_members_are_translated_to_the_same_rows(name: str) -> None:
+    from duckdb._sources.nodes import Col, In, Lit
+    from duckdb._sources.to_arrow import to_arrow
+
+    from duckdb_adapter.sources.predicates import translated
+
+    kind, values = TYPES[name]
+    condition = In(Col(("c",)), [Lit(value, name) for value in values])
+    rows = pa.table({"c": pa.array([*values, None, *values[:1]], kind)})
+    schema, row = rows.schema, {"row": np.arange(len(rows))}
+    found = [
+        rows.append_column("row", pa.array(row["row"])).filter(expression)
+        for expression in (
+            translated(condition, schema),
+            to_arrow(condition, schema),
+            pc.invert(translated(condition, schema)),
+            pc.invert(to_arrow(condition, schema)),
+        )
+    ]
+    assert found[0].equals(found[1])
+    assert found[2].equals(found[3])
+    assert len(found[0]) == len(values) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("INTEGER", 7), ("BIGINT", 7.0), ("BIGINT", True), ("VARCHAR", "7")]
+)
+def test_constants_of_other_types_are_refused_as_by_duckdb(name: str, value: Any) -> None:
+    from duckdb._sources.nodes import Binary, Col, Lit, Untranslatable
+
+    from duckdb_adapter.sources.predicates import translated
+
+    schema = pa.schema([pa.field("c", pa.int64())])
+    with pytest.raises(Untranslatable):
+        translated(Binary("=", Col(("c",)), Lit(value, name)), schema)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    count = 600_000
+    random = np.random.default_rng(5)
+    rows = pa.table(
+        {
+            "id": range(count),
+            "host": [f"host-{n:02d}" for n in random.integers(0, 30, count)],
+            "level": [("info", "warn", None)[n] for n in random.integers(0, 3, count)],
+            "text": [f"text {n}" for n in range(count)],
+            "size": random.random(count),
+            "price": pa.array([Decimal(n) for n in range(count)], pa.decimal128(15, 2)),
+            "ts": pa.array(np.arange(count) * 1000, pa.timestamp("ms")),
+            "req": [{"status": n % 7} for n in range(count)],
+        }
+    )
+    path = tmp_path_factory.mktemp("fresh") / "t.lance"
+    lance.write_dataset(rows, str(path))
+    return path
+
+
+FIRST_QUERIES = [
+    "FROM {t} WHERE id = 12345",
+    "SELECT count(*) FROM {t} WHERE id IN (1, 2, 3) OR id IS NULL",
+    "SELECT count(*) FROM {t} WHERE size > 0.5 AND level = 'warn' AND price <= 10.5",
+    "SELECT count(*) FROM {t} WHERE ts BETWEEN TIMESTAMP '1970-01-01 00:01:00' AND '1970-01-02'",
+    "SELECT count(*) FROM {t} WHERE text LIKE '%99'",
+    "SELECT level, host, avg(size), count(*) FROM {t} GROUP BY ALL ORDER BY ALL LIMIT 3",
+    "SELECT host, count(*) FROM {t} GROUP BY 1 ORDER BY 1 LIMIT 3",
+    "SELECT count(DISTINCT level) FROM {t}",
+    "SELECT req.status, count(*) FROM {t} GROUP BY 1 ORDER BY 1",
+    "SELECT min(ts), max(ts), count(level) FROM {t}",
+    "SELECT * EXCLUDE (level) FROM {t} ORDER BY size DESC LIMIT 3",
+    "FROM {t} ORDER BY text LIMIT 3",
+    "SELECT id, ts FROM {t} QUALIFY row_number() OVER (PARTITION BY host ORDER BY ts DESC) = 1",
+]
+
+
+def test_a_new_process_answers_without_pandas(table: Path) -> None:
+    """To import it takes longer than the queries."""
+    queries = [query.format(t=f"'{table}'") for query in FIRST_QUERIES]
+    program = (
+        "import json, sys, duckdb, duckdb_adapter\n"
+        "duckdb_adapter.install()\n"
+        "con, found = duckdb.connect(), []\n"
+        f"for query in {queries!r}:\n"
+        "    rows = con.execute(query).fetchall()\n"
+        "    found.append((query, len(rows), 'pandas' in sys.modules))\n"
+        "print(json.dumps(found))\n"
+    )
+    expected = [(query, len(connect("install").execute(query).fetchall())) for query in queries]
+    assert json.loads(run_python(program)) == [[*each, False] for each in expected]
