@@ -161,7 +161,8 @@ def estimated(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
     scale = most / total if total > most else 1.0
     distinct = {tuple(column.first_rows) for column in columns}  # mostly equal in all columns
     borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in distinct]
-    unique = np.unique(np.concatenate([[0.0, float(rows)], *borders]))
+    ordered = np.sort(np.concatenate([[0.0, float(rows)], *borders]))
+    unique = ordered[np.diff(ordered, prepend=-1.0) > 0]  # `np.unique` imports 10 ms of NumPy
     before, guessed = np.zeros(len(unique)), np.zeros(len(unique))
     for field in fields:
         known, looked_up = _bytes_between(field, unique, scale)
