@@ -162,7 +162,8 @@ def _without_zone(data_type: pa.DataType) -> pa.DataType:
 def _knows_zone(zone: str | None) -> bool:
     """Return whether Arrow and Python know a time zone."""
     try:
-        scalar = pa.scalar(0, pa.timestamp("s", zone))
+        data_type = pa.timestamp("s", zone)
+        scalar = pa.Array.from_buffers(data_type, 1, [None, pa.py_buffer(bytes(8))])[0]
         return bool(scalar.cast(pa.string()).is_valid and scalar.as_py())
     except _NO_VALUE:
         return zone is None

@@ -23,6 +23,9 @@ READS = {
         "    pa.ipc.open_file(file).get_batch(0)"
     ),
     "expressions": "import lancefs.scan.expressions",
+    "filter": "lancefs.open({0!r}).to_table(filter=\"id IN (1, 2) AND text LIKE 't%'\")",
+    "times": "lancefs.open({0!r}).to_table(filter=\"ts > timestamp '1970-01-01 00:00:03'\")",
+    "shown": "from lancefs.showing import readable; readable(lancefs.open({0!r}).head(2))",
 }
 
 
@@ -31,7 +34,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table with numbers, texts and a deletion."""
     path = str(tmp_path_factory.mktemp("tables") / "t.lance")
     texts = pa.array([None if i % 7 == 0 else f"text {i}" for i in range(5_000)])
-    lance.write_dataset(pa.table({"id": pa.array(range(5_000)), "text": texts}), path)
+    times = pa.array(range(5_000), pa.timestamp("ms"))
+    columns = {"id": pa.array(range(5_000)), "text": texts, "ts": times}
+    lance.write_dataset(pa.table(columns), path)
     lance.dataset(path).delete("id = 2")
     return path
 

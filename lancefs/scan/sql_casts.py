@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import without_columns
 from lancefs.scan.constants import null_of, scalar_of
 from lancefs.scan.expressions import evaluate
 from lancefs.scan.sql_literals import (
@@ -87,7 +88,7 @@ def cast(operand: Operand, target: pa.DataType) -> Operand:
         if isinstance(value, str):
             value = parse_as(value, target)
         converted = _cast_values(typed(Literal(value, operand.start, operand.text)), target)
-        (array,) = evaluate([converted.expression], pa.record_batch({"": [0]}))
+        (array,) = evaluate([converted.expression], without_columns(1))
     except (ValueError, pa.ArrowException):
         raise Refused(f"{operand} is not a value of the type {target}", operand.start) from None
     return Literal(to_value(array[0]), operand.start, operand.text)
