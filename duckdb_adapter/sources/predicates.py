@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, exact_value
+from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, Untranslatable, exact_value
 from duckdb._sources.to_arrow import to_arrow
 
 from duckdb_adapter.sources.rows import is_text
@@ -92,7 +92,10 @@ def translated(predicate: Any, schema: pa.Schema) -> pc.Expression:
     Raises:
         Untranslatable: DuckDB has to test it.
     """
-    known = _known(predicate, schema)
+    try:
+        known = _known(predicate, schema)
+    except RecursionError as error:
+        raise Untranslatable(predicate) from error
     return to_arrow(predicate, schema) if known is None else known
 
 
@@ -155,7 +158,7 @@ def _column(node: Any, schema: pa.Schema) -> tuple[pc.Expression | None, pa.Data
 def _constant(constant: Any, kind: pa.DataType) -> pa.Scalar | None:
     """Return a constant as a value of a type; None where it is no plain value of it."""
     value, name = constant.value, constant.type
-    if not exact_value(constant):  # the end of time, for one
+    if not exact_value(constant):  # as NaN is not
         return None
     if kind in _PLAIN_TYPES:
         return scalar_of(value, kind) if (name, type(value)) == _PLAIN_TYPES[kind] else None

@@ -104,6 +104,26 @@ def test_constants_of_other_types_are_refused_as_by_duckdb(name: str, value: Any
         translated(Binary("=", Col(("c",)), Lit(value, name)), schema)
 
 
+def test_conditions_that_are_nested_too_deeply_are_left_to_duckdb() -> None:
+    from duckdb._sources.nodes import Binary, Col, Lit, Untranslatable
+
+    from duckdb_adapter.sources.predicates import translated
+
+    deep = one = Binary("=", Col(("c",)), Lit(1, "BIGINT"))
+    for _ in range(10_000):
+        deep = Binary("OR", deep, one)
+    with pytest.raises(Untranslatable):
+        translated(deep, pa.schema([pa.field("c", pa.int64())]))
+
+
+def test_many_terms_of_several_columns_are_answered(table: Path) -> None:
+    terms = " OR ".join(f"(id = {n} AND size >= 0 AND level IS NULL)" for n in range(0, 3000, 3))
+    query = f"SELECT count(*) FROM '{table}' WHERE {terms}"
+    numbers = f"SELECT count(*) FROM '{table}' WHERE id % 3 = 0 AND id < 3000 AND level IS NULL"
+    con = connect("install")
+    assert con.execute(query).fetchall() == con.execute(numbers).fetchall()
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = 600_000
