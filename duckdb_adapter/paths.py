@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsspec.core import split_protocol
-
 from lancefs.table.refs import Ref, make_ref, parse_ref
 
 _SUFFIX = ".lance"
@@ -111,11 +109,20 @@ def options_for(url: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not all(isinstance(value, Mapping) for value in options.values()):
         return dict(options)
-    protocols = [split_protocol(part)[0] or part for part in url.split("::")]
+    protocols = [protocol_of(part) or part for part in url.split("::")]
     if len(protocols) > 1:
         return {name: dict(options[name]) for name in protocols if name in options}
-    protocol = split_protocol(url)[0] or "file"
-    return dict(options.get(protocol, {}))
+    return dict(options.get(protocol_of(url) or "file", {}))
+
+
+def protocol_of(url: str) -> str | None:
+    """Return the protocol of a URL, as fsspec reads it; None of a path."""
+    if ":" not in url:
+        return None
+    from fsspec.core import split_protocol  # imports `asyncio`, which takes 40 ms
+
+    protocol: str | None = split_protocol(url)[0]
+    return protocol
 
 
 def _parse_view(name: str) -> TableName | None:

@@ -9,10 +9,8 @@ import os
 import re
 from pathlib import PurePosixPath
 
-from fsspec.core import split_protocol
-
 from duckdb_adapter.open_names import find_table
-from duckdb_adapter.paths import TableName, parse_name
+from duckdb_adapter.paths import TableName, parse_name, protocol_of
 from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
@@ -66,7 +64,7 @@ def expand(name: str, storage: Storage, is_claimed: bool) -> list[str] | None:
 
 def _has_signs(name: TableName) -> bool:
     first = _QUERY.sub("", _CACHES.sub("", name.url, count=1).partition("::")[0])
-    is_web = split_protocol(first)[0] in _WEB
+    is_web = protocol_of(first) in _WEB
     return "*" in first or (not is_web and ("?" in first or "[" in first))
 
 

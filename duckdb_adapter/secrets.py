@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from fsspec.core import split_protocol
-
-from duckdb_adapter.paths import options_for
+from duckdb_adapter.paths import options_for, protocol_of
 from duckdb_adapter.pins import Pins
 from duckdb_adapter.storage import GivenStorage
 
@@ -81,7 +79,7 @@ class SecretStorage:
         if given:
             return given
         for part in url.split("::"):
-            protocol = split_protocol(part)[0]
+            protocol = protocol_of(part)
             if protocol in _PROTOCOLS:
                 found = self._find(part)
                 chained = found if part == url or not found else {str(protocol): found}
