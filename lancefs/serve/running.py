@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 
@@ -47,7 +48,11 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
     Raises:
         KeyboardInterrupt: By Ctrl-C, when the requests under way have ended.
     """
-    make_server(app).run(sockets=[listening])
+    serving = make_server(app).serve(sockets=[listening])
+    try:
+        asyncio.run(serving)
+    finally:
+        serving.close()  # where Ctrl-C comes before it runs, Python would warn of it
 
 
 def make_server(app: ASGIApp) -> uvicorn.Server:

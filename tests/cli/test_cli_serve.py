@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import http.client
 import json
 import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import lance
@@ -19,6 +22,7 @@ import pytest
 from running import COMMAND, ENVIRONMENT, Here, run_without
 
 from lancefs.cli.exits import INTERRUPTED, MISSING, USAGE
+from lancefs.serve.running import listen, run
 
 
 @contextmanager
@@ -84,6 +88,22 @@ def test_it_warns_where_others_can_read(shop: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert err == "whoever can reach 0.0.0.0 can read the tables: --token asks for one\n"
+
+
+def test_ctrl_c_before_the_server_runs_leaves_no_warning(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    def interrupted(serving: Coroutine[Any, Any, None]) -> None:
+        raise KeyboardInterrupt
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("nobody asks")
+
+    monkeypatch.setattr(asyncio, "run", interrupted)
+    with listen("127.0.0.1", 0) as listening, pytest.raises(KeyboardInterrupt):
+        run(app, listening)
+    gc.collect()
+    assert not recwarn.list
 
 
 def test_a_port_that_is_taken_is_said(shop: Path, here: Here) -> None:
