@@ -22,7 +22,7 @@ from lancefs.datafile.blocks import (
     dtype_of,
     no_width,
 )
-from lancefs.datafile.buffers import reserve, to_arrow_numbers
+from lancefs.datafile.buffers import number_dtype, reserve, to_arrow_numbers
 from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
 from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.datafile.logical_types import is_list
@@ -209,7 +209,7 @@ def numbers_of(array: pa.Array, null: int | None = None) -> Array:
         array: Integers or floats.
         null: What stands for values that are missing; None where none are.
     """
-    values = stored_values(array, array.type.to_pandas_dtype())
+    values = stored_values(array, number_dtype(array.type))
     valid = None if null is None else valid_slots(array)
     return values if valid is None else np.where(valid, values, np.array(null, values.dtype))
 
@@ -455,7 +455,7 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
     """Build a dictionary array, also from values that are not dictionary-encoded."""
     if isinstance(block, Dictionary):
         items, index_type = to_arrow(block.items, data_type.value_type, None), data_type.index_type
-        dtype = np.dtype(index_type.to_pandas_dtype())
+        dtype = number_dtype(index_type)
         if block.items.length - 1 > np.iinfo(dtype).max:
             raise CorruptFile(f"a dictionary of {block.items.length} items, whose index is {dtype}")
         has_same_width = block.indices.dtype.itemsize == dtype.itemsize  # and no sign bit is set

@@ -250,6 +250,17 @@ def dtype_of(width: int) -> np.dtype[Any]:
     return np.dtype(f"<u{width}") if width in (1, 2, 4, 8) else np.dtype(f"V{width}")
 
 
+def number_dtype(data_type: pa.DataType) -> np.dtype[Any]:
+    """Return the dtype for numbers of a type; `to_pandas_dtype` may import pandas.
+
+    Args:
+        data_type: Integers or floats.
+    """
+    is_signed = pa.types.is_signed_integer(data_type)
+    kind = "f" if pa.types.is_floating(data_type) else "i" if is_signed else "u"
+    return np.dtype(f"<{kind}{data_type.bit_width // 8}")
+
+
 def total(counts: Ints) -> int:
     """Return the sum of numbers; avoid NumPy for the single number that small pages have."""
     return int(counts[0]) if len(counts) == 1 else int(counts.sum())

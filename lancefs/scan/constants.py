@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array
+from lancefs.datafile.buffers import Array, number_dtype
 
 
 def null_of(data_type: pa.DataType) -> pa.Scalar:
@@ -35,7 +35,7 @@ def array_of(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
     """
     present = [value for value in values if value is not None]
     if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
-        numbers = np.array(_filled(values, 0), dtype=data_type.to_pandas_dtype())
+        numbers = np.array(_filled(values, 0), dtype=number_dtype(data_type))
         return _of_buffers(data_type, len(values), numbers, valid=_validity(values))
     if pa.types.is_boolean(data_type):
         bits = _bits(_filled(values, False))
