@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Context
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, Untranslatable, exact_value
 from duckdb._sources.to_arrow import to_arrow
 
 from duckdb_adapter.sources.rows import is_text
-from lancefs.datafile.buffers import to_arrow_numbers
-from lancefs.scan.constants import array_of, decimals_of_units, null_of, scalar_of
+from lancefs.scan.constants import array_of, null_of, scalar_of
+from lancefs.scan.sql_literals import of_units
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": eq,
@@ -32,23 +31,26 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": ge,
 }
 # What DuckDB calls the types whose values are the same in Python and in Arrow.
-_PLAIN_TYPES: dict[pa.DataType, tuple[str, type]] = {
-    pa.int8(): ("TINYINT", int),
-    pa.int16(): ("SMALLINT", int),
-    pa.int32(): ("INTEGER", int),
-    pa.int64(): ("BIGINT", int),
-    pa.uint8(): ("UTINYINT", int),
-    pa.uint16(): ("USMALLINT", int),
-    pa.uint32(): ("UINTEGER", int),
-    pa.uint64(): ("UBIGINT", int),
-    pa.float32(): ("FLOAT", float),
-    pa.float64(): ("DOUBLE", float),
-    pa.bool_(): ("BOOLEAN", bool),
-    pa.string(): ("VARCHAR", str),
+_PLAIN_TYPES = {
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "UTINYINT",
+    pa.uint16(): "USMALLINT",
+    pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN",
+    pa.string(): "VARCHAR",
 }
-# Units of times without a zone, and how long they are.
-_TICKS = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1), "us": timedelta.resolution}
-_TIMESTAMPS = {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP"}
+# The units of times without a zone: what DuckDB calls these, and how long a unit is.
+_TIMESTAMPS = {
+    "s": ("TIMESTAMP_S", timedelta(seconds=1)),
+    "ms": ("TIMESTAMP_MS", timedelta(milliseconds=1)),
+    "us": ("TIMESTAMP", timedelta.resolution),
+}
 _OTHER_KINDS = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal128)
 _EXACT = Context(prec=80)  # more than a decimal has
 
@@ -103,7 +105,7 @@ def _known(node: Any, schema: pa.Schema) -> pc.Expression | None:
     """Translate a condition; None for one that DuckDB translates."""
     if isinstance(node, In):
         return _membership(node, schema)
-    if isinstance(node, Postfix) and isinstance(node.operand, Col):
+    if isinstance(node, Postfix):
         field, kind = _column(node.operand, schema)
         if field is None or not (kind in _PLAIN_TYPES or any(test(kind) for test in _OTHER_KINDS)):
             return None
@@ -123,10 +125,8 @@ def _known(node: Any, schema: pa.Schema) -> pc.Expression | None:
 
 def _comparison(node: Any, schema: pa.Schema) -> pc.Expression | None:
     """Translate a comparison of a column with a constant; None for one that DuckDB translates."""
-    if not (isinstance(node.left, Col) and isinstance(node.right, Lit)):
-        return None
     field, kind = _column(node.left, schema)
-    constant = None if field is None else _constant(node.right, kind)
+    constant = _constant(node.right, kind) if isinstance(node.right, Lit) else None
     if field is None or constant is None or node.op not in _COMPARISONS:
         return None
     compared = _COMPARISONS[node.op](field, constant)
@@ -137,44 +137,42 @@ def _comparison(node: Any, schema: pa.Schema) -> pc.Expression | None:
 
 def _membership(node: Any, schema: pa.Schema) -> pc.Expression | None:
     """Translate `IN` of whole numbers or texts in one step; None for one that DuckDB translates."""
-    field, kind = _column(node.operand, schema) if isinstance(node.operand, Col) else (None, None)
-    name, of_python = _PLAIN_TYPES.get(kind, ("", object))
-    if field is None or of_python not in (int, str) or not node.values:
+    field, kind = _column(node.operand, schema)
+    exact = int if pa.types.is_integer(kind) else str if kind == pa.string() else None
+    if field is None or exact is None or not node.values:
         return None
+    name = _PLAIN_TYPES[kind]
     for one in node.values:
-        if not (isinstance(one, Lit) and one.type == name and type(one.value) is of_python):
+        if not (isinstance(one, Lit) and one.type == name and type(one.value) is exact):
             return None
     member = field.isin(array_of([one.value for one in node.values], kind))
     return pc.if_else(field.is_valid(), member, null_of(pa.bool_()))
 
 
 def _column(node: Any, schema: pa.Schema) -> tuple[pc.Expression | None, pa.DataType]:
-    """Return a column and its type; None for a member of one, or where the name means several."""
-    if len(node.parts) != 1 or len(schema.get_all_field_indices(node.parts[0])) != 1:
+    """Return a column and its type; None for what is none, or where the name means several."""
+    if not isinstance(node, Col) or len(node.parts) != 1:
         return None, pa.null()
-    return pc.field(node.parts[0]), schema.field(node.parts[0]).type
+    (name,) = node.parts
+    if len(schema.get_all_field_indices(name)) != 1:
+        return None, pa.null()
+    return pc.field(name), schema.field(name).type
 
 
 def _constant(constant: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a constant as a value of a type; None where it is no plain value of it."""
+    """Return a constant as a value of a type; None where it is no value of it, or not known."""
     value, name = constant.value, constant.type
     if not exact_value(constant):  # as NaN is not
         return None
     if kind in _PLAIN_TYPES:
-        return scalar_of(value, kind) if (name, type(value)) == _PLAIN_TYPES[kind] else None
-    if pa.types.is_date32(kind) and name == "DATE" and type(value) is date:
-        return _of_ticks((value - date(1970, 1, 1)).days, np.int32, kind)
-    if pa.types.is_timestamp(kind) and kind.tz is None and type(value) is datetime:
-        if value.tzinfo is not None or name != _TIMESTAMPS.get(kind.unit):
+        return scalar_of(value, kind) if name == _PLAIN_TYPES[kind] else None
+    if pa.types.is_date32(kind) and name == "DATE":
+        return of_units([(value - date(1970, 1, 1)).days], kind)[0]
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        known, tick = _TIMESTAMPS.get(kind.unit, ("", timedelta.resolution))
+        if name != known:
             return None
-        count, rest = divmod(value - datetime(1970, 1, 1), _TICKS[kind.unit])
-        return None if rest else _of_ticks(count, np.int64, kind)
-    if pa.types.is_decimal128(kind) and type(value) is Decimal and value.is_finite():
-        units = value.scaleb(kind.scale, _EXACT)
-        is_own = name == f"DECIMAL({kind.precision},{kind.scale})" and units == int(units)
-        return decimals_of_units([int(units)], kind)[0] if is_own else None
+        return of_units([(value - datetime(1970, 1, 1)) // tick], kind)[0]
+    if pa.types.is_decimal128(kind) and name == f"DECIMAL({kind.precision},{kind.scale})":
+        return of_units([int(value.scaleb(kind.scale, _EXACT))], kind)[0]
     return None
-
-
-def _of_ticks(count: int, dtype: Any, kind: pa.DataType) -> pa.Scalar:
-    return to_arrow_numbers(np.array([count], dtype)).view(kind)[0]

@@ -496,9 +496,8 @@ def _flags(block: VariableWidth) -> tuple[pa.Array, Array] | None:
             break
     if codes[-1] >= _ASCII:
         return None
-    ends = np.arange(len(codes) + 1, dtype=np.int32)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(codes)]
-    return pa.Array.from_buffers(pa.string(), len(codes), buffers), indices
+    items = VariableWidth(np.arange(len(codes) + 1, dtype=np.int32), codes)
+    return to_arrow(items, pa.string(), None), indices
 
 
 def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:

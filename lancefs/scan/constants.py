@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, number_dtype
+from lancefs.datafile.arrays import bitmap
+from lancefs.datafile.buffers import number_dtype
 
 
 def null_of(data_type: pa.DataType) -> pa.Scalar:
@@ -33,22 +34,22 @@ def array_of(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
         values: Values that Arrow itself takes for the type, None for those that are missing.
         data_type: The type.
     """
-    present = [value for value in values if value is not None]
+    present = np.array([value is not None for value in values], np.bool_)
+    valid = None if present.all() else bitmap(present)
     if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
         numbers = np.array(_filled(values, 0), dtype=number_dtype(data_type))
-        return _of_buffers(data_type, len(values), numbers, valid=_validity(values))
+        return _of_buffers(data_type, len(values), numbers, valid=valid)
     if pa.types.is_boolean(data_type):
-        bits = _bits(_filled(values, False))
-        return _of_buffers(data_type, len(values), bits, valid=_validity(values))
+        bits = bitmap(np.array(_filled(values, False), np.bool_))
+        return _of_buffers(data_type, len(values), bits, valid=valid)
     kinds = (pa.types.is_string, pa.types.is_large_string)
-    is_text = any(is_kind(data_type) for is_kind in kinds)
-    if is_text and all(isinstance(value, str) for value in present):
-        pieces = [value.encode() for value in _filled(values, "")]
-        return _of_pieces(pieces, data_type, _validity(values))
+    texts = _filled(values, "")
+    if any(is_kind(data_type) for is_kind in kinds) and _are(texts, str):
+        return _of_pieces([value.encode() for value in texts], data_type, valid)
     kinds = (pa.types.is_binary, pa.types.is_large_binary)
-    is_binary = any(is_kind(data_type) for is_kind in kinds)
-    if is_binary and all(isinstance(value, bytes) for value in present):
-        return _of_pieces(_filled(values, b""), data_type, _validity(values))
+    pieces = _filled(values, b"")
+    if any(is_kind(data_type) for is_kind in kinds) and _are(pieces, bytes):
+        return _of_pieces(pieces, data_type, valid)
     return pa.array(values, data_type)
 
 
@@ -63,14 +64,8 @@ def _filled(values: Sequence[Any], missing: Any) -> list[Any]:
     return [missing if value is None else value for value in values]
 
 
-def _bits(values: Sequence[bool]) -> Array:
-    return np.packbits(np.array(values, dtype=bool), bitorder="little")
-
-
-def _validity(values: Sequence[Any]) -> pa.Buffer | None:
-    """Return which values are not None; None where all are."""
-    present = [value is not None for value in values]
-    return None if all(present) else pa.py_buffer(_bits(present))
+def _are(values: Sequence[Any], kind: type) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 def _of_pieces(

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import number_dtype
 from lancefs.scan.constants import array_of, decimals_of_units, scalar_of
 
 MomentKind: TypeAlias = Literal["date", "timestamp", "time"]
@@ -257,7 +258,7 @@ def nearest_float(value: Value, data_type: pa.DataType) -> float:
         number = float(_number(value))
     except OverflowError:
         raise ValueError from None
-    kind = np.dtype(f"f{data_type.bit_width // 8}").type
+    kind = number_dtype(data_type).type
     with np.errstate(over="ignore"):
         return float(kind(number))
 

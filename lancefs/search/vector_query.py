@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import number_dtype
 from lancefs.datafile.fields import Field
 from lancefs.index.vectors.distances import METRICS, Metric, Vectors, metrics_of, working_type
 
@@ -118,7 +119,7 @@ def vector_type(data_type: pa.DataType) -> tuple[np.dtype[Any], int] | None:
     items = data_type.value_type
     if not (pa.types.is_floating(items) or pa.types.is_uint8(items)):
         return None
-    return np.dtype(items.to_pandas_dtype()), data_type.list_size
+    return number_dtype(items), data_type.list_size
 
 
 def _vector_type(field: Field) -> tuple[np.dtype[Any], int]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.buffers import number_dtype
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.views.arrow import ipc_format
 from lancefs.views.arrow.bodies import encode
@@ -111,7 +112,7 @@ def _check_sizes(dictionaries: Sequence[pa.Array], shape: Shape, name: str) -> N
     """Check that the index type of each dictionary can count its values."""
     for index, values in zip(shape.dictionaries, dictionaries, strict=True):
         data_type = shape.nodes[index].type
-        most = np.iinfo(data_type.index_type.to_pandas_dtype()).max
+        most = np.iinfo(number_dtype(data_type.index_type)).max
         if len(values) - 1 > most:
             raise UnsupportedFeature(
                 f"column {name}: the dictionaries of the fragments do not fit together into one: "
