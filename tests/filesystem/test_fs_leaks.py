@@ -54,7 +54,7 @@ for work in (whole, stream, stream_closed_early, stream_dropped, file_dropped, c
     work(LanceFileSystem(fo=sys.argv[3]))
     LanceFileSystem.clear_instance_cache()
     forget_views()
-    end = time.monotonic() + 2  # a thread of pyarrow may let go of a file a little later
+    end = time.monotonic() + 20  # a thread of pyarrow may let go of a file a little later
     while (left := own_threads() + open_files(sys.argv[3])) and time.monotonic() < end:
         gc.collect()
         time.sleep(0.01)
