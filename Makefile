@@ -79,7 +79,7 @@ build/tpch/queries.json: tests/sql/tpch.py | .venv-duckdb15/.installed
 test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of SQL on older DuckDBs
 	@set -e; for venv in $(DUCKDBS); do \
 	  $$venv/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)'; \
-	  $$venv/bin/python -m pytest $(SHARED) -m "slow or not slow" --timeout=180 tests/sql $(PYTEST_ARGS); \
+	  $$venv/bin/python -m pytest $(SHARED) -m "slow or not slow" --timeout=180 -o faulthandler_timeout=150 tests/sql $(PYTEST_ARGS); \
 	done
 
 .venv/.spark: .venv/.installed

@@ -169,7 +169,7 @@ def test_filters_that_test_for_nulls_and_compare(path: str, condition: str) -> N
         pytest.skip("values of dictionaries are never null in files 0.1")
     dataset = lancefs.open(path)
     rows = dataset.to_table()
-    expected = rows.filter(dataset.scanner(filter=condition)._scan.filter.expression)
+    expected = rows.filter(dataset.scanner(filter=condition)._request.filter.expression)
     assert dataset.to_table(["id"], condition)["id"] == expected["id"]
     assert dataset.count_rows(condition) == len(expected)
 

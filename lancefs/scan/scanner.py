@@ -21,6 +21,7 @@ from lancefs.forks import cached_property
 from lancefs.printable import plural
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import IndexUse
+from lancefs.scan.request import ScanRequest
 from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
@@ -148,7 +149,7 @@ class LanceScanner:
         settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         validity = self._validity(validity_columns)
-        self._scan = Scan(
+        self._request = ScanRequest(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
             filter=None if known is None else known.condition,
@@ -170,9 +171,9 @@ class LanceScanner:
 
     def for_engine(self) -> LanceScanner:
         """Tune the scan for an engine such as DuckDB; see `ScanSettings.for_engine`."""
-        scan = self._scan
-        columns = {field.id for field in (*scan.fields, *scan.filter_fields)}
-        self._scan = replace(scan, settings=scan.settings.for_engine(len(columns)))
+        request = self._request
+        columns = {field.id for field in (*request.fields, *request.filter_fields)}
+        self._request = replace(request, settings=request.settings.for_engine(len(columns)))
         return self
 
     @property
@@ -184,14 +185,14 @@ class LanceScanner:
     def projected_schema(self) -> pa.Schema:
         """The columns that come out."""
         if self._computed is None:
-            return self._scan.schema.with_metadata(self._metadata)
-        empty = pa.RecordBatch.from_pylist([], schema=self._scan.schema)
+            return self._request.schema.with_metadata(self._metadata)
+        empty = pa.RecordBatch.from_pylist([], schema=self._request.schema)
         return self._compute(empty).schema
 
     @property
     def stats(self) -> ScanStats:
         """What this scanner has read so far, summed over all of its calls."""
-        return self._scan.stats
+        return self._request.stats
 
     def explain(self) -> str:
         """Tell how the filter is answered: which indices are used, and which rows are scanned.
@@ -200,15 +201,15 @@ class LanceScanner:
         """
         from lancefs.scan import expressions
 
-        condition = self._scan.filter
-        fragments = plural(len(self._scan.fragments), "fragment")
+        condition = self._request.filter
+        fragments = plural(len(self._request.fragments), "fragment")
         if condition is None:
             return f"scan of {fragments}; there is no filter"
         text = expressions.shown(condition.expression)
         lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
-        if self._scan.index_use is None:
+        if self._request.index_use is None:
             return "\n".join([*lines, f"scan of {fragments}; use_index is False"])
-        answer = self._scan.index_use.answer
+        answer = self._request.index_use.answer
         lines += [] if answer is None else answer.notes
         if answer is None or answer.candidates is None:
             return "\n".join([*lines, f"scan of {fragments}; no index limits the rows"])
@@ -231,15 +232,15 @@ class LanceScanner:
             By fragment id, ranges of rows, deleted ones counted. None for all rows, of the fragment
             or of the table.
         """
-        return self._scan.candidates(_FEW_ROWS)
+        return Scan(self._request).candidates(_FEW_ROWS)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in the order of the table."""
-        return self._batches(self._scan)
+        return self._batches(self._request)
 
-    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+    def _batches(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         metadata = self._metadata
-        for batch in scan.batches():
+        for batch in Scan(request).batches():
             if self._computed is None:
                 yield batch.replace_schema_metadata(metadata) if metadata else batch
             else:
@@ -251,15 +252,15 @@ class LanceScanner:
 
     def to_table(self) -> pa.Table:
         """Read into memory."""
-        return self._to_table(self._scan)
+        return self._to_table(self._request)
 
-    def _to_table(self, scan: Scan) -> pa.Table:
-        return self._joined(list(self._batches(replace(scan, is_kept=True))))
+    def _to_table(self, request: ScanRequest) -> pa.Table:
+        return self._joined(list(self._batches(replace(request, is_kept=True))))
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and decode little more than these."""
-        limit = num_rows if self._scan.limit is None else min(num_rows, self._scan.limit)
-        return self._to_table(replace(self._scan, limit=limit))
+        limit = num_rows if self._request.limit is None else min(num_rows, self._request.limit)
+        return self._to_table(replace(self._request, limit=limit))
 
     def tail(self, num_rows: int) -> pa.Table:
         """Read the last rows, in the order of the table; with a filter the rows are counted first.
@@ -270,8 +271,8 @@ class LanceScanner:
         _check({"num_rows": num_rows}, "descriptors", None)
         total = self.count_rows()
         rows = min(num_rows, total)
-        offset = self._scan.offset + total - rows
-        return self._to_table(replace(self._scan, offset=offset, limit=rows))
+        offset = self._request.offset + total - rows
+        return self._to_table(replace(self._request, offset=offset, limit=rows))
 
     def sample(self, num_rows: int, seed: int | None = None) -> pa.Table:
         """Read rows that are drawn by chance, each at most once, in the order of the table.
@@ -286,7 +287,7 @@ class LanceScanner:
         total = self.count_rows()
         random = np.random.default_rng(seed)
         drawn = np.sort(random.choice(total, min(num_rows, total), replace=False, shuffle=False))
-        if self._scan.filter is None and self._scan.limit is None and not self._scan.offset:
+        if self._request.is_of_all_rows:
             return self.take(drawn)
         return pa.Table.from_batches(self._at(drawn), self.projected_schema)
 
@@ -301,18 +302,18 @@ class LanceScanner:
 
     def count_rows(self) -> int:
         """Count the rows that come out; without a filter no column is read."""
-        scan = self._scan
-        if scan.filter is None:
-            rows = max(0, self._total - scan.offset)
-            return rows if scan.limit is None else min(rows, scan.limit)
-        counted = replace(scan, fields=(), is_kept=True)
-        rows, is_whole = 0, scan.limit is None and not scan.offset
-        known = scan.index_use.count() if scan.index_use is not None and is_whole else None
+        request = self._request
+        if request.filter is None:
+            rows = max(0, self._total - request.offset)
+            return rows if request.limit is None else min(rows, request.limit)
+        counted = replace(request, fields=(), is_kept=True)
+        rows, is_whole = 0, request.limit is None and not request.offset
+        known = request.index_use.count() if request.index_use is not None and is_whole else None
         if known is not None:
             rows = known.rows
-            left = [one for one in scan.fragments if one.fragment.id not in known.counted]
+            left = [one for one in request.fragments if one.fragment.id not in known.counted]
             counted = replace(counted, fragments=left, index_use=None)
-        for batch in counted.batches():
+        for batch in Scan(counted).batches():
             rows += batch.num_rows
         return rows
 
@@ -326,7 +327,7 @@ class LanceScanner:
             IndexError: There is no such row.
         """
         wanted = np.asarray(indices, dtype=np.int64)
-        if self._scan.filter is not None or self._scan.limit is not None or self._scan.offset:
+        if not self._request.is_of_all_rows:
             return _take(self.to_table(), wanted)
         total = self._total
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
@@ -361,8 +362,8 @@ class LanceScanner:
 
     @cached_property
     def _kept(self) -> Scan:
-        """The scan, of which all batches are kept."""
-        return replace(self._scan, is_kept=True)
+        """A scan of which all batches are kept."""
+        return Scan(replace(self._request, is_kept=True))
 
     @property
     def _metadata(self) -> Mapping[bytes, bytes] | None:
@@ -371,9 +372,9 @@ class LanceScanner:
     @property
     def _total(self) -> int:
         """Number of live rows of the fragments that are read."""
-        if self._scan.fragments is self._version.readers:
+        if self._request.fragments is self._version.readers:
             return self._version.num_rows
-        return sum(reader.num_rows for reader in self._scan.fragments)
+        return sum(reader.num_rows for reader in self._request.fragments)
 
     def _gather(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Put batches of the scan together, with expressions evaluated."""
@@ -502,7 +503,7 @@ class LanceScanner:
         from lancefs.scan import expressions
 
         assert self._computed is not None
-        batch = nested(batch, paths_of(self._scan.fields))
+        batch = nested(batch, paths_of(self._request.fields))
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
 

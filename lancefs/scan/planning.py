@@ -1,0 +1,277 @@
+"""Which rows of its fragments a scan reads, and in which morsels.
+
+Rows that cannot pass the filter are left out as far as that is known without reading columns: row
+ids and addresses that the filter names, the indices of the table, what earlier scans have seen of
+the values of zones of rows, and missing values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.fields import Field
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.forks import cached_property
+from lancefs.scan.morsels import Morsel
+from lancefs.scan.pace import Pace
+from lancefs.scan.request import ScanRequest
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_readers import (
+    FragmentReaders,
+    are_several_local,
+    by_fragment,
+    positions_of,
+)
+from lancefs.table.fragment_run import FragmentRun, in_runs, many_in_runs
+from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+
+if TYPE_CHECKING:
+    from lancefs.index.lookup import Answer
+    from lancefs.scan.conditions import Condition
+    from lancefs.scan.intervals import ValueInterval
+
+
+class ScanPlan:
+    """Which rows of its fragments a scan reads, and in which morsels.
+
+    Args:
+        request: What the scan is to read.
+    """
+
+    def __init__(self, request: ScanRequest) -> None:
+        self._request = request
+
+    def candidates(self) -> Mapping[int, Sequence[RowRange] | None] | None:
+        """Return ranges of rows that may pass, by fragment id; None where all rows may.
+
+        A filter that names row ids or addresses tells these ranges without reading a column. If it
+        does not, the indices of the table are asked.
+        """
+        if self._named is not None:
+            return self._named
+        answer = self.answer
+        return None if answer is None else answer.candidates
+
+    @property
+    def answer(self) -> Answer | None:
+        """What the indices of the table say of the filter, if they are asked."""
+        if self._request.index_use is None or self._named is not None:
+            return None
+        return self._request.index_use.answer
+
+    def claimed(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
+        """Return the ends of the rows that indices name in each fragment, by its id."""
+        answer = self.answer
+        if answer is None or not answer.claims or answer.candidates is None:
+            return {}
+        ends = {}
+        for position in positions_of(fragments, answer.candidates.keys()):
+            number = fragments[position].fragment.id
+            candidates = answer.candidates[number]
+            if candidates and answer.claims_in(number):
+                ends[number] = min(candidates[-1][1], fragments[position].physical_rows)
+        return ends
+
+    @cached_property
+    def ranged_fields(self) -> tuple[Field, ...]:
+        """The columns of the filter whose ranges of values are kept in mind."""
+        fields = tuple(
+            field
+            for field in self._request.filter_fields
+            if field.name in self._intervals and field.id not in self._request.filter_validity
+        )
+        root = self.local_root if fields else None
+        if root is not None:
+            from lancefs.scan.kept_ranges import load
+
+            load(root)
+        return fields
+
+    @property
+    def local_root(self) -> str | None:
+        """The directory of the table of the fragments; None if it is remote."""
+        fragments = self._request.fragments
+        if isinstance(fragments, FragmentReaders) and fragments.are_local:
+            return fragments.root
+        return None
+
+    @cached_property
+    def passing_whole(self) -> FragmentReaders | None:
+        """Those of many local fragments that may hold rows that pass, if all ranges are known."""
+        request = self._request
+        if not self.ranged_fields or not are_several_local(request.fragments):
+            return None
+        if self.candidates() is not None:
+            return None
+        from lancefs.scan.fragment_ranges import passing_readers
+
+        fields = self.ranged_fields
+        return passing_readers(request.fragments, fields, self._intervals, request.stats)
+
+    def skip_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
+        """Leave out the rows that `offset` passes over; a filter must see them all.
+
+        Returns:
+            The fragments that are left, the offset of the first row in the first of them, and the
+            number of rows that are still to be passed over.
+        """
+        request = self._request
+        skip = request.offset
+        if request.filter is not None or not skip:
+            return request.fragments, 0, skip
+        holders = by_fragment(request.fragments, np.array([skip]))
+        for position, rows in holders:
+            # From its beginning, batches are cut where they are without `offset`, also where the
+            # first rows are deleted.
+            first = int(request.fragments[position].offsets(rows)[0]) if rows[0] else 0
+            return request.fragments[position:], first, 0
+        return (), 0, 0
+
+    def morsels(
+        self, fragments: Sequence[FragmentReader], first: int, pace: Pace
+    ) -> Iterator[Morsel]:
+        """Yield morsels, from an offset in the first of the fragments on."""
+        for fragment, candidates in self._sources(fragments):
+            total = fragment.physical_rows
+            if candidates is None:
+                yield from pace.split(Morsel(fragment, min(first, total), total))
+            else:
+                yield from pace.split(self.morsel_of(fragment, candidates))
+            first = 0
+
+    def morsel_of(
+        self, fragment: FragmentReader | FragmentRun, candidates: Sequence[RowRange]
+    ) -> Morsel:
+        """Return the rows of a fragment from its first candidate to its last one."""
+        total = fragment.physical_rows
+        start = min(candidates[0][0], total) if candidates else total
+        end = min(candidates[-1][1], total) if candidates else total
+        is_picked = count_rows(candidates) <= self._request.settings.few_candidates
+        is_picked &= self.candidates() is not None  # others pass for what was seen of their zone
+        answer = self.answer
+        claims = () if answer is None else answer.claims_in(fragment.fragment_ids[0])
+        return Morsel(fragment, start, end, candidates, is_picked=is_picked, claims=claims)
+
+    def _sources(
+        self, fragments: Sequence[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
+        """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
+
+        Small fragments are joined to runs. The first one may be all that is wanted: a run begins
+        with it where there are many, which become longer; otherwise it is read alone.
+        """
+        request = self._request
+        candidates = self.candidates()
+        if candidates is None:
+            most_rows = max(request.batch_rows, request.settings.batch_rows)
+            if request.is_kept:
+                most_rows = max(most_rows, request.settings.table_run_rows)
+            alone = 0 if request.is_remote_bulk else 1
+            whole = self._many_whole(fragments)
+            if whole is not None:
+                first = most_rows if request.is_kept else request.settings.first_run_rows
+                runs = many_in_runs(whole, most_rows, first)
+                yield from ((source, None) for source in runs)
+                return
+            for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
+                if is_whole:
+                    left = (fragment for fragment, _ in group)
+                    runs = in_runs(left, most_rows)
+                    yield from ((source, None) for source in chain(islice(left, alone), runs))
+                else:
+                    yield from group
+                alone = 0
+            return
+        done = 0
+        for position in positions_of(fragments, candidates.keys()):
+            request.stats.fragments_skipped += position - done
+            done = position + 1
+            fragment = fragments[position]
+            yield fragment, candidates[fragment.fragment.id]
+        request.stats.fragments_skipped += len(fragments) - done
+
+    def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
+        """Return many local fragments to read as they are; None where each is looked at before."""
+        if self.ranged_fields:
+            return self.passing_whole
+        return fragments if are_several_local(fragments) else None
+
+    @cached_property
+    def _intervals(self) -> Mapping[str, ValueInterval]:
+        """The intervals in the filter of columns whose ranges of values are kept in mind."""
+        request = self._request
+        if request.filter is None:
+            return {}
+        from lancefs.scan.intervals import TextInterval
+        from lancefs.scan.value_ranges import has_range
+
+        schema = pa.schema([field.to_arrow() for field in request.filter_fields])
+        intervals = request.filter.intervals(schema)
+        # Texts of many small fragments stay in memory, and are tested in less time than compared.
+        no_texts = are_several_local(request.fragments)
+        return {
+            name: each
+            for name, each in intervals.items()
+            if has_range(schema.field(name).type)
+            and not (no_texts and isinstance(each, TextInterval))
+        }
+
+    def _passing(
+        self, fragments: Sequence[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
+        """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
+
+        With the ranges of these rows; None for all.
+        """
+        fields = self.ranged_fields
+        if not fields:
+            return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
+        from lancefs.scan.fragment_ranges import passing_fragments
+
+        return passing_fragments(fragments, fields, self._intervals, self._request.stats)
+
+    def _may_pass(self, fragment: FragmentReader) -> bool:
+        """Return whether a fragment may hold rows that pass, as far as its metadata tells.
+
+        Those of small fragments, and of remote ones, take as long to be asked as rows to be read.
+        """
+        request = self._request
+        missing = set() if request.filter is None else request.filter.missing_columns
+        if not missing or not fragment.is_local or fragment.is_small:
+            return True
+        from lancefs.table.null_free import none_missing
+
+        needed = [column for column in request.filter_fields if column.name in missing]
+        if not any(none_missing(fragment, [column]) for column in needed):
+            return True
+        request.stats.fragments_skipped += 1
+        return False
+
+    @cached_property
+    def _named(self) -> Mapping[int, Sequence[RowRange]] | None:
+        """The ranges of the rows whose ids or addresses the filter names; None for all."""
+        return None if self._request.filter is None else self._named_rows(self._request.filter)
+
+    def _named_rows(self, condition: Condition) -> Mapping[int, Sequence[RowRange]] | None:
+        """Return the ranges of the rows whose ids or addresses a filter names; None for all."""
+        request = self._request
+        if request.index is None:
+            return None
+        from lancefs.scan import expressions
+
+        filter_ids = {field.id for field in request.filter_fields}
+        for row_field, find in (
+            (ROW_ID, request.index.ranges_of_ids),
+            (ROW_ADDRESS, request.index.ranges_of_addresses),
+        ):
+            if row_field.id in filter_ids:
+                values = expressions.values_of(condition.expression, row_field.name)
+                if values is not None:
+                    return find(values)
+        return None

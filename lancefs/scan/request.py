@@ -1,0 +1,109 @@
+"""What a scan is to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lancefs.datafile.fields import Blobs, Field
+from lancefs.forks import cached_property
+from lancefs.scan.morsel_reader import schema_of
+from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
+from lancefs.scan.stats import ScanStats
+from lancefs.table.fragment_reader import FragmentReader
+
+if TYPE_CHECKING:
+    from lancefs.scan.conditions import Condition
+    from lancefs.scan.index_use import IndexUse
+    from lancefs.table.row_index import RowIndex
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What a scan is to read.
+
+    Attributes:
+        fragments: Readers of the fragments, in scan order.
+        fields: The columns to return, in order.
+        filter: Rows to return; all where it is None.
+        filter_fields: The columns that the filter reads.
+        batch_rows: At most this many rows a batch.
+        limit: At most this many rows in all; None for no limit.
+        offset: Rows to pass over first, among those that the filter keeps.
+        index: Finds row ids and addresses; without it there are no columns of row metadata.
+        index_use: Asks the indices of the table for the rows of the filter; None to ask none.
+        blobs: Whether blob columns show where their bytes are, or the bytes.
+        is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
+        encoded: Field ids of string columns that come dictionary-encoded.
+        validity: Field ids of columns that come as their validity.
+        narrow: Field ids of columns of decimals that come in 64 bits.
+        settings: What the scan is tuned by.
+        stats: Counts what the scan does.
+    """
+
+    fragments: Sequence[FragmentReader]
+    fields: tuple[Field, ...]
+    filter: Condition | None = None
+    filter_fields: tuple[Field, ...] = ()
+    batch_rows: int = BATCH_ROWS
+    limit: int | None = None
+    offset: int = 0
+    index: RowIndex | None = None
+    index_use: IndexUse | None = None
+    blobs: Blobs = "descriptors"
+    is_kept: bool = False
+    encoded: frozenset[int] = frozenset()
+    validity: frozenset[int] = frozenset()
+    narrow: frozenset[int] = frozenset()
+    settings: ScanSettings = field(default_factory=default_settings)
+    stats: ScanStats = field(default_factory=ScanStats, compare=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out."""
+        return schema_of(self.fields, self.blobs, self.encoded, self.validity, self.narrow)
+
+    @property
+    def is_of_all_rows(self) -> bool:
+        """Whether all rows of the fragments come out."""
+        return self.filter is None and self.limit is None and not self.offset
+
+    @property
+    def is_short(self) -> bool:
+        """Whether so few rows are wanted that decoding ahead would be wasted."""
+        passed_over = 0 if self.filter is None else self.offset
+        return self.limit is not None and passed_over + self.limit <= self.batch_rows
+
+    @cached_property
+    def is_remote_bulk(self) -> bool:
+        """Whether all rows of a remote table are read before anyone looks at the first ones.
+
+        Then every morsel that waits for another one costs a round of requests.
+        """
+        is_bulk = self.limit is None and (self.is_kept or not self.fields)
+        return is_bulk and bool(self.fragments) and not self.fragments[0].is_local
+
+    @cached_property
+    def filter_validity(self) -> frozenset[int]:
+        """The columns of which the filter needs the validity only, and nothing else more."""
+        if self.filter is None:
+            return frozenset()
+        returned = ({field.id for field in self.fields} - self.validity) | self.encoded
+        tested = self.filter.tested_for_nulls([field.name for field in self.filter_fields])
+        return frozenset(
+            field.id
+            for field in self.filter_fields
+            if field.name in tested and field.id not in returned
+        )
+
+    @cached_property
+    def filter_narrow(self) -> frozenset[int]:
+        """The columns that the filter compares in 64 bits, where it compares stored numbers."""
+        narrow = frozenset(field.id for field in self.filter_fields) & self.narrow
+        if self.filter is None or not narrow:
+            return frozenset()
+        schema = schema_of(self.filter_fields, self.blobs, (), (), narrow)
+        return narrow if self.filter.tests_columns_alone(schema) else frozenset()

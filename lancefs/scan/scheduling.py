@@ -1,0 +1,144 @@
+"""Decoding morsels in threads ahead of their consumer, as far as memory allows, where that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from time import perf_counter
+from typing import TypeVar
+
+from lancefs.datafile.buffers import spare_memory
+from lancefs.scan.morsel_reader import MorselReader
+from lancefs.scan.morsels import DecodedMorsel, Morsel
+from lancefs.scan.pace import Pace
+from lancefs.table.fragment_run import FragmentRun
+from lancefs.threads import THREADS, Threads, prefetch, submit
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def decode_here(
+    morsels: Iterable[Morsel], reader: MorselReader, pace: Pace
+) -> Iterator[DecodedMorsel]:
+    """Decode morsels in this thread.
+
+    Args:
+        morsels: The morsels.
+        reader: Decodes them.
+        pace: Limits their bytes.
+    """
+    for morsel in morsels:
+        rest: Morsel | None = morsel
+        while rest is not None and rest.rows:
+            yield (decoded := reader.read(rest, pace))
+            rest = rest.after(decoded.morsel)
+
+
+def decode_ahead(
+    morsels: Iterator[Morsel],
+    reader: MorselReader,
+    pace: Pace,
+    begins_here: bool,
+    spares_memory: bool,
+) -> Iterator[DecodedMorsel]:
+    """Decode morsels in threads, in order, and choose the length of the next ones.
+
+    Args:
+        morsels: The morsels.
+        reader: Decodes them.
+        pace: Chooses how many rows the next ones have.
+        begins_here: Whether the first ones are decoded in this thread, until threads would pay.
+        spares_memory: Whether threads allocate memory that is given back at once; see
+            `spare_memory`.
+    """
+    decode = _in_threads(morsels, reader, pace, begins_here, spares_memory)
+    for decoded in decode:
+        pace.learn(decoded)
+        yield decoded
+
+
+def _in_threads(
+    morsels: Iterator[Morsel],
+    reader: MorselReader,
+    pace: Pace,
+    begins_here: bool,
+    spares_memory: bool,
+) -> Iterator[DecodedMorsel]:
+    """Decode morsels in threads, in order; closing the generator stops the threads."""
+    left = (yield from _inline(morsels, reader, pace)) if begins_here else morsels
+    first = next(left, None)
+    if first is None:
+        return
+    is_local = first.fragment.is_local
+    most = THREADS if is_local else reader.settings.remote_prefetch
+    read = partial(reader.read, pace=pace)
+
+    def start(morsel: Morsel) -> Callable[[], DecodedMorsel]:
+        is_tiny = pace.is_tiny(morsel) or isinstance(morsel.fragment, FragmentRun)
+        return partial(read, morsel) if is_tiny and is_local else submit(pool, read, morsel)
+
+    def is_full(under_way: Sequence[Morsel]) -> bool:
+        if len(under_way) <= THREADS:
+            return False
+        if is_local or len(under_way) >= most:
+            return True
+        return sum(morsel.rows for morsel in under_way) > THREADS * pace.rows
+
+    pool = Threads(most, "lancefs-scan", initializer=spare_memory if spares_memory else None)
+    try:
+        yield from prefetch(
+            chain([first], left),
+            start,
+            is_full,
+            lambda morsel, decoded: morsel.after(decoded.morsel),
+        )
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _inline(
+    morsels: Iterator[Morsel], reader: MorselReader, pace: Pace
+) -> Generator[DecodedMorsel, None, Iterator[Morsel]]:
+    """Decode morsels in this thread, as long as that is done before threads would pay.
+
+    The first morsel is decoded here in any case: it may be all that is wanted.
+
+    Returns:
+        The morsels that are left.
+    """
+    spent = per_row = 0.0
+    while (morsel := next(morsels, None)) is not None:
+        if spent + per_row * morsel.rows > reader.settings.inline_seconds:
+            return chain([morsel], morsels)
+        started = perf_counter()
+        decoded = reader.read(morsel, pace)
+        seconds = perf_counter() - started
+        yield decoded
+        rest = morsel.after(decoded.morsel)
+        if rest is not None:
+            morsels = chain(pace.split(rest), morsels)
+        if not morsel.fragment.is_local:
+            break
+        spent, per_row = spent + seconds, seconds / decoded.morsel.rows
+    return morsels
+
+
+def do_each(do: Callable[[_Item], _Result], items: Iterable[_Item], most: int) -> Iterator[_Result]:
+    """Yield what is done with each of some items, in order.
+
+    Args:
+        do: Does it.
+        items: The items.
+        most: How many are under way together, in threads; 1 for one after the other in this thread.
+    """
+    left = iter(items)
+    first = list(islice(left, 2))
+    if len(first) < 2 or most < 2:
+        yield from map(do, chain(first, left))
+        return
+    with Threads(most, "lancefs-take") as pool:
+        yield from prefetch(
+            chain(first, left), partial(submit, pool, do), lambda waiting: len(waiting) >= most
+        )
