@@ -7,25 +7,27 @@ from typing import Any
 
 from duckdb_adapter.paths import parse_name
 
-_SPACE = r"(?:--[^\n]*(?:\n|$)|/\*.*?\*/|\s)"
-_BEGIN = re.compile(rf"{_SPACE}*(?:BEGIN|START)\b", re.IGNORECASE | re.DOTALL)
-_PART = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*"""
+# Patterns of what may stand between words, comments too, and of a name or text; with the flag
+# `DOTALL`.
+SPACE = r"(?:--[^\n]*(?:\n|$)|/\*.*?\*/|\s)"
+_BEGIN = re.compile(rf"{SPACE}*(?:BEGIN|START)\b", re.IGNORECASE | re.DOTALL)
+PART = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*"""
 _CHANGE = re.compile(
     r"""\b(?: CREATE (?:\ OR\ REPLACE)? (?:\ (?:TEMP|TEMPORARY|PERSISTENT))?
             \ (?:TABLE|VIEW) (?:\ IF\ NOT\ EXISTS)?
         | INSERT (?:\ OR\ (?:REPLACE|IGNORE))? \ INTO
         | DELETE\ FROM | UPDATE | MERGE\ INTO | TRUNCATE (?:\ TABLE)?
         | (?:ALTER|DROP) \ (?:TABLE|VIEW) (?:\ IF\ EXISTS)?
-    ) {space}* (?P<name> (?:{part}) (?: \s*\.\s* (?:{part}) )* )""".replace("{part}", _PART)
-    .replace("{space}", _SPACE)
-    .replace(r"\ ", _SPACE + "+"),
+    ) {space}* (?P<name> (?:{part}) (?: \s*\.\s* (?:{part}) )* )""".replace("{part}", PART)
+    .replace("{space}", SPACE)
+    .replace(r"\ ", SPACE + "+"),
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-_EACH_PART = re.compile(_PART)
+_EACH_PART = re.compile(PART)
 # A name with a version, which DuckDB's grammar lets tables of catalogs have.
 _AT = re.compile(
-    rf"(?P<name>{_PART}){_SPACE}+(?:AS{_SPACE}+(?:{_PART}){_SPACE}+)?AT{_SPACE}*"
-    rf"\({_SPACE}*(?P<unit>VERSION|TIMESTAMP){_SPACE}*=>",
+    rf"(?P<name>{PART}){SPACE}+(?:AS{SPACE}+(?:{PART}){SPACE}+)?AT{SPACE}*"
+    rf"\({SPACE}*(?P<unit>VERSION|TIMESTAMP){SPACE}*=>",
     re.IGNORECASE | re.DOTALL,
 )
 _NO_TIME_TRAVEL = "Catalog type does not support time travel"

@@ -1,8 +1,8 @@
 """Which columns of strings a query takes by groups of rows with the same values, as its text tells.
 
-These are the columns by which it groups, `GROUP BY level, host`, where those are several; and where
-it aggregates, those that a function tests, `WHERE starts_with(host, 'eu-')`, which is then computed
-for each value once.
+These are the columns by which it groups, `GROUP BY level, host`, where those are several, and
+DuckDB aggregates before it joins what stands for them; and where it aggregates, those that a
+function tests, `WHERE starts_with(host, 'eu-')`, which is then computed for each value once.
 
 This is a guess about speed only: what a name stands for has the same rows and columns either way,
 see `sources.groups`. So a text need not tell all that a query does.
@@ -24,8 +24,27 @@ from duckdb_adapter.queries.trees import (
 )
 
 # A statement without any of these is not parsed.
-_MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bdistinct\b|\bwhere\b", re.IGNORECASE)
+_MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bwhere\b", re.IGNORECASE)
 _LEAST_GROUPED = 2
+# What DuckDB 2.0 aggregates before a join (its `partial_aggregate_pushdown`): of one argument,
+# without DISTINCT, FILTER or order, or `count(*)` beside another one; and what it never does so. A
+# join that comes first costs a third more than to group by strings.
+_BELOW_JOINS = {
+    *("count_star", "count", "count_if", "countif", "approx_count_distinct", "sum", "fsum", "avg"),
+    *("mean", "favg", "product", "min", "max", "median", "mad", "any_value", "arbitrary", "first"),
+    *("stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "sem", "skewness"),
+    *("kurtosis", "kurtosis_pop", "last", "list", "array_agg", "string_agg", "bool_and", "bool_or"),
+    *("bit_and", "bit_or", "bit_xor"),
+}
+_ABOVE_JOINS = {
+    *("arg_max", "arg_max_null", "arg_max_nulls_last", "argmax", "max_by", "corr", "covar_pop"),
+    *("arg_min", "arg_min_null", "arg_min_nulls_last", "argmin", "min_by", "covar_samp", "lttb"),
+    *("quantile", "quantile_cont", "quantile_disc", "approx_quantile", "reservoir_quantile"),
+    *("approx_top_k", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2"),
+    *("regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "mode", "histogram", "entropy"),
+}
+# Columns by which rows are grouped, beside those of strings.
+_MOST_OTHERS = 1
 # Operators that scans test, see `likes`.
 _SCANNED = {"~~", "~~*", "^@"}
 
@@ -49,10 +68,7 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
     if select is None:
         return []
     computed, compared = _tested(select.get("where_clause"), columns)
-    groups = {column_of(each, columns): None for each in _groups(select, columns)}
-    keys = [key for key in groups if key is not None and key not in compared]
-    if len(keys) < _LEAST_GROUPED:
-        keys = []
+    keys = _grouped_below_joins(select, query.columns, columns.keys() - compared)
     if aggregates(select):  # a join changes the order of rows
         keys += [key for key in computed if key not in keys and key not in compared]
     return [columns[key] for key in keys]
@@ -73,6 +89,40 @@ def _tested(where: Any, columns: Mapping[str, str]) -> tuple[list[str], set[str]
         else:
             compared |= names
     return computed, compared
+
+
+def _grouped_below_joins(
+    select: Mapping[str, Any], columns: Mapping[str, str], strings: Collection[str]
+) -> list[str]:
+    """Return the columns of strings by which a SELECT groups, if it aggregates before a join."""
+    groups = [column_of(each, columns) for each in _groups(select, columns)]
+    keys = list(dict.fromkeys(each for each in groups if each is not None and each in strings))
+    others = set(groups) - {*keys}
+    if len(keys) < _LEAST_GROUPED or None in others or len(others) > _MOST_OTHERS:
+        return []
+    shown = [select["select_list"], select["having"], select["modifiers"]]
+    calls = [*_calls_in(shown)]
+    if any(map(_is_above_joins, calls)):
+        return []
+    arguments = [call["arguments"] for call in calls if _is_aggregate(call)]
+    used = {column_of(part, columns) for part in expressions_in(arguments)}
+    return keys if any(arguments) and used.isdisjoint(keys) else []
+
+
+def _calls_in(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the calls of functions in a node."""
+    return (each for each in expressions_in(node) if each["class"] == "FUNCTION")
+
+
+def _is_aggregate(call: Mapping[str, Any]) -> bool:
+    return call["function_name"].lower() in _BELOW_JOINS
+
+
+def _is_above_joins(call: Mapping[str, Any]) -> bool:
+    """Whether DuckDB makes a value of a group of rows only when they are joined."""
+    special = call["distinct"] or call["filter"] or call["order_bys"]["orders"]
+    several = _is_aggregate(call) and len(call["arguments"]) > 1
+    return bool(special) or several or call["function_name"].lower() in _ABOVE_JOINS
 
 
 def _select_from(query: TableQuery) -> Mapping[str, Any] | None:
@@ -102,14 +152,10 @@ def _selects(node: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the expressions by which a SELECT groups, or of which it returns distinct rows."""
+    """Yield the expressions by which a SELECT groups."""
     shown = select["select_list"]
-    is_distinct = any(
-        modifier["type"] == "DISTINCT_MODIFIER" and not modifier["distinct_on_targets"]
-        for modifier in select["modifiers"]
-    )
-    if is_distinct or select["aggregate_handling"] == "FORCE_AGGREGATES":
-        yield from shown
+    if select["aggregate_handling"] == "FORCE_AGGREGATES":  # GROUP BY ALL
+        yield from (each for each in shown if not any(map(_is_aggregate, _calls_in(each))))
     named = {each["alias"].lower(): each for each in shown}
     for expression in select["group_expressions"]:
         position, name = _position(expression), _name(expression)

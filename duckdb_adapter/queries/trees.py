@@ -12,15 +12,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.own_databases import OwnDatabase
+from duckdb_adapter.queries.query_texts import query_in
 
 if TYPE_CHECKING:
     import duckdb
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MOST_TEXT = 10_000
-
-# What is explained, the query itself, is parsed.
-_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^()]*\)\s*)?", re.IGNORECASE)
 
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
@@ -69,24 +67,22 @@ _database = OwnDatabase(_open_database)
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> dict[str, Any] | None:
-    """Parse a query.
+    """Parse the query of a statement.
 
     Args:
-        text: One statement in SQL, which may be explained only.
+        text: One statement in SQL; see `query_in`.
 
     Returns:
         The root node: one that selects rows, or joins such nodes. None where the text is no single
-        SELECT, is long, or is not understood.
+        SELECT, has none, is long, or is not understood.
     """
     import duckdb
 
     if len(text) > MOST_TEXT:
         return None
-    explain = _EXPLAIN.match(text)
-    query = text[explain.end() :] if explain else text
     try:
         with _database.cursor() as cursor:
-            answer = cursor.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+            answer = cursor.execute("SELECT json_serialize_sql(?)", [query_in(text)]).fetchone()
     except duckdb.Error:  # the user's database says what is wrong with the query
         return None
     found = json.loads(answer[0]) if answer else {}

@@ -1,0 +1,57 @@
+"""The query in the text of a statement that does more than to return its rows.
+
+A statement uses of a table what its query does, wherever the rows go: `EXPLAIN`, `CREATE TABLE …
+AS`, `INSERT INTO`, `COPY (…) TO`, and `CREATE TYPE … AS ENUM (…)`, which begins a PIVOT in DuckDB.
+
+DuckDB has parsed the statement, and parses the query that is found here. So what a pattern takes
+for the query of a statement that has none, or has it elsewhere, is refused then.
+"""
+
+from __future__ import annotations
+
+import re
+
+from duckdb_adapter.statements import PART, SPACE
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern in which a blank stands for what is between words, `_` for what may be."""
+    names = rf"(?:{PART})(?:{SPACE}*\.{SPACE}*(?:{PART}))*"
+    columns = rf"(?:\({SPACE}*(?:{PART})(?:{SPACE}*,{SPACE}*(?:{PART}))*{SPACE}*\){SPACE}*)?"
+    text = text.replace(" ", f"{SPACE}+").replace("_", f"{SPACE}*")
+    text = text.replace("<name>", names).replace("<columns>", columns)
+    return re.compile(f"{SPACE}*{text}", re.IGNORECASE | re.DOTALL)
+
+
+# What stands in front of the query.
+_BEFORE = (
+    _pattern(r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?"),
+    _pattern(
+        r"CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))? TABLE(?: IF NOT EXISTS)? <name>_<columns>"
+        r"AS\b"
+    ),
+    _pattern(r"INSERT(?: OR (?:REPLACE|IGNORE))? INTO <name>_<columns>(?:BY (?:NAME|POSITION)\b)?"),
+)
+# The query stands in brackets. What is in the outermost brackets is what DuckDB parses.
+_AROUND = (
+    _pattern(r"COPY_\((?P<query>.*)\)_TO\b"),
+    _pattern(
+        r"CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))? TYPE(?: IF NOT EXISTS)? <name> AS ENUM_"
+        r"\((?P<query>.*)\)_;?_\Z"
+    ),
+)
+
+
+def query_in(text: str) -> str:
+    """Return the query of a statement; the text itself where it begins with no word that is known.
+
+    Args:
+        text: One statement in SQL.
+    """
+    for pattern in _BEFORE:
+        if found := pattern.match(text):
+            return query_in(text[found.end() :])
+    for pattern in _AROUND:
+        if found := pattern.match(text):
+            return found["query"]
+    return text
