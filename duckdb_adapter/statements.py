@@ -7,28 +7,29 @@ from typing import Any
 
 from duckdb_adapter.paths import parse_name
 
-# Patterns of what may stand between words, comments too, and of a name or text; with the flag
-# `DOTALL`.
-SPACE = r"(?:--[^\n]*(?:\n|$)|/\*.*?\*/|\s)"
-_BEGIN = re.compile(rf"{SPACE}*(?:BEGIN|START)\b", re.IGNORECASE | re.DOTALL)
-PART = r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*"""
+# Patterns of what may stand between words, comments too, none or some, and of a name or text. They
+# give nothing back of what they match, which would take long where nothing matches.
+_GAP = r"(?:--[^\n]*+(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/|\s)"
+MAYBE_SPACE, SPACE = f"{_GAP}*+", f"{_GAP}++"
+_BEGIN = re.compile(rf"{MAYBE_SPACE}(?:BEGIN|START)\b", re.IGNORECASE)
+PART = r"""'(?:[^']|'')*+'|"(?:[^"]|"")*+"|[^\W\d]\w*+"""
 _CHANGE = re.compile(
     r"""\b(?: CREATE (?:\ OR\ REPLACE)? (?:\ (?:TEMP|TEMPORARY|PERSISTENT))?
             \ (?:TABLE|VIEW) (?:\ IF\ NOT\ EXISTS)?
         | INSERT (?:\ OR\ (?:REPLACE|IGNORE))? \ INTO
         | DELETE\ FROM | UPDATE | MERGE\ INTO | TRUNCATE (?:\ TABLE)?
         | (?:ALTER|DROP) \ (?:TABLE|VIEW) (?:\ IF\ EXISTS)?
-    ) {space}* (?P<name> (?:{part}) (?: \s*\.\s* (?:{part}) )* )""".replace("{part}", PART)
-    .replace("{space}", SPACE)
-    .replace(r"\ ", SPACE + "+"),
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+    ) {maybe} (?P<name> (?:{part}) (?: \s*\.\s* (?:{part}) )* )""".replace("{part}", PART)
+    .replace("{maybe}", MAYBE_SPACE)
+    .replace(r"\ ", SPACE),
+    re.IGNORECASE | re.VERBOSE,
 )
 _EACH_PART = re.compile(PART)
 # A name with a version, which DuckDB's grammar lets tables of catalogs have.
 _AT = re.compile(
-    rf"(?P<name>{PART}){SPACE}+(?:AS{SPACE}+(?:{PART}){SPACE}+)?AT{SPACE}*"
-    rf"\({SPACE}*(?P<unit>VERSION|TIMESTAMP){SPACE}*=>",
-    re.IGNORECASE | re.DOTALL,
+    rf"(?P<name>{PART}){SPACE}(?:AS{SPACE}(?:{PART}){SPACE})?AT{MAYBE_SPACE}"
+    rf"\({MAYBE_SPACE}(?P<unit>VERSION|TIMESTAMP){MAYBE_SPACE}=>",
+    re.IGNORECASE,
 )
 _NO_TIME_TRAVEL = "Catalog type does not support time travel"
 # Statements that change tables, by DuckDB's names.

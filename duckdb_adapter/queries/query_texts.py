@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import re
 
-from duckdb_adapter.statements import PART, SPACE
+from duckdb_adapter.statements import MAYBE_SPACE, PART, SPACE
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     """Return a pattern in which a blank stands for what is between words, `_` for what may be."""
-    names = rf"(?:{PART})(?:{SPACE}*\.{SPACE}*(?:{PART}))*"
-    columns = rf"(?:\({SPACE}*(?:{PART})(?:{SPACE}*,{SPACE}*(?:{PART}))*{SPACE}*\){SPACE}*)?"
-    text = text.replace(" ", f"{SPACE}+").replace("_", f"{SPACE}*")
-    text = text.replace("<name>", names).replace("<columns>", columns)
-    return re.compile(f"{SPACE}*{text}", re.IGNORECASE | re.DOTALL)
+    names = rf"(?:{PART})(?:{MAYBE_SPACE}\.{MAYBE_SPACE}(?:{PART}))*"
+    columns = rf"\({MAYBE_SPACE}(?:{PART})(?:{MAYBE_SPACE},{MAYBE_SPACE}(?:{PART}))*{MAYBE_SPACE}\)"
+    text = text.replace(" ", SPACE).replace("_", MAYBE_SPACE)
+    text = text.replace("<name>", names).replace("<columns>", f"(?:{columns}{MAYBE_SPACE})?")
+    return re.compile(MAYBE_SPACE + text, re.IGNORECASE | re.DOTALL)
 
 
+_EXPLAIN = _pattern(r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?")
 # What stands in front of the query.
 _BEFORE = (
-    _pattern(r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?"),
     _pattern(
         r"CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))? TABLE(?: IF NOT EXISTS)? <name>_<columns>"
         r"AS\b"
@@ -48,9 +48,11 @@ def query_in(text: str) -> str:
     Args:
         text: One statement in SQL.
     """
+    explained = _EXPLAIN.match(text)
+    text = text[explained.end() :] if explained else text
     for pattern in _BEFORE:
         if found := pattern.match(text):
-            return query_in(text[found.end() :])
+            return text[found.end() :]
     for pattern in _AROUND:
         if found := pattern.match(text):
             return found["query"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ from roads import connect, needs_install, write_logs
 
 from duckdb_adapter.queries.query_texts import query_in
 from duckdb_adapter.queries.trees import parse
+from duckdb_adapter.statements import begins_transaction, target_of, versioned_names
 
 ROWS = 3000
 
@@ -73,6 +75,30 @@ def test_the_query_in_a_statement_is_found(text: str) -> None:
 )
 def test_other_statements_have_none(text: str) -> None:
     assert parse(text) is None
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE x" + "/* a */" * 1400 + "(",
+        "CREATE TABLE x " + "-- a\n" * 1900 + "ASK",
+        "CREATE" + " " * 9900 + "TABLE",
+        "/*" * 4900,
+        "COPY (" + ") TO " * 1900,
+        "CREATE TYPE x AS ENUM (" + ") /**/ ; " * 1000,
+        "INSERT INTO x(" + "a ," * 3000,
+        'CREATE TABLE "' + '""' * 4900,
+        "EXPLAIN " * 1200,
+    ],
+)
+def test_no_text_takes_long_to_be_read(text: str) -> None:
+    """Patterns that try all ways to divide what is between words would not come to an end."""
+    statement = SimpleNamespace(query=text, type=SimpleNamespace(name="CREATE"))
+    query_in(text)
+    target_of(statement)
+    begins_transaction(statement)
+    versioned_names(statement, "Catalog type does not support time travel")
 
 
 # Queries over {t} for the first rows.
