@@ -244,7 +244,7 @@ def test_the_requests_of_remote_tables_are_under_way_together(
 ) -> None:
     names = [f"t{number:02}" for number in range(12)]
     write(tmp_path, **{name: pa.table({"id": range(10), "name": [name] * 10}) for name in names})
-    fs = SlowFileSystem(0.05)
+    fs = SlowFileSystem(0.1)  # longer than a busy machine takes to start a thread
     monkeypatch.setattr(open_names, "open_url", lambda url, options: (fs, url.removeprefix("s3:/")))
     urls = [f"s3:/{tmp_path}/{name}.lance" for name in names]
 
