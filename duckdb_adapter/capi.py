@@ -20,6 +20,9 @@ ERROR_INPUT_INVALID = 2001
 MACRO_SCALAR = 0
 MACRO_TABLE = 1
 PARAMETER_STANDARD = 1
+# Properties of scalar functions: whether NULL is an argument as any other, and whether it may fail.
+NULL_HANDLING, NULL_HANDLING_SPECIAL = 65792, 65793
+FALLIBILITY, FALLIBLE = 66048, 66049
 TYPE_ANY = 3
 TYPE_VARCHAR = 25
 
@@ -70,7 +73,8 @@ DescriptorPointer = POINTER(Descriptor)
 SetError = ctypes.CFUNCTYPE(None, DescriptorPointer, c_char_p)
 Entry = ctypes.CFUNCTYPE(None, POINTER(ExtensionInput))
 Describe = ctypes.CFUNCTYPE(c_int32, DescriptorPointer)
-ScanCallback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+# What is asked for, the context, and the place for an error.
+Callback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
 
 Descriptor._fields_ = (
     ("version", c_uint32),
@@ -94,10 +98,14 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "config_get_option_value": (_P, _STR, POINTER(_P), POINTER(c_int32)),
     "value_get_bool": (_P, POINTER(ctypes.c_bool)),
     "value_get_varchar": (_P, POINTER(_Text)),
+    "value_is_null": (_P, POINTER(ctypes.c_bool)),
     "value_create_null": (_P, _P, POINTER(_P)),
+    "value_create_varchar": (_P, _STR, POINTER(_P)),
+    "vector_get_value": (_P, c_uint64, POINTER(_P)),
+    "vector_make_constant": (_P, _P, c_uint64),
     "factory_create_type_from_id": (_P, c_int32, _P, _P, c_uint64, POINTER(_P)),
     "replacement_scan_create": (_P, POINTER(_P)),
-    "replacement_scan_set_callback": (_P, ScanCallback),
+    "replacement_scan_set_callback": (_P, Callback),
     "replacement_scan_set_user_data": (_P, POINTER(Opaque)),
     "replacement_scan_get_user_data": (_P, POINTER(_P)),
     "extension_register_replacement_scan": (_P, _P),
@@ -116,12 +124,26 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "function_docs_add_category": (_P, _STR),
     "function_signature_add_parameter": (_P, _STR, _P, _P, c_int32),
     "extension_register_macro_function": (_P, _P),
+    "scalar_function_create": (_P, POINTER(_P)),
+    "scalar_function_set_name": (_P, _STR),
+    "scalar_function_get_signature": (_P, POINTER(_P)),
+    "scalar_function_get_docs": (_P, POINTER(_P)),
+    "scalar_function_set_user_data": (_P, POINTER(Opaque)),
+    "scalar_function_set_property": (_P, c_int32, c_int32),
+    "scalar_function_set_exec_callback": (_P, Callback),
+    "scalar_function_exec_get_user_data": (_P, POINTER(_P)),
+    "scalar_function_exec_get_arg": (_P, c_uint64, POINTER(_P)),
+    "scalar_function_exec_get_row_count": (_P, POINTER(c_uint64)),
+    "scalar_function_exec_get_result": (_P, POINTER(_P)),
+    "function_signature_set_return_type": (_P, _P),
+    "extension_register_scalar_function": (_P, _P),
 }
 # These take a pointer to a handle, and set it to null.
 _DESTROYERS = (
     "qname_destroy",
     "replacement_scan_destroy",
     "macro_function_destroy",
+    "scalar_function_destroy",
     "value_destroy",
     "logical_type_destroy",
     "error_info_destroy",
@@ -212,9 +234,49 @@ class Api:
         finally:
             self.destroy("qname", name)
 
-    def number_of(self, info: int) -> int:
-        """Return the number that a replacement scan was given as its data."""
-        return self.get("replacement_scan_get_user_data", info).value or 0
+    def number_of(self, kind: str, info: int) -> int:
+        """Return the number that a callback was given as its data.
+
+        Args:
+            kind: `replacement_scan` or `scalar_function_exec`.
+            info: What the callback was called with.
+        """
+        return self.get(f"{kind}_get_user_data", info).value or 0
+
+    def arguments_of(self, info: int, count: int) -> list[str]:
+        """Return the arguments of a scalar function of texts, which are the same for all rows.
+
+        Args:
+            info: What the callback was called with.
+            count: Their number.
+
+        Returns:
+            The texts; empty ones for NULL.
+        """
+        found = []
+        for position in range(count):
+            vector = self.get("scalar_function_exec_get_arg", info, position)
+            value, is_null, text = Pointer(), ctypes.c_bool(), _Text()
+            self.call("vector_get_value", vector, 0, byref(value))
+            try:
+                self.call("value_is_null", value, byref(is_null))
+                if not is_null.value:
+                    self.call("value_get_varchar", value, byref(text))
+                found.append(text.value())
+            finally:
+                self.destroy("value", value)
+        return found
+
+    def return_text(self, info: int, context: int, text: str) -> None:
+        """Set the result of a scalar function, the same for all rows."""
+        factory, rows = self.get("context_get_factory", context), c_uint64()
+        self.call("scalar_function_exec_get_row_count", info, byref(rows))
+        result = self.get("scalar_function_exec_get_result", info)
+        value = self.get("value_create_varchar", factory, byref(Str.of(text)))
+        try:
+            self.call("vector_make_constant", result, value, rows)
+        finally:
+            self.destroy("value", value)
 
     def are_set(self, context: int, options: Sequence[str]) -> bool:
         """Return whether settings that are true or false are all true."""

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.capi import Api
-from duckdb_adapter.claims import EngineSettings
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.functions import FUNCTIONS
 from duckdb_adapter.lakes import Lake, place_of
@@ -115,16 +114,14 @@ def _registered() -> Registration:
         registration.register()
         setattr(_duckdb, _HOME, registration)
     registration.functions = FUNCTIONS
-    registration.answer = _answer
+    registration.find, registration.rows = _find, _looks.answer
     return registration
 
 
-def _answer(
-    storage: Storage, name: Sequence[str], database: int, settings: EngineSettings
-) -> NameAnswer | None:
+def _find(storage: Storage, name: Sequence[str], database: int) -> NameAnswer | None:
     """Look what a name stands for in a database, which is given by its number."""
     if len(name) == 1:
-        return _looks.answer(name[0], database, storage, settings)
+        return _looks.look(name[0], database, storage)
     schema, table = place_of(name)
     lake = _lakes.get((database, schema.lower()))
     query = None if lake is None else lake.find(table)

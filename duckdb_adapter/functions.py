@@ -55,9 +55,10 @@ class Function:
     def body(self) -> str:
         """The body of the macro, for which `select_from` completes the statement."""
         members = ", ".join(f"'{name}': {quoted(name)}" for name in self.parameters)
-        arguments = f"replace(CAST(to_json({{{members}}}) AS VARCHAR), '`', '\\u0060')"
-        key = f"'\"{self.name} ' || replace({arguments}, '\"', '`') || '\"'"
-        return f"SELECT * FROM query_table({key})"
+        values = f"CAST(system.main.to_json({{{members}}}) AS VARCHAR)"
+        arguments = f"system.main.replace({values}, '`', '\\u0060')"
+        key = f"'\"{self.name} ' || system.main.replace({arguments}, '\"', '`') || '\"'"
+        return f"SELECT * FROM system.main.query_table({key})"
 
     @property
     def statement(self) -> str:

@@ -146,10 +146,9 @@ def _write(connection: Any, file: str, name: str, lake: str, tables: dict[str, s
             read = quoted(LakeTable(table, lake, address).name())
             connection.execute(f"CREATE VIEW {view} AS FROM {read}")
             connection.execute(f"COMMENT ON VIEW {view} IS {_text(_MARK + address)}")
-        escaped = "'\"' || replace(address, '\"', '\"\"') || '\"'"
-        connection.execute(
-            f"CREATE MACRO {database}.main.{_READ}(address) AS TABLE FROM query_table({escaped})"
-        )
+        escaped = "'\"' || system.main.replace(address, '\"', '\"\"') || '\"'"
+        read = f"{database}.main.{_READ}(address)"
+        connection.execute(f"CREATE MACRO {read} AS TABLE FROM system.main.query_table({escaped})")
     finally:
         connection.execute(f"DETACH {database}")
 

@@ -1,7 +1,7 @@
 """What the extension of DuckDB 2.0 answers when DuckDB asks what a name stands for.
 
-First with a query that has DuckDB ask again, in which it tells its transaction (`pins`); then with
-a query over variables that hold the rows.
+First with a query that has DuckDB call a function of ours, to which it tells its transaction and
+the statement (`pins`); the function returns a query over variables that hold the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from duckdb_adapter.bound_versions import BoundVersions
 from duckdb_adapter.claims import Claim, EngineSettings, LookContext, find_claim
 from duckdb_adapter.frames import Source
-from duckdb_adapter.pins import Pins, Transactions, is_asked, parse_asked, question
+from duckdb_adapter.pins import Asked, Pins, Transactions, question
 from duckdb_adapter.queries.nested import count_captured
 from duckdb_adapter.storage import ReachedNames, Storage
 
@@ -36,7 +36,7 @@ class NameAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A name that was looked up outside of any transaction, and is asked for again."""
+    """A name that was looked up outside of any transaction, and will be asked for in one."""
 
     number: int
     claim: Claim
@@ -45,7 +45,7 @@ class _Look:
 
 
 class _Last(threading.local):
-    """The last look of this thread: DuckDB asks again before it asks for anything else."""
+    """The last look of this thread: DuckDB asks for its rows before it looks for anything else."""
 
     def __init__(self) -> None:
         self.look: _Look | None = None
@@ -61,9 +61,7 @@ class Looks:
         self._numbers = itertools.count(1)
         self._last = _Last()
 
-    def answer(
-        self, name: str, database: int, default: Storage, settings: EngineSettings
-    ) -> NameAnswer | None:
+    def look(self, name: str, database: int, default: Storage) -> NameAnswer | None:
         """Look what a name stands for; None where it is not ours.
 
         Args:
@@ -71,32 +69,15 @@ class Looks:
             database: A number of the database.
             default: Gives the storage options, for names that carry none, where no connection with
                 options of its own asks.
-            settings: How DuckDB answers the statement.
+
+        Returns:
+            A query that has DuckDB ask `answer`.
 
         Raises:
             LanceError: It is ours, but what it stands for cannot be read.
             ValueError: It is ours, but it contradicts itself.
         """
-        look, self._last.look = self._last.look, None
-        if is_asked(name):
-            asked = parse_asked(name)
-            if asked is None or look is None or asked.look != look.number:
-                return None  # somebody wrote it himself
-            pins, use = self._transactions.look(database, asked, look.claim.name)
-            claim: Claim | None = look.claim
-            if not pins.adopt(look.pins):
-                claim = find_claim(look.claim.name, look.storage.with_pins(pins))
-            if claim is None:
-                raise LookupError(f"{look.claim.name}: the table went away; run the query again")
-            text = asked.statement
-            if asked.is_relation:
-                self._bound.note(database, claim)
-            elif captured := count_captured(claim.name, text):
-                bound = self._bound.find(database, claim) if captured == 1 else None
-                # Where it is not clear which version is meant, DuckDB has to read what it captured.
-                claim, text = (claim, "") if bound is None else (bound, text)
-            claim = claim.narrowed_to(text, LookContext(use, settings))
-            return NameAnswer(claim.select(), claim.alias, claim.sources())
+        self._last.look = None
         pins = Pins()
         storage = self._reached.storage_for(database, name, default).with_pins(pins)
         claim = _find(name, storage)
@@ -106,6 +87,40 @@ class Looks:
         number = next(self._numbers)
         self._last.look = _Look(number, claim, pins, storage)
         return NameAnswer(question(number), claim.alias)
+
+    def answer(self, asked: Asked | None, database: int, settings: EngineSettings) -> NameAnswer:
+        """Return what a name stands for that was looked up last in this thread.
+
+        Args:
+            asked: What DuckDB tells of the transaction and the statement.
+            database: A number of the database.
+            settings: How DuckDB answers the statement.
+
+        Returns:
+            A query, and what it reads.
+
+        Raises:
+            LookupError: Nothing was looked up, or the table is gone.
+            LanceError: The table cannot be read.
+        """
+        look, self._last.look = self._last.look, None
+        if asked is None or look is None or asked.look != look.number:
+            raise LookupError("this function is called by lancefs, for names that it was asked for")
+        pins, use = self._transactions.look(database, asked, look.claim.name)
+        claim: Claim | None = look.claim
+        if not pins.adopt(look.pins):
+            claim = find_claim(look.claim.name, look.storage.with_pins(pins))
+        if claim is None:
+            raise LookupError(f"{look.claim.name}: the table went away; run the query again")
+        text = asked.statement
+        if asked.is_relation:
+            self._bound.note(database, claim)
+        elif captured := count_captured(claim.name, text):
+            bound = self._bound.find(database, claim) if captured == 1 else None
+            # Where it is not clear which version is meant, DuckDB has to read what it captured.
+            claim, text = (claim, "") if bound is None else (bound, text)
+        claim = claim.narrowed_to(text, LookContext(use, settings))
+        return NameAnswer(claim.select(), claim.alias, claim.sources())
 
 
 def _find(name: str, storage: Storage) -> Claim | None:

@@ -1,9 +1,10 @@
 """Which versions a transaction reads: within it, the name of a table means one version.
 
 A statement outside of a transaction is one of its own. DuckDB does not tell an extension in which
-transaction it looks for a name. So the extension answers with a query whose table is named by an
-expression of the transaction: DuckDB evaluates it and asks again, for the name that came out. The
-expression calls `now()`, so that DuckDB also looks anew whenever a prepared statement is run.
+transaction it looks for a name. So the extension answers with a query that is made by a function of
+its own, `FROM query(…)`: DuckDB evaluates the arguments of the function, which tell the transaction
+and the statement, and calls it, while it binds the statement. One argument calls `now()`, so that
+DuckDB also does so whenever a prepared statement is run.
 """
 
 from __future__ import annotations
@@ -23,21 +24,24 @@ from lancefs.table.refs import Ref
 REBINDS = "now() IS NOT NULL"
 # Connections whose transactions are remembered; each takes some hundred bytes.
 _MOST_CONNECTIONS = 10_000
-_NAME = "lancefs, look"
-_ASKED = re.compile(_NAME + r" (\d+) (\d+) of (\d+) since (\d+) in (\d+) by (?:([0-9A-F]*) )?")
+# The arguments that tell a look, a transaction, a connection, when the former began, and a run.
+_TOLD = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+)")
 # A relation of Python is bound without a statement: there is no text then, and this is its number.
 _NO_STATEMENT = 2**64 - 1
-# A macro of every database: the name that DuckDB asks for, given the number of a look. DuckDB binds
-# and evaluates it in every query; one function takes half as long as many `||`. Of a text that is
-# longer than those that are read, so much is told that it is seen to be.
-ASKED = "_lancefs_asked"
-ASKED_PARAMETER = "look"
-ASKED_BODY = (
-    f"""concat_ws(' ', '"{_NAME}', {ASKED_PARAMETER}, current_transaction_id(), 'of', """
-    "current_connection_id(), 'since', epoch_us(now()), 'in', current_query_id(), 'by', "
-    f"CASE WHEN current_query_id() <> {_NO_STATEMENT} "
-    f"THEN hex(left(current_query(), {MOST_TEXT + 1})) END, "
-    """'"')"""
+# The function that makes the query, of these arguments and of the statement.
+ANSWER = "_lancefs_answer"
+ANSWER_PARAMETERS = ("told", "statement")
+# A macro of every database that calls it, given the number of a look. DuckDB parses it once, and
+# binds and evaluates it in every query; one function takes half as long as many `||`. All functions
+# are named with their schema: users may have macros of the same names.
+ASK = "_lancefs_ask"
+ASK_PARAMETER = "look"
+ASK_BODY = (
+    f"system.main.{ANSWER}(system.main.concat_ws(' ', {ASK_PARAMETER}, "
+    "system.main.current_transaction_id(), system.main.current_connection_id(), "
+    "system.main.epoch_us(system.main.now()), system.main.current_query_id()), "
+    f"CASE WHEN system.main.current_query_id() <> {_NO_STATEMENT} "
+    "THEN system.main.current_query() END)"
 )
 
 
@@ -84,7 +88,7 @@ class Pins:
 
 
 class Asked(NamedTuple):
-    """A name by which DuckDB asks for what was looked up before, in the transaction that it tells.
+    """What DuckDB tells where it asks for what was looked up before.
 
     Attributes:
         look: The number that `question` was given.
@@ -174,26 +178,20 @@ class Transactions:
 
 
 def question(look: int) -> str:
-    """Return the query that has DuckDB ask in which transaction it is, and for which statement.
+    """Return the query that has DuckDB ask in which transaction it is, and for which statement."""
+    return f"FROM system.main.query(system.main.{ASK}({look}))"
 
-    It calls the macro `ASKED`, so that DuckDB parses what it evaluates once for each database.
+
+def parse_asked(told: str, statement: str) -> Asked | None:
+    """Read the arguments of `ANSWER`; None where somebody wrote them himself.
+
+    Args:
+        told: The numbers that `ASK_BODY` puts together.
+        statement: The text of the statement.
     """
-    return f"FROM query_table({ASKED}({look}))"
-
-
-def is_asked(name: str) -> bool:
-    """Whether DuckDB asks for a name that `question` made."""
-    return name.startswith(_NAME)
-
-
-def parse_asked(name: str) -> Asked | None:
-    """Read the name that `question` makes DuckDB ask for; None where it is another."""
-    match = _ASKED.fullmatch(name)
+    match = _TOLD.fullmatch(told)
     if match is None:
         return None
-    *numbers, statement = match.groups()
-    look, transaction, connection, since, run = map(int, numbers)
-    if statement and len(statement) % 2:
-        return None
-    text = bytes.fromhex(statement or "").decode(errors="replace")
-    return Asked(look, (transaction, since), connection, run, text)
+    look, transaction, connection, since, run = map(int, match.groups())
+    # Of a text that is longer than those that are read, so much that it is seen to be.
+    return Asked(look, (transaction, since), connection, run, statement[: MOST_TEXT + 1])

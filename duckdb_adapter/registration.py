@@ -1,6 +1,6 @@
 """The extension that DuckDB 2.0 loads into every database it opens: our names and our functions.
 
-DuckDB's Python module exports its C API, so an extension needs no compiler: three callbacks, made
+DuckDB's Python module exports its C API, so an extension needs no compiler: four callbacks, made
 with ctypes. DuckDB keeps them for as long as the process lives, and takes no second extension of
 the same name. So there is one registration in a process, whatever becomes of this package: a reload
 of it, or a second copy, only changes who answers.
@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref
-from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
@@ -27,7 +26,15 @@ from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import raise_again
 from duckdb_adapter.looks import NameAnswer
-from duckdb_adapter.pins import ASKED, ASKED_BODY, ASKED_PARAMETER, is_asked
+from duckdb_adapter.pins import (
+    ANSWER,
+    ANSWER_PARAMETERS,
+    ASK,
+    ASK_BODY,
+    ASK_PARAMETER,
+    Asked,
+    parse_asked,
+)
 from duckdb_adapter.storage import GivenStorage, Storage
 
 _log = logging.getLogger("duckdb_adapter")
@@ -37,9 +44,10 @@ _NAME = "lancefs"
 WHICH = "lancefs, which database"
 
 # What a name stands for in a database, which is given by its number; None where it is not ours. The
-# first argument reaches tables where no connection has options of its own, the last one tells how
-# DuckDB answers the statement.
-FindAnswer: TypeAlias = Callable[[Storage, Sequence[str], int, EngineSettings], NameAnswer | None]
+# first argument reaches tables where no connection has options of its own.
+FindAnswer: TypeAlias = Callable[[Storage, Sequence[str], int], NameAnswer | None]
+# What a name that was found stands for in a statement of a database, and how DuckDB answers that.
+FindRows: TypeAlias = Callable[[Asked | None, int, EngineSettings], NameAnswer]
 
 
 class _Wanted(threading.local):
@@ -88,13 +96,13 @@ class _Macro(NamedTuple):
         return cls(capi.MACRO_TABLE, name, function.body, parameters, *described)
 
 
-_ASKED = _Macro(
+_ASK = _Macro(
     capi.MACRO_SCALAR,
-    ASKED,
-    ASKED_BODY,
-    (ASKED_PARAMETER,),
-    "The name by which lancefs is asked for a table that was looked up, in this transaction",
-    f"FROM query_table({ASKED}(1))",
+    ASK,
+    ASK_BODY,
+    (ASK_PARAMETER,),
+    "The query that a name stands for that lancefs looked up, in this transaction and statement",
+    f"FROM query({ASK}(1))",
 )
 
 
@@ -121,7 +129,8 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.answer: FindAnswer = lambda storage, parts, database, settings: None
+        self.find: FindAnswer = _find_nothing
+        self.rows: FindRows = _no_rows
         self.functions: tuple[Function, ...] = ()
         self.storage: Storage = GivenStorage(None)
         self.active = False  # whether all databases that are opened now know names and functions
@@ -131,7 +140,8 @@ class Registration:
         self._name = _NAME.encode()
         self._describe = capi.Describe(self._on_describe)
         self._entry = capi.Entry(self._on_open)
-        self._scan = capi.ScanCallback(self._on_name)
+        self._scan = capi.Callback(self._on_name)
+        self._answer = capi.Callback(self._on_answer)
 
     def register(self) -> None:
         """Register the extension with DuckDB.
@@ -165,8 +175,10 @@ class Registration:
         try:
             given = pointer.contents
             factory = self._api.get("context_get_factory", given.context)
-            self._add_scan(given.extension, factory)
-            self._add_macro(given.extension, factory, _ASKED)
+            number = Opaque(next(self._databases), None, None)
+            self._add_scan(given.extension, factory, number)
+            self._add_answer(given.extension, factory, number)
+            self._add_macro(given.extension, factory, _ASK)
             for function in self.functions:
                 self._add_macro(given.extension, factory, _Macro.of(function))
         except BaseException as error:
@@ -176,45 +188,78 @@ class Registration:
 
     def _on_name(self, info: int, context: int, slot: int) -> None:
         try:
-            self._claim(self._api.name_of(info), info, context, sys._getframe(1))
+            self._claim(self._api.name_of(info), info, context)
         except BaseException as error:
-            retract()
-            self._api.set_error(slot, _describe(error))
-            if isinstance(error, KeyboardInterrupt):
-                raise_again(error)
+            self._fail(slot, error)
 
-    def _claim(self, name: Sequence[str], info: int, context: int, caller: FrameType) -> None:
+    def _on_answer(self, info: int, context: int, slot: int) -> None:
+        try:
+            asked = parse_asked(*self._api.arguments_of(info, len(ANSWER_PARAMETERS)))
+            number = self._api.number_of("scalar_function_exec", info)
+            answer = self.rows(asked, number, _ContextSettings(self._api, context))
+            if answer.sources:
+                publish(answer.sources, sys._getframe(1))
+            self._api.return_text(info, context, answer.query)
+        except BaseException as error:
+            self._fail(slot, error)
+
+    def _fail(self, slot: int, error: BaseException) -> None:
+        """Report the error of a callback."""
+        retract()
+        self._api.set_error(slot, _describe(error))
+        if isinstance(error, KeyboardInterrupt):
+            raise_again(error)
+
+    def _claim(self, name: Sequence[str], info: int, context: int) -> None:
         if is_published(name[0]):
             return
-        number = self._api.number_of(info)
+        number = self._api.number_of("replacement_scan", info)
         if name[0] == WHICH:
             self._give(info, NameAnswer(f"SELECT {number} AS number", "database"))
             return
-        # What DuckDB asks again was looked up with these settings, to bind the same name.
-        if not (is_asked(name[0]) or self._api.are_set(context, NEEDED_SETTINGS)):
+        if not self._api.are_set(context, NEEDED_SETTINGS):
             return
-        settings = _ContextSettings(self._api, context)
-        answer = self.answer(self.storage, name, number, settings)
-        if answer is None:
-            return
-        if answer.sources:
-            publish(answer.sources, caller)
-        self._give(info, answer)
+        answer = self.find(self.storage, name, number)
+        if answer is not None:
+            self._give(info, answer)
 
     def _give(self, info: int, answer: NameAnswer) -> None:
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
 
-    def _add_scan(self, extension: int, factory: Pointer) -> None:
+    def _add_scan(self, extension: int, factory: Pointer, number: Opaque) -> None:
         api = self._api
         scan = api.get("replacement_scan_create", factory)
         try:
             api.call("replacement_scan_set_callback", scan, self._scan)
-            number = Opaque(next(self._databases), None, None)
             api.call("replacement_scan_set_user_data", scan, byref(number))
             api.call("extension_register_replacement_scan", extension, scan)
         finally:
             api.destroy("replacement_scan", scan)
+
+    def _add_answer(self, extension: int, factory: Pointer, number: Opaque) -> None:
+        api = self._api
+        function = api.get("scalar_function_create", factory)
+        text = api.get("factory_create_type_from_id", factory, capi.TYPE_VARCHAR, None, None, 0)
+        try:
+            api.call("scalar_function_set_name", function, byref(Str.of(ANSWER)))
+            signature = api.get("scalar_function_get_signature", function)
+            for name in ANSWER_PARAMETERS:
+                parameter = byref(Str.of(name)), text, None, capi.PARAMETER_STANDARD
+                api.call("function_signature_add_parameter", signature, *parameter)
+            api.call("function_signature_set_return_type", signature, text)
+            docs = api.get("scalar_function_get_docs", function)
+            api.call("function_docs_set_description", docs, byref(Str.of(f"Called by {ASK}")))
+            api.call("function_docs_add_category", docs, byref(Str.of(_NAME)))
+            api.call("scalar_function_set_user_data", function, byref(number))
+            nulls = capi.NULL_HANDLING, capi.NULL_HANDLING_SPECIAL
+            for key, value in (nulls, (capi.FALLIBILITY, capi.FALLIBLE)):
+                api.call("scalar_function_set_property", function, key, value)
+            api.call("scalar_function_set_exec_callback", function, self._answer)
+            api.call("extension_register_scalar_function", extension, function)
+        finally:
+            api.destroy("logical_type", text)
+            api.destroy("scalar_function", function)
 
     def _add_macro(self, extension: int, factory: Pointer, given: _Macro) -> None:
         api = self._api
@@ -253,6 +298,14 @@ class Registration:
             api.destroy("value", null)
             for one in types:
                 api.destroy("logical_type", one)
+
+
+def _find_nothing(storage: Storage, parts: Sequence[str], database: int) -> None:
+    return None
+
+
+def _no_rows(asked: Asked | None, database: int, settings: EngineSettings) -> NameAnswer:
+    raise LookupError("nothing was looked up")
 
 
 def _describe(error: BaseException) -> str:

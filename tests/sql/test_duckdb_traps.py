@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import lance
+import pyarrow.compute as pc
 import pytest
-from roads import EACH_ROAD, ORDERS_ROWS, ROADS, connect, needs_install, run_python
+from roads import EACH_ROAD, HAS_EXTENSIONS, ORDERS_ROWS, ROADS, connect, needs_install, run_python
 from support import ORDERS, REPOSITORY
 
 import duckdb_adapter
@@ -252,3 +256,41 @@ except duckdb.Error as error:
 """
     )
     assert printed == "interrupted"
+
+
+# Macros by the names of functions that lancefs uses itself.
+MACROS = [
+    "now() AS TIMESTAMPTZ '2020-01-01 00:00:00+00'",
+    "current_query() AS 'SELECT 1'",
+    "current_query_id() AS 5",
+    "current_transaction_id() AS 5",
+    "current_connection_id() AS 5",
+    "concat_ws(a, b, c, d, e, f) AS 'nothing'",
+    "epoch_us(a) AS 0",
+    "replace(a, b, c) AS 'nothing'",
+    "to_json(a) AS '{}'::JSON",
+    "query(a) AS TABLE SELECT 7 AS number",
+    "query_table(a) AS TABLE SELECT 7 AS number",
+    "range(a) AS TABLE SELECT 7 AS number",
+]
+
+
+def test_macros_of_the_users_own_change_nothing(con: Any, tmp_path: Path) -> None:
+    table = str(tmp_path / "t.lance")
+    shutil.copytree(ORDERS, table)
+    for macro in MACROS:
+        con.execute(f"CREATE MACRO {macro}")
+    paths = [f"'{table}'", f"lance_scan('{table}')", f"lance_scan('{table}', version := 2)"]
+    for path, version in zip(paths, (4, 4, 2), strict=True):
+        rows = lance.dataset(table, version).to_table()
+        expected = rows.num_rows, pc.max(rows["order_id"]).as_py()
+        assert con.execute(f"SELECT count(*), max(order_id) FROM {path}").fetchone() == expected
+    con.execute(f"PREPARE p AS SELECT count(*) FROM '{table}'")
+    con.execute("BEGIN")
+    assert con.execute(f"SELECT count(*) FROM '{table}'").fetchone() == (ORDERS_ROWS[4],)
+    lance.dataset(table).delete("true")
+    assert con.execute(f"SELECT count(*) FROM '{table}'").fetchone() == (ORDERS_ROWS[4],)
+    con.execute("COMMIT")
+    assert con.execute(f"SELECT count(*) FROM '{table}'").fetchone() == (0,)
+    if HAS_EXTENSIONS:  # else DuckDB does not look again for a statement without parameters
+        assert con.execute("EXECUTE p").fetchone() == (0,)

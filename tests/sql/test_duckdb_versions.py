@@ -11,10 +11,11 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from roads import HAS_EXTENSIONS, connect
+from roads import HAS_EXTENSIONS, ORDERS_ROWS, connect, needs_install
 from support import ORDERS
 
 from duckdb_adapter.pins import Transactions, parse_asked
+from duckdb_adapter.queries.trees import MOST_TEXT
 
 
 @pytest.fixture
@@ -173,8 +174,7 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
     known = Transactions()
 
     def pins(connection: int, transaction: int) -> object:
-        told = f"{transaction} of {connection} since 99 in 5 by {b'FROM t'.hex().upper()} "
-        asked = parse_asked(f"lancefs, look 1 {told}")
+        asked = parse_asked(f"1 {transaction} {connection} 99 5", "FROM t")
         assert asked is not None
         assert asked.statement == "FROM t"
         return known.look(7, asked, "t")[0]
@@ -190,12 +190,30 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
     for connection in (4, 5, 6):
         pins(connection, 1)
     assert pins(1, 10) is not last
-    assert parse_asked("orders.lance") is None
-    assert parse_asked("lancefs, look 1 1 of 1 since 99 in 5 by R ") is None
-    assert parse_asked("lancefs, look 1 1 of 1 since 99 in 5 by ABC ") is None
-    without_text = parse_asked("lancefs, look 1 1 of 1 since 99 in 5 by ")
-    assert without_text is not None
-    assert without_text.statement == ""
+
+
+@needs_install
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT _lancefs_ask(1)",
+        "FROM query(_lancefs_ask(1))",
+        "SELECT _lancefs_answer('1 2 3 4 5', 'FROM t')",
+        "SELECT _lancefs_answer('orders.lance', NULL)",
+        "SELECT _lancefs_answer(n::VARCHAR, 'FROM t') FROM range(5) AS t(n)",
+    ],
+)
+def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> None:
+    con = connect("install")
+    with pytest.raises(duckdb.Error, match="called by lancefs, for names that it was asked for"):
+        con.execute(query)
+    assert rows(con, f"SELECT count(*) FROM '{ORDERS}'") == ORDERS_ROWS[4]
+
+
+def test_of_a_long_statement_is_told_that_it_is_long() -> None:
+    asked = parse_asked("1 2 3 4 5", "x" * 20_000)
+    assert asked is not None
+    assert len(asked.statement) == MOST_TEXT + 1
 
 
 @pytest.mark.parametrize(
