@@ -311,7 +311,7 @@ def test_batches_one_after_the_other_are_one_scan(
     batches = Scan.batches
 
     def spy(self: Scan) -> Any:
-        scans.append([field.name for field in self.fields])
+        scans.append([field.name for field in self._request.fields])
         return batches(self)
 
     monkeypatch.setattr(Scan, "batches", spy)
