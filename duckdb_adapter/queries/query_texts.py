@@ -24,21 +24,16 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _EXPLAIN = _pattern(r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?")
+_CREATE = "CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))?"
 # What stands in front of the query.
 _BEFORE = (
-    _pattern(
-        r"CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))? TABLE(?: IF NOT EXISTS)? <name>_<columns>"
-        r"AS\b"
-    ),
+    _pattern(rf"{_CREATE} TABLE(?: IF NOT EXISTS)? <name>_<columns>AS\b"),
     _pattern(r"INSERT(?: OR (?:REPLACE|IGNORE))? INTO <name>_<columns>(?:BY (?:NAME|POSITION)\b)?"),
 )
 # The query stands in brackets. What is in the outermost brackets is what DuckDB parses.
 _AROUND = (
     _pattern(r"COPY_\((?P<query>.*)\)_TO\b"),
-    _pattern(
-        r"CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))? TYPE(?: IF NOT EXISTS)? <name> AS ENUM_"
-        r"\((?P<query>.*)\)_;?_\Z"
-    ),
+    _pattern(rf"{_CREATE} TYPE(?: IF NOT EXISTS)? <name> AS ENUM_\((?P<query>.*)\)_;?_\Z"),
 )
 
 

@@ -53,22 +53,21 @@ def decode_ahead(
         spares_memory: Whether threads allocate memory that is given back at once; see
             `spare_memory`.
     """
-    decode = _in_threads(morsels, reader, pace, begins_here, spares_memory)
-    for decoded in decode:
+
+    def decode() -> Iterator[DecodedMorsel]:
+        left = (yield from _inline(morsels, reader, pace)) if begins_here else morsels
+        yield from _in_threads(left, reader, pace, spares_memory)
+
+    for decoded in decode():
         pace.learn(decoded)
         yield decoded
 
 
 def _in_threads(
-    morsels: Iterator[Morsel],
-    reader: MorselReader,
-    pace: Pace,
-    begins_here: bool,
-    spares_memory: bool,
+    morsels: Iterator[Morsel], reader: MorselReader, pace: Pace, spares_memory: bool
 ) -> Iterator[DecodedMorsel]:
     """Decode morsels in threads, in order; closing the generator stops the threads."""
-    left = (yield from _inline(morsels, reader, pace)) if begins_here else morsels
-    first = next(left, None)
+    first = next(morsels, None)
     if first is None:
         return
     is_local = first.fragment.is_local
@@ -89,7 +88,7 @@ def _in_threads(
     pool = Threads(most, "lancefs-scan", initializer=spare_memory if spares_memory else None)
     try:
         yield from prefetch(
-            chain([first], left),
+            chain([first], morsels),
             start,
             is_full,
             lambda morsel, decoded: morsel.after(decoded.morsel),

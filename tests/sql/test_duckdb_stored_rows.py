@@ -120,17 +120,24 @@ def stored_rows(con: Any, how: str, query: str, file: Path) -> list[Any]:
         con.execute(statement.replace("{file}", str(file)).replace("{}", query))
     if how == "copy":
         return file.read_text("utf-8").splitlines()
-    return con.execute("FROM stored").fetchall()  # type: ignore[no-any-return]
+    rows: list[Any] = con.execute("FROM stored").fetchall()
+    return rows
+
+
+@pytest.fixture
+def own(native: Any) -> Any:
+    """A connection to DuckDB's own table that has stored nothing."""
+    connection = native.cursor()
+    connection.execute("DROP TABLE IF EXISTS stored")
+    return connection
 
 
 @pytest.mark.parametrize("how", STORE)
 @pytest.mark.parametrize("query", STORED)
 def test_first_rows_are_stored(
-    con: Any, native: Any, table: Path, read: list[list[str]], tmp_path: Path, how: str, query: str
+    con: Any, own: Any, table: Path, read: list[list[str]], tmp_path: Path, how: str, query: str
 ) -> None:
     found = stored_rows(con, how, query.format(t=f"'{table}'"), tmp_path / "found.csv")
-    own = native.cursor()
-    own.execute("DROP TABLE IF EXISTS stored")
     assert found == stored_rows(own, how, query.format(t="native"), tmp_path / "expected.csv")
     assert found
     phases = [len([name for name in columns if name != "_rowoffset"]) for columns in read]
@@ -158,11 +165,9 @@ OTHERS = [
 @pytest.mark.parametrize("how", STORE)
 @pytest.mark.parametrize("query", OTHERS)
 def test_rows_of_any_query_are_stored(
-    con: Any, native: Any, table: Path, tmp_path: Path, how: str, query: str
+    con: Any, own: Any, table: Path, tmp_path: Path, how: str, query: str
 ) -> None:
     found = stored_rows(con, how, query.format(t=f"'{table}'"), tmp_path / "found.csv")
-    own = native.cursor()
-    own.execute("DROP TABLE IF EXISTS stored")
     assert found == stored_rows(own, how, query.format(t="native"), tmp_path / "expected.csv")
     if how == "create":
         described = "SELECT column_name, column_type FROM (DESCRIBE stored)"
