@@ -21,7 +21,7 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref
 
 # Makes DuckDB look for names anew when a prepared statement is run.
-REBINDS = "now() IS NOT NULL"
+REBINDS = "system.main.now() IS NOT NULL"
 # Connections whose transactions are remembered; each takes some hundred bytes.
 _MOST_CONNECTIONS = 10_000
 # The arguments that tell a look, a transaction, a connection, when the former began, and a run.

@@ -109,7 +109,7 @@ class Scope:
 
     def _is_allowed(self) -> bool:
         """Whether the settings let DuckDB read what is outside of the database."""
-        settings = ", ".join(f"current_setting('{name}')" for name in NEEDED_SETTINGS)
+        settings = ", ".join(f"system.main.current_setting('{name}')" for name in NEEDED_SETTINGS)
         with self._connection.cursor() as cursor:
             answer = cursor.execute(f"SELECT {settings}").fetchone()
         return all(answer or ())
