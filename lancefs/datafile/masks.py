@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import bitmap, stored_values, strings_of, valid_slots
 from lancefs.datafile.buffers import Mask, dtype_of, to_arrow_numbers
-from lancefs.datafile.kernels import keep, keep_strings
+from lancefs.datafile.kernels import keep, keep_strings, slots_of
 
 # Below this share of kept slots, taking slots by position is faster than scanning the mask.
 _FEW = 1 / 8
@@ -29,7 +29,7 @@ def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
         CorruptFile: The offsets of strings descend or leave their bytes.
     """
     if np.count_nonzero(kept) < _FEW * len(kept):
-        slots = to_arrow_numbers(np.flatnonzero(kept))
+        slots = to_arrow_numbers(slots_of(kept))
         return [pc.take(array, slots, boundscheck=False) for array in arrays]
     return [_kept(array, kept) for array in arrays]
 

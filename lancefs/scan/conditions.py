@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots, value_type
-from lancefs.datafile.buffers import Array, Mask
+from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import holds, take, within
+from lancefs.datafile.kernels import between, holds, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
@@ -313,19 +313,6 @@ def _hold(array: pa.StringArray, part: bytes) -> Mask:
     return mask if valid is None else mask & valid
 
 
-def _between(values: Array, low: int, high: int) -> Mask:
-    """Return a mask of the numbers from `low` to `high`, which no bound is beyond their type."""
-    mask: Mask
-    if low == high:
-        mask = values == low
-        return mask
-    limits = np.iinfo(values.dtype)
-    mask = values >= low if low > limits.min else np.ones(len(values), np.bool_)
-    if high < limits.max:
-        mask &= values <= high
-    return mask
-
-
 def _within(array: pa.Array, interval: Interval) -> Mask:
     """Return a mask of the stored numbers within an interval."""
     low, high = interval.low, interval.high
@@ -337,7 +324,7 @@ def _within(array: pa.Array, interval: Interval) -> Mask:
     else:
         sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
         values = stored_values(array, f"<{sign}{width}")
-        mask = _between(values, low, high)
+        mask = between(values, low, high)
         if interval.among is not None:
             mask &= interval.among.has(values)
     valid = valid_slots(array)

@@ -23,7 +23,7 @@ from lancefs.datafile.decimals import narrowed_items
 from lancefs.datafile.extensions import is_shown_as_stored, present
 from lancefs.datafile.fields import Blobs, Field, KeptByFields
 from lancefs.datafile.logical_types import narrow_type
-from lancefs.datafile.masks import filtered
+from lancefs.datafile.masks import filtered, is_of_bytes
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.validity import VALIDITY, validity_array
@@ -478,7 +478,11 @@ class MorselReader:
             The columns, and the bytes that count for what is dropped at once.
         """
         fields = [field for field in self.fields if field.id not in known]
-        by_item = self._fields_with_dictionaries(morsel, fields) - self.validity
+        is_few = np.count_nonzero(mask) < self.settings.by_item_share * len(mask)
+        looked_up = (
+            fields if is_few else [one for one in fields if not is_of_bytes(one.storage_type)]
+        )
+        by_item = self._fields_with_dictionaries(morsel, looked_up) - self.validity
         at_once = self._columns_at_once(morsel.fragment, fields)
         if not self.is_kept:
             at_once = min(at_once, max(len(fields) // 4, self.settings.filtered_columns))

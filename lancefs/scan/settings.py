@@ -18,6 +18,8 @@ _ENGINE_COLUMNS = 64
 # An engine runs many queries: what one of them mapped and allocated is used by the next.
 _ENGINE_UNEVEN_RATIO = 16
 _ENGINE_MAPPED_BYTES = 256 * 1024 * 1024
+# It computes with one batch while threads decode the next ones.
+_ENGINE_INLINE_SECONDS = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class ScanSettings:
             quarter of all columns.
         sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
             the other columns, unless they are scattered.
+        by_item_share: Numbers with dictionaries are looked up after a filter that keeps a smaller
+            share of rows. The kernel that reads all of them looks them up at once.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
         few_candidates: Rows of a fragment that a filter may keep, where they are so few, are one
             morsel, and all of their columns are decoded in one round: most of them pass.
@@ -79,7 +83,7 @@ class ScanSettings:
     table_run_rows: int = 256 * 1024
     first_run_rows: int = 2 * 1024
     longest_morsel_rows: int = 1024 * 1024
-    inline_seconds: float = 0.01
+    inline_seconds: float = 0.005
     remote_prefetch: int = 32
     tiny_rows: int = 32 * 1024
     tiny_bytes: int = 1024 * 1024
@@ -91,6 +95,7 @@ class ScanSettings:
     mapped_columns: int = 32
     filtered_columns: int = 8
     sparse_share: float = 1 / 16
+    by_item_share: float = 1 / 8
     rows_per_range: int = 32
     few_candidates: int = 4096
     dictionary_rows: int = 32 * 1024
@@ -141,6 +146,7 @@ class ScanSettings:
             reusing_filtered=True,
             stream_mapped_bytes=_ENGINE_MAPPED_BYTES,
             uneven_ratio=_ENGINE_UNEVEN_RATIO,
+            inline_seconds=_ENGINE_INLINE_SECONDS,
         )
 
 

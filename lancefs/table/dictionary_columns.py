@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -36,12 +37,7 @@ def read(
             their pages are.
     """
     decodable = _decoded_as_stored(reader, ranges, encoded)
-    asked = [
-        replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
-        if field.id in decodable
-        else field
-        for field in fields
-    ]
+    asked = [encoded_field(field) if field.id in decodable else field for field in fields]
     if isinstance(reader, FragmentRun):
         arrays = reader.read(asked, ranges, blobs, encoded - decodable)
     else:
@@ -52,6 +48,12 @@ def read(
         else array
         for field, array in zip(fields, arrays, strict=True)
     ]
+
+
+@lru_cache(maxsize=4096)  # the same for all files of a table
+def encoded_field(field: Field) -> Field:
+    """Return the field by which a column is read with dictionaries and indices of 32 bits."""
+    return replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
 
 
 def _decoded_as_stored(

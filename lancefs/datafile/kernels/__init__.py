@@ -24,6 +24,7 @@ from lancefs.datafile.kernels.files import read_files as read_files
 from lancefs.datafile.kernels.footers import find_pages as find_pages
 from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
 from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
+from lancefs.datafile.kernels.intervals import between as between
 from lancefs.datafile.kernels.intervals import within as within
 from lancefs.datafile.kernels.items import find_items as find_items
 from lancefs.datafile.kernels.levels import take_levels as take_levels
@@ -50,6 +51,7 @@ from lancefs.datafile.kernels.scores import sum_scores as sum_scores
 from lancefs.datafile.kernels.segments import gather as gather
 from lancefs.datafile.kernels.selection import keep as keep
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings
+from lancefs.datafile.kernels.selection import slots_of as slots_of
 from lancefs.datafile.kernels.streams import join_streams as join_streams
 from lancefs.datafile.kernels.strings import are_letters as are_letters
 from lancefs.datafile.kernels.strings import find_strings as find_strings

@@ -1,7 +1,41 @@
-/* Comparisons of signed 128-bit numbers. */
+/* Comparisons of numbers with two bounds. */
 #include "kernels.h"
 
-/* Tell which numbers are between two bounds, inclusive.
+#define BETWEEN(TYPE)                                                                              \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        TYPE number;                                                                               \
+        memcpy(&number, numbers + (size_t)i * sizeof number, sizeof number);                       \
+        out[i] = (uint8_t)((number >= (TYPE)low) & (number <= (TYPE)high));                        \
+    }                                                                                              \
+    return 0;
+
+/* Tell which numbers are between two bounds, inclusive. They have `width` bytes, which is negative of
+ * unsigned ones. */
+KERNEL(between, const uint8_t *numbers, int64_t width, int64_t count, int64_t low, int64_t high,
+       uint8_t *out) {
+    switch (width) {
+    case 1:
+        BETWEEN(int8_t)
+    case 2:
+        BETWEEN(int16_t)
+    case 4:
+        BETWEEN(int32_t)
+    case 8:
+        BETWEEN(int64_t)
+    case -1:
+        BETWEEN(uint8_t)
+    case -2:
+        BETWEEN(uint16_t)
+    case -4:
+        BETWEEN(uint32_t)
+    case -8:
+        BETWEEN(uint64_t)
+    default:
+        return DAMAGED;
+    }
+}
+
+/* Tell which signed 128-bit numbers are between two bounds, inclusive.
  *
  * A number is an unsigned low word and a signed high word. bounds: the lowest number, then
  * the highest. */

@@ -1,4 +1,4 @@
-"""Comparisons of signed 128-bit numbers."""
+"""Comparisons of numbers with two bounds."""
 
 from __future__ import annotations
 
@@ -35,6 +35,30 @@ def _compiled_within(numbers: Array, low: int, high: int) -> Mask:
     bounds = np.concatenate((_to_bytes(low), _to_bytes(high))).view(np.int64)
     out = empty(len(numbers), np.bool_)
     _c_within(numbers, len(numbers), bounds, out)
+    return out
+
+
+def between(numbers: Array, low: int, high: int) -> Mask:
+    """Tell which numbers are between two bounds, inclusive.
+
+    Args:
+        numbers: Integers of up to 8 bytes, little-endian.
+        low: The lower bound, which the numbers can have.
+        high: The upper bound, which the numbers can have.
+    """
+    found: Mask = (numbers >= low) & (numbers <= high)
+    return found
+
+
+_c_between = c_function("between", "bytes number number number number out")
+
+
+@twin_of(between)
+def _compiled_between(numbers: Array, low: int, high: int) -> Mask:
+    out = empty(len(numbers), np.bool_)
+    width = numbers.itemsize if numbers.dtype.kind == "i" else -numbers.itemsize
+    bounds = (np.array([low, high], numbers.dtype).astype(np.int64)).tolist()
+    _c_between(numbers, width, len(numbers), *bounds, out)
     return out
 
 

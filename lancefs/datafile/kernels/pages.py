@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask
 from lancefs.storage import Bytes
+
+_Part = TypeVar("_Part")
 
 
 class PageColumn(IntEnum):
@@ -51,17 +54,20 @@ class Stored(IntEnum):
     PACKED = 2  # inline bit-packing
     PACKED_APART = 3  # out-of-line bit-packing
     RUNS = 4  # of levels of two bytes, and lengths of one
-    STRINGS = 5  # offsets and bytes
-    LOOKED_UP = 6  # indices, bit-packed inline, into a dictionary of strings
-    ZIPPED = 7  # strings of a full-zip page, each behind its level and its length
-    SKIPPED = 8  # levels that are known; their width is the number of their buffers, 1 or 2
+    # Plain signed numbers of 128 bits, of which the low 64 bits are given: the others repeat their
+    # sign.
+    NARROWED = 5
+    STRINGS = 6  # offsets and bytes
+    LOOKED_UP = 7  # indices, bit-packed inline, into a dictionary of strings
+    ZIPPED = 8  # strings of a full-zip page, each behind its level and its length
+    SKIPPED = 9  # levels that are known; their width is the number of their buffers, 1 or 2
     # Pages without chunks (2.0): values in place of chunks, and in place of a table a bit for each
     # that tells whether it is valid; strings in place of chunks, and where they end in place of a
     # table; indices from 1 on in place of a table, and in place of chunks where items end, with as
     # many bits each as the width.
-    WHOLE = 9
-    ENDS = 10
-    INDEXED = 11
+    WHOLE = 10
+    ENDS = 11
+    INDEXED = 12
 
 
 # The columns of the table of pages that are positions.
@@ -70,6 +76,39 @@ POSITIONS = [
     PageColumn.ITEMS,
     PageColumn.ITEMS_END,
 ]
+
+
+class PageParts(ABC, Generic[_Part]):
+    """What is known of pages beside their plans, as dictionaries.
+
+    Args:
+        pages: Number of pages.
+
+    Attributes:
+        parts: What is known of each page; None where it is nothing.
+        table: The same as C takes it, with addresses.
+    """
+
+    columns: int  # of the table
+
+    def __init__(self, pages: int) -> None:
+        self.parts: list[_Part | None] = [None] * pages
+        self.table = np.zeros((pages, self.columns), np.int64)
+
+    @abstractmethod
+    def row(self, part: _Part) -> tuple[int, ...]:
+        """Return what is known of a page as C takes it."""
+
+    def copy(self) -> Self:
+        """Return the same, to be changed: a call in another thread may read this one."""
+        other = type(self)(0)
+        other.parts, other.table = list(self.parts), self.table.copy()
+        return other
+
+    def put(self, page: int, part: _Part | None) -> None:
+        """Set what is known of a page."""
+        self.parts[page] = part
+        self.table[page] = 0 if part is None else self.row(part)
 
 
 class TakenRows(NamedTuple):

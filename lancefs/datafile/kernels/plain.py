@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
+import pyarrow as pa
 
-from lancefs.datafile.buffers import Ints, empty
+from lancefs.datafile.buffers import Array, Ints, dtype_of, empty
 from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.lookup import take
+from lancefs.datafile.kernels.pages import PageParts
 from lancefs.datafile.kernels.points import (
     PageColumn,
     Pieces,
+    Stored,
     TakenRows,
     rows_by_page,
     take_chunks,
@@ -35,7 +39,8 @@ class PlainColumn(IntEnum):
 
     The first page of the leaf and its number of pages, which cover its rows; the number of the
     memory that it is written to; in this memory, where its values begin, and its validity behind
-    them, -1 if no page of it has levels; and where its part of the memory ends.
+    them, -1 if no page of it has levels; where its part of the memory ends; and the bits of each of
+    its values, which are those of the items where pages have dictionaries.
     """
 
     FIRST_PAGE = 0
@@ -44,6 +49,17 @@ class PlainColumn(IntEnum):
     OUT = 3
     VALIDITY = 4
     END = 5
+    BITS = 6
+
+
+class ItemParts(PageParts[Array]):
+    """The items of dictionaries of pages; None where values are no indices."""
+
+    columns = 2
+
+    def row(self, part: Array) -> tuple[int, ...]:
+        """Return what is known of a page as C takes it."""
+        return int(pa.py_buffer(part).address), len(part)
 
 
 def read_plain(
@@ -51,6 +67,7 @@ def read_plain(
     data: Bytes,
     file: tuple[int, int],
     pages: Ints,
+    items: PageParts[Array],
     leaves: Ints,
     rows: tuple[int, int],
     sizes: Sequence[int],
@@ -64,6 +81,8 @@ def read_plain(
             the file.
         pages: The pages of the leaves; see `PageColumn`. The positions of tables are those in
             `tables`, all others are those in `data`.
+        items: The dictionaries of those pages whose values are indices, which are packed; their
+            items have as many bits as the values of the leaf.
         leaves: The leaves; see `PlainColumn`.
         rows: The first row, and the row after the last one.
         sizes: Bytes of each memory that leaves share.
@@ -77,10 +96,10 @@ def read_plain(
     """
     memories = [np.zeros(size, np.uint8) for size in sizes]
     nulls = np.zeros(len(leaves) + 2, np.int64)
-    for number, (first, count, memory, at, validity_at, _) in enumerate(leaves.tolist()):
+    for number, (first, count, memory, at, validity_at, *_) in enumerate(leaves.tolist()):
         own = pages[first : first + count]
         parts = [
-            _take_plain(tables, data, own[index], some)
+            _take_plain(tables, data, own[index], items.parts[first + index], some)
             for index, some in rows_by_page(own, np.arange(*rows))
         ]
         if parts:
@@ -89,17 +108,24 @@ def read_plain(
     return memories, nulls
 
 
-def _take_plain(tables: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
+def _take_plain(
+    tables: Bytes, data: Bytes, page: Ints, items: Array | None, rows: Ints
+) -> TakenRows:
     """Return rows of a page whose table is apart from its chunks."""
     begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
     taken = take_chunks(tables[begin:end], data, page, rows)
-    return taken._replace(looked_at=(taken.looked_at[0], 2))
+    values = taken.values
+    if items is not None:
+        if page[PageColumn.VALUES] != Stored.PACKED:
+            raise CorruptFile("the indices into a dictionary are not packed")
+        values = take(items, values.view(dtype_of(int(page[PageColumn.BITS]) // 8))).view(np.uint8)
+    return taken._replace(values=values, looked_at=(taken.looked_at[0], 2))
 
 
 _c_read_plain = c_function(
-    "read_plain", "bytes number bytes number number number ints ints number ints ints out out"
+    "read_plain", "bytes number bytes number number number ints ints ints number ints ints out out"
 )
 
 
@@ -109,6 +135,7 @@ def _compiled_read_plain(
     data: Bytes,
     file: tuple[int, int],
     pages: Ints,
+    items: PageParts[Array],
     leaves: Ints,
     rows: tuple[int, int],
     sizes: Sequence[int],
@@ -116,6 +143,6 @@ def _compiled_read_plain(
     memories, nulls = [empty(size, np.uint8) for size in sizes], np.empty(len(leaves) + 2, np.int64)
     scratch = empty(SCRATCH if file[0] >= 0 else 0, np.uint8)
     where = tables, len(tables), data, len(data), *file
-    what = pages, leaves, len(leaves), np.array(rows, np.int64)
+    what = pages, items.table, leaves, len(leaves), np.array(rows, np.int64)
     _c_read_plain(*where, *what, Pieces(memories).addresses, scratch, nulls)
     return memories, nulls

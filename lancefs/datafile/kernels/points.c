@@ -19,6 +19,38 @@ static void set_bits(uint8_t *bits, int64_t start, int64_t stop) {
         set_bit(bits, start);
 }
 
+/* Copy bits to a place whose bits are 0. */
+static void copy_bits(uint8_t *out, int64_t at, const uint8_t *bits, int64_t from, int64_t count) {
+    const int64_t stop = at + count;
+    for (; at < stop && at % 8; at++, from++)
+        if (bits[from / 8] >> (from % 8) & 1)
+            set_bit(out, at);
+    const int shift = (int)(from % 8);
+    const int64_t bytes = (stop - at) / 8;
+    const uint8_t *const whole = bits + from / 8;
+    if (shift == 0)
+        memcpy(out + at / 8, whole, (size_t)bytes);
+    else
+        for (int64_t i = 0; i < bytes; i++)
+            out[at / 8 + i] = (uint8_t)(whole[i] >> shift | whole[i + 1] << (8 - shift));
+    for (at += 8 * bytes, from += 8 * bytes; at < stop; at++, from++)
+        if (bits[from / 8] >> (from % 8) & 1)
+            set_bit(out, at);
+}
+
+/* Copy the low halves of signed numbers; return whether each high half is the sign of its low one, which
+ * then is the number. */
+static int copy_low(uint8_t *out, const uint8_t *numbers, int64_t count) {
+    uint64_t others = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t halves[2];
+        memcpy(halves, numbers + i * NARROWED_BYTES, sizeof halves);
+        others |= halves[1] ^ (0 - (halves[0] >> 63));
+        memcpy(out + i * 8, halves, 8);
+    }
+    return others == 0;
+}
+
 /* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
  * unpacking of a whole block; else 0. */
 #define FEW 16
@@ -106,6 +138,43 @@ static int write_items(Piece piece, const int64_t *page, Buffer buffer, int64_t 
     return 0;
 }
 
+/* Widen numbers to 32 bits; return the largest one. A loop for each width has no branch. */
+#define WIDEN(NAME, STORED)                                                                        \
+    static uint64_t NAME(const uint8_t *from, int64_t count, uint32_t *numbers) {                  \
+        STORED most = 0;                                                                           \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            STORED number;                                                                         \
+            memcpy(&number, from + (size_t)i * sizeof number, sizeof number);                      \
+            most = number > most ? number : most;                                                  \
+            numbers[i] = (uint32_t)number;                                                         \
+        }                                                                                          \
+        return most;                                                                               \
+    }
+
+WIDEN(widen_8, uint8_t)
+WIDEN(widen_16, uint16_t)
+WIDEN(widen_32, uint32_t)
+WIDEN(widen_64, uint64_t)
+
+int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, int64_t taken,
+                   int64_t limit, uint32_t *indices) {
+    uint64_t whole[LARGEST_BLOCK / 8], most;
+    const int64_t width = inline_width(buffer, bits, count), bytes = bits / 8;
+    if (width < 0)
+        return DAMAGED;
+    unpack_block(buffer.data + bytes, (int)width, bits, whole);
+    const uint8_t *const from = (const uint8_t *)whole + within * bytes;
+    if (bits == 8)
+        most = widen_8(from, taken, indices);
+    else if (bits == 16)
+        most = widen_16(from, taken, indices);
+    else if (bits == 32)
+        most = widen_32(from, taken, indices);
+    else
+        most = widen_64(from, taken, indices);
+    return most < (uint64_t)limit ? 0 : DAMAGED;
+}
+
 /* Write the values of `taken` rows of a chunk from the row at position `within` on. */
 static int write_dense_values(const int64_t *page, Buffer buffer, int64_t count, int64_t within,
                               int64_t taken, uint8_t *out, int64_t at) {
@@ -125,15 +194,18 @@ static int write_dense_values(const int64_t *page, Buffer buffer, int64_t count,
         memcpy(to, (const uint8_t *)whole + within * bytes, (size_t)(taken * bytes));
         return 0;
     }
+    if (page[VALUES] == NARROWED) { /* others may lie below nulls, and are read in another way */
+        if (count > buffer.size / NARROWED_BYTES)
+            return DAMAGED;
+        const uint8_t *const numbers = buffer.data + within * NARROWED_BYTES;
+        return copy_low(out + at * 8, numbers, taken) ? 0 : DAMAGED;
+    }
     if ((count * bits + 7) / 8 > buffer.size)
         return DAMAGED;
-    if (bits > 1) {
+    if (bits > 1)
         memcpy(out + at * bytes, buffer.data + within * bytes, (size_t)(taken * bytes));
-        return 0;
-    }
-    for (const int64_t stop = at + taken; at < stop; at++, within++)
-        if (buffer.data[within / 8] >> (within % 8) & 1)
-            set_bit(out, at);
+    else
+        copy_bits(out, at, buffer.data, within, taken);
     return 0;
 }
 
@@ -152,6 +224,12 @@ static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64
             const uint64_t value = value_at(packed, (int)width, (int)bits, (int)(rows[i] - first));
             memcpy(out + i * bytes, &value, (size_t)bytes);
         }
+        return 0;
+    }
+    if (page[VALUES] == NARROWED) {
+        for (int64_t i = start; i < stop; i++)
+            if (write_dense_values(page, buffer, count, rows[i] - first, 1, out, i))
+                return DAMAGED;
         return 0;
     }
     if ((count * bits + 7) / 8 > buffer.size)

@@ -10,8 +10,10 @@
 enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
 enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 /* How values and levels are stored. */
-enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, NARROWED, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
 enum { WHOLE = SKIPPED + 1, ENDS, INDEXED };
+
+#define NARROWED_BYTES 16 /* of a stored number of which the low half is given */
 
 #define LEVEL 2 /* bytes of a level */
 
@@ -77,6 +79,10 @@ int64_t read_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t w
 int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
                          int64_t within, int64_t taken, uint8_t *out, int64_t at,
                          uint8_t *validity);
+
+/* Unpack `taken` indices of a block from the one at position `within` on, which are below `limit`. */
+int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, int64_t taken,
+                   int64_t limit, uint32_t *indices);
 
 /* Write the wanted rows, `rows[start:stop]` and at least one, of a page without chunks; return how many
  * are null. `seen` counts the bytes that were looked at, and their places. */

@@ -32,6 +32,25 @@ def _compiled_keep(values: Array, kept: Mask) -> Array:
     return out
 
 
+def slots_of(kept: Mask) -> Ints:
+    """Return the positions of the values that a mask keeps (int32).
+
+    Args:
+        kept: Whether to keep each value; fewer than 2**31.
+    """
+    return np.flatnonzero(kept).astype(np.int32)
+
+
+_c_slots = c_function("slots", "bytes number out number")
+
+
+@twin_of(slots_of)
+def _compiled_slots_of(kept: Mask) -> Ints:
+    out = empty(int(np.count_nonzero(kept)), np.int32, SLACK)
+    _c_slots(kept, len(kept), out, len(out))
+    return out
+
+
 def keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]:
     """Return the strings that a mask keeps.
 

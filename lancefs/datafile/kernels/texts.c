@@ -162,23 +162,6 @@ static int write_codes(Leaf *leaf, const int64_t *part, Buffer buffer, int64_t w
     return 0;
 }
 
-/* Unpack `taken` indices of a block from the one at position `within` on, which are below `limit`. */
-static int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, int64_t taken,
-                          int64_t limit, uint32_t *indices) {
-    uint64_t whole[LARGEST_BLOCK / 8], most = 0;
-    const int64_t width = inline_width(buffer, bits, count), bytes = bits / 8;
-    if (width < 0)
-        return DAMAGED;
-    unpack_block(buffer.data + bytes, (int)width, bits, whole);
-    const uint8_t *const from = (const uint8_t *)whole + within * bytes;
-    for (int64_t i = 0; i < taken; i++) {
-        const uint64_t index = load(from + i * bytes, bytes);
-        most = index > most ? index : most;
-        indices[i] = (uint32_t)index;
-    }
-    return most < (uint64_t)limit ? 0 : DAMAGED;
-}
-
 /* Copy items, each of at most SIZE bytes, which are written whole. */
 #define COPY_ITEMS(SIZE, OFFSET)                                                                   \
     do {                                                                                           \

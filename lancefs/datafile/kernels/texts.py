@@ -19,6 +19,7 @@ from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty, join_by
 from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.lookup import take_strings
+from lancefs.datafile.kernels.pages import PageParts
 from lancefs.datafile.kernels.plain import SCRATCH
 from lancefs.datafile.kernels.points import (
     PageColumn,
@@ -67,38 +68,18 @@ class PageItems(NamedTuple):
     is_utf8: bool
 
 
-class TextParts:
-    """What is known of pages beside their plans: a dictionary, or the symbols of FSST.
+class TextParts(PageParts[PageItems | SymbolTable]):
+    """Dictionaries of pages, and the symbols of FSST; None where a page has plain strings."""
 
-    Args:
-        pages: Number of pages.
+    columns = 6
 
-    Attributes:
-        parts: What is known of each page; None where it has plain strings.
-        table: The same as C takes it, with addresses.
-    """
-
-    def __init__(self, pages: int) -> None:
-        self.parts: list[PageItems | SymbolTable | None] = [None] * pages
-        self.table = np.zeros((pages, 6), np.int64)
-
-    def copy(self) -> TextParts:
-        """Return the same, to be changed: a call in another thread may read this one."""
-        other = TextParts(0)
-        other.parts, other.table = list(self.parts), self.table.copy()
-        return other
-
-    def put(self, page: int, part: PageItems | SymbolTable | None) -> None:
-        """Set what is known of a page."""
-        self.parts[page] = part
-        if part is None:
-            self.table[page] = 0
-        elif isinstance(part, SymbolTable):
-            self.table[page] = 1, _address(part.symbols), _address(part.lengths), 0, 0, 0
-        else:
-            longest = int(np.diff(part.offsets).max(initial=0))
-            where = _address(part.offsets), _address(part.text)
-            self.table[page] = 2, *where, len(part.offsets) - 1, longest, part.is_utf8
+    def row(self, part: PageItems | SymbolTable) -> tuple[int, ...]:
+        """Return what is known of a page as C takes it."""
+        if isinstance(part, SymbolTable):
+            return 1, _address(part.symbols), _address(part.lengths), 0, 0, 0
+        longest = int(np.diff(part.offsets).max(initial=0))
+        where = _address(part.offsets), _address(part.text)
+        return 2, *where, len(part.offsets) - 1, longest, part.is_utf8
 
 
 class TextRows(NamedTuple):
@@ -127,7 +108,7 @@ def read_texts(
     data: Bytes,
     file: tuple[int, int],
     pages: Ints,
-    parts: TextParts,
+    parts: PageParts[PageItems | SymbolTable],
     leaves: Ints,
     rows: tuple[int, int],
     memories: Sequence[tuple[int, int]],
@@ -247,7 +228,7 @@ def _compiled_read_texts(
     data: Bytes,
     file: tuple[int, int],
     pages: Ints,
-    parts: TextParts,
+    parts: PageParts[PageItems | SymbolTable],
     leaves: Ints,
     rows: tuple[int, int],
     memories: Sequence[tuple[int, int]],

@@ -43,21 +43,24 @@ _LEAST_LEAVES = 16
 # So are spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
 # at least, and of so many rows on average and in all at most that memory is used again.
 _LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
-# Rows in a row of plain columns, however few columns: nothing is looked at row by row. Where others
-# are beside them, more rows than these.
-_MOST_PLAIN, _FEW_PLAIN = 64 * 1024, 256
+# Rows in a row of columns that may not all be plain are read by the kernel of plain ones where they
+# are more than these.
+_FEW_PLAIN = 256
 MOST_TABLE_BYTES = 64 * 1024
 _LEAST_SHARE = 4
 # Rows up to which a column is read in this way also as a whole: the general way takes longer for
 # each leaf than kernels for so many values.
 _FEW_OF_ALL = 256
 _MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
-CODED = -1  # in place of the bits of a value: an Arrow dictionary of strings
+# In place of the bits of a value: an Arrow dictionary of strings; decimals whose low 64 bits are
+# given.
+CODED, NARROW = -1, -2
 FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 _MOST_BITS = 256  # of a plain value: those of a decimal
 _LEVEL_BITS = 16
+NARROW_BITS = 64
 SPAN_BITS = 128  # the start and the end of a string
 
 
@@ -335,8 +338,17 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         return None
     if structs and any(around.logical_type != "struct" for around in leaf.around):
         return None
+    return _plan_of_leaf(leaf, column, bits)
+
+
+def plan_narrow(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
+    """Plan how `PlainColumns` reads decimals in 64 bits; see `plan_leaf`."""
+    return _plan_of_leaf(leaf, column, NARROW) if column.pages and not leaf.around else None
+
+
+def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
-    known = plan(column, bits, structs)
+    known = plan(column, bits, len(leaf.around))
     if known is None:
         return None
     parts = [
@@ -345,7 +357,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     ]
     form, rows = known.form, column.first_rows[-1]
     return LeafPlan(
-        known.pages, parts, field.storage_type, *form, known.has_levels, rows, known.span
+        known.pages, parts, leaf.field.storage_type, *form, known.has_levels, rows, known.span
     )
 
 
@@ -509,6 +521,10 @@ def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
     encoding = description.layout.value_compression
     if description.has_dictionary:
         return _plan_indices(encoding, description.layout.dictionary, bits)
+    if bits == NARROW:
+        is_plain = _flat_bits(encoding) == 2 * NARROW_BITS
+        narrowed = PointForm.VALUES, NARROW_BITS, Stored.NARROWED, NARROW_BITS
+        return _ValuePlan(*narrowed) if is_plain else None
     if bits:
         stored = _stored_as(encoding, bits)
         return None if stored is None else _ValuePlan(PointForm.VALUES, bits, stored, bits)
@@ -643,4 +659,4 @@ def are_plainly_read(are_numbers: bool, ranges: Sequence[RowRange]) -> bool:
         ranges: The rows.
     """
     count = count_rows(ranges) if len(ranges) == 1 else 0
-    return (0 if are_numbers else _FEW_PLAIN) < count <= _MOST_PLAIN
+    return count > (0 if are_numbers else _FEW_PLAIN)

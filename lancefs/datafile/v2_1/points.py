@@ -244,27 +244,26 @@ def read_points(sources: Sequence[PointSource]) -> Points:
 
 def read_values(reading: Reading) -> Points:
     """Read the values of leaves, each at rows of its own; see `read_points`."""
-    groups = in_groups(reading.plans, reading.wanted[:, 1])
+    groups = in_groups(reading.sources[0].table.bits, reading.wanted[:, 1])
     joint = [_read_some(reading, leaves) for leaves in groups]
     arrays = [array for points in joint for array in points.arrays]
     return Points(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
 
 
-def in_groups(plans: Sequence[LeafPlan], counts: Ints) -> Iterator[range]:
+def in_groups(bits: Ints, counts: Ints) -> Iterator[range]:
     """Yield the positions of leaves that are read in one call, which share memory.
 
     Args:
-        plans: The plan of each leaf.
+        bits: Bits of each value that is given of each leaf.
         counts: Number of wanted rows of each leaf.
     """
     first, size = 0, 0
-    for number, (plan, count) in enumerate(zip(plans, counts.tolist(), strict=True)):
-        own = count * plan.bits // 8
+    for number, own in enumerate((counts * bits // 8).tolist()):
         if number > first and size + own > _MOST_BYTES:
             yield range(first, number)
             first, size = number, 0
         size += own
-    yield range(first, len(plans))
+    yield range(first, len(bits))
 
 
 def leaf_memory(

@@ -39,17 +39,18 @@ from lancefs.datafile.v2_1.leaf_columns import (
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.number_columns import are_read_as_numbers
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
     LeafPlan,
-    PointForm,
     are_in_a_row,
     are_plainly_read,
     is_worthwhile,
     may_be_plain,
     most_rows,
     plan_leaf,
+    plan_narrow,
 )
 from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
@@ -282,10 +283,16 @@ class StructuralReader(PointReader):
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how a kernel reads a leaf; None where it is not plain."""
-        plan = self.plan(leaf, is_nested=False)
+        plan = self._narrow_plan(leaf) if leaf.field.is_narrow else self.plan(leaf, False)
         if plan is None or not self.may_have(plan.rows):
             return None
-        return plan if plan.form is PointForm.VALUES or are_read_as_texts(plan) else None
+        return plan if are_read_as_numbers(plan) or are_read_as_texts(plan) else None
+
+    def _narrow_plan(self, leaf: LeafField) -> LeafPlan | None:
+        """Return how decimals are read in 64 bits; see `_plain_plan`."""
+        with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
+            return plan_narrow(leaf, self.container.column(self.columns[leaf.field.id]))
+        return None
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""

@@ -7,29 +7,28 @@ indices into dictionaries of pages. Dictionaries are decoded once rows of their 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import check_utf8, has_offsets, has_wide_offsets, is_text
 from lancefs.datafile.blocks import Array, Block, Ints, VariableWidth
-from lancefs.datafile.buffers import Mask, check_size, reserve, room
+from lancefs.datafile.buffers import check_size, reserve, room
 from lancefs.datafile.kernels import is_utf8, read_texts
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
-from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
 from lancefs.datafile.kernels.strings import LARGEST, narrowed, read_block
 from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
+from lancefs.datafile.v2_1.known_pages import KnownPages
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.datafile.v2_1.points import Points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
 
 _MOST_BYTES = 1024 * 1024  # of columns that share memory
 # Bytes of a page whose codes of FSST a kernel counts with 32 bits, also where they are decoded.
 _MOST_PAGE_BYTES = LARGEST // 8
-# Bytes of dictionaries that are kept for pages that were read, but are not read now.
-_MOST_ITEMS = 4 * 1024 * 1024
 _SPARE = 1 / 8  # of the bytes that texts are likely to have, for those that have more
 # Bytes of texts for which there is room before they are counted: a batch may be longer than the one
 # before it, whose rows were long.
@@ -52,26 +51,23 @@ class TextColumns:
     Args:
         plans: The plan of each, which `are_read_as_texts` passes.
         pages: Their pages, with positions within the bytes that are read.
-        first: The first of these among all pages.
     """
 
-    def __init__(self, plans: Sequence[LeafPlan], pages: Ints, first: int) -> None:
+    def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
         self._plans = tuple(plans)
         counts = np.array([len(plan.pages) for plan in plans], np.int64)
-        self._counts, self._firsts = counts, np.cumsum(counts) - counts + first
+        self._counts, self._firsts = counts, np.cumsum(counts) - counts
         self._widths = np.array([8 if has_wide_offsets(plan.data_type) else 4 for plan in plans])
         self._are_text = np.array([is_text(plan.data_type) for plan in plans])
         self._have_levels = np.array([plan.has_levels for plan in plans])
         self._pages = pages
-        self._leaf_of = np.repeat(np.arange(len(plans)), counts)
-        self._known = _KnownPages.none(len(pages))
-        self._first = first
+        self._known = _TextPages(self._plans, pages)
         self._likely = self._likely_bytes()
 
     @property
     def cost(self) -> int:
         """Bytes of the dictionaries that are kept."""
-        return int(self._known.kept.sum())
+        return self._known.cost
 
     def read(
         self,
@@ -81,19 +77,16 @@ class TextColumns:
         pages: Ints,
         rows: tuple[int, int],
         stored: int,
-    ) -> tuple[list[pa.Array], tuple[int, int]]:
+    ) -> Points:
         """Read rows of the columns.
 
         Args:
             data: The bytes that have the pages.
             tables: The bytes that have the chunk tables.
             file: See `read_texts`.
-            pages: All pages, with the positions of their tables in `tables`.
+            pages: Their pages, with the positions of their tables in `tables`.
             rows: The first row, and the row after the last one.
             stored: Bytes of all pages.
-
-        Returns:
-            The rows of each column; and how many bytes were looked at, in how many places.
 
         Raises:
             CorruptFile: A page is damaged.
@@ -101,9 +94,9 @@ class TextColumns:
             TooLarge: The rows have too many bytes, and fewer may be read; see `check_size`.
             MemoryLimitExceeded: They have too many bytes.
         """
-        count, own = rows[1] - rows[0], slice(self._first, self._first + len(self._pages))
-        known = self._known_of(data, rows)
-        source = tables, data, file, pages[own], known.parts
+        count = rows[1] - rows[0]
+        parts = self._known.parts_of(data, rows)
+        source = tables, data, file, pages, parts
         likely = (self._likely * (count * (1 + _SPARE))).astype(np.int64)
         if likely.sum() > min(_MOST_LIKELY, room(stored, is_whole=False)):
             likely[:] = 0  # the bytes are counted first
@@ -118,13 +111,14 @@ class TextColumns:
             for number, one in zip(too_large.tolist(), others, strict=True):
                 found[number] = one
         self._likely = sizes / max(count, 1)
-        return [
+        arrays = [
             _array(one, plan.data_type, count) for one, plan in zip(found, self._plans, strict=True)
-        ], looked_at
+        ]
+        return Points(arrays, *looked_at)
 
     def _read(
         self,
-        source: tuple[Bytes, Bytes, tuple[int, int], Ints, TextParts],
+        source: tuple[Bytes, Bytes, tuple[int, int], Ints, PageParts[PageItems | SymbolTable]],
         rows: tuple[int, int],
         stored: int,
         likely: Ints,
@@ -151,7 +145,7 @@ class TextColumns:
         starts = np.cumsum(fixed) - fixed
         starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
         validity = np.where(self._have_levels[some], starts + offsets, -1)
-        of_pages = self._firsts[some] - self._first, self._counts[some]
+        of_pages = self._firsts[some], self._counts[some]
         leaves = np.column_stack(
             (*of_pages, memory, starts, validity, widths, self._are_text[some])
         )
@@ -162,42 +156,38 @@ class TextColumns:
         """Return the bytes that a row of each column is likely to have, before any was read."""
         pages, likely = self._pages, []
         for plan, first, count in zip(self._plans, self._firsts, self._counts, strict=True):
-            own = pages[first - self._first : first - self._first + count]
+            own = pages[first : first + count]
             stored = own[:, PageColumn.CHUNKS_END] - own[:, PageColumn.CHUNKS]
             each = stored.sum() / max(int(own[:, PageColumn.ROWS].sum()), 1)
             likely.append(2 * each if plan.form is PointForm.CODES else each + _LIKELY_ITEM)
         return np.array(likely)
 
-    def _known_of(self, data: Bytes, rows: tuple[int, int]) -> _KnownPages:
-        """Return what has to be known of the pages that hold rows."""
-        known, first = self._known, self._pages[:, PageColumn.FIRST_ROW]
-        holds = (first < rows[1]) & (first + self._pages[:, PageColumn.ROWS] > rows[0])
-        wanted = np.flatnonzero(holds & ~known.are_known)
-        if not len(wanted):
-            return known
-        # A copy, since another thread may read with what is known so far.
-        known = _KnownPages(known.parts.copy(), known.are_known.copy(), known.kept.copy())
-        if self.cost > _MOST_ITEMS:
-            for page in np.flatnonzero(~holds & (known.kept > 0)).tolist():
-                known.put(page, None)
-                known.are_known[page] = False
-        for page in wanted.tolist():
-            known.put(page, self._part_of(page, data))
-        self._known = known
-        return known
 
-    def _part_of(self, page: int, data: Bytes) -> PageItems | SymbolTable | None:
-        """Return what has to be known of a page."""
-        leaf = int(self._leaf_of[page])
-        plan, number = self._plans[leaf], page + self._first - int(self._firsts[leaf])
+class _TextPages(KnownPages[PageItems | SymbolTable]):
+    """Dictionaries of pages of strings, and the symbols of FSST.
+
+    Args:
+        plans: The plan of each column.
+        pages: Their pages, with positions within the bytes that are read.
+    """
+
+    def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
+        super().__init__(pages, TextParts(len(pages)))
+        self._plans = plans
+        # The column of each page, and the number of the page in it.
+        self._places = [(plan, number) for plan in plans for number in range(len(plan.pages))]
+
+    def read_part(self, page: int, data: Bytes) -> PageItems | SymbolTable | None:
+        """Return what has to be known of a page; see `KnownPages`."""
+        plan, number = self._places[page]
         if plan.form is PointForm.CODES:
             symbols = plan.parts[number].symbols
             return None if symbols.raw else symbols
         if self._pages[page, PageColumn.VALUES] in (Stored.STRINGS, Stored.ZIPPED):
             return None
         start, end, count = self._pages[page, PageColumn.ITEMS :].tolist()
-        packed, is_plain = data[start:end], plan.form is PointForm.STRINGS
-        if is_plain:
+        packed = data[start:end]
+        if plan.form is PointForm.STRINGS:
             block: Block = VariableWidth(*read_block(packed, count))
         else:
             block = plan.parts[number].block(packed)
@@ -205,32 +195,9 @@ class TextColumns:
             raise CorruptFile(f"values of a fixed width where {plan.data_type} was expected")
         return _page_items(block, is_text(plan.data_type))
 
-
-class _KnownPages(NamedTuple):
-    """What is known of pages beside their plans.
-
-    Attributes:
-        parts: What the kernel has to know.
-        are_known: For each page, whether it is known.
-        kept: Bytes of the dictionary of each page.
-    """
-
-    parts: TextParts
-    are_known: Mask
-    kept: Ints
-
-    @classmethod
-    def none(cls, pages: int) -> _KnownPages:
-        """Return that nothing is known of so many pages."""
-        return cls(TextParts(pages), np.zeros(pages, np.bool_), np.zeros(pages, np.int64))
-
-    def put(self, page: int, part: PageItems | SymbolTable | None) -> None:
-        """Set what is known of a page."""
-        self.parts.put(page, part)
-        self.are_known[page] = True
-        self.kept[page] = 0
-        if isinstance(part, PageItems):
-            self.kept[page] = len(part.text) + part.offsets.nbytes
+    def bytes_of(self, part: PageItems | SymbolTable) -> int:
+        """Return how many bytes are kept of a page: of a dictionary, not of symbols."""
+        return len(part.text) + part.offsets.nbytes if isinstance(part, PageItems) else 0
 
 
 def _page_items(block: VariableWidth, has_text: bool) -> PageItems:

@@ -484,6 +484,22 @@ def numbers_and_bounds(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def small_numbers_and_bounds(draw: st.DrawFn) -> Arguments:
+    dtype = np.dtype(draw(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])))
+    limits = np.iinfo(dtype)
+    number = st.integers(int(limits.min), int(limits.max)) | st.integers(0, 3)
+    numbers = np.array(draw(st.lists(number)), dtype)
+    stored = odd_place(draw, numbers.view(np.uint8)).view(dtype)
+    return stored, draw(number), draw(number)
+
+
+@st.composite
+def masks(draw: st.DrawFn) -> Arguments:
+    kept = np.array(draw(st.lists(st.booleans() | st.just(draw(st.booleans())))), np.bool_)
+    return (np.repeat(kept, draw(st.sampled_from([1, 3, 16]))),)
+
+
+@st.composite
 def segments_of_decimals(draw: st.DrawFn) -> Arguments:
     small, least = st.integers(-(1 << 63), (1 << 63) - 1), -(1 << 127)
     number = small | st.integers(least, -least - 1) if draw(st.booleans()) else small
@@ -610,6 +626,7 @@ PAIRS = {
     "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
+    "slots_of": (selection.slots_of, masks()),
     "take_points": (points.take_points, few_rows_of_pages()),
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
     "read_texts": (read_texts, rows_of_text_pages()),
@@ -621,5 +638,6 @@ PAIRS = {
     "find_common": (phrases.find_common, ascending_numbers()),
     "follow_words": (phrases.follow_words, words_of_documents()),
     "within": (intervals.within, numbers_and_bounds()),
+    "between": (intervals.between, small_numbers_and_bounds()),
     "narrow": (decimals.narrow, segments_of_decimals()),
 }

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from lancefs.datafile.buffers import dtype_of
 from lancefs.datafile.kernels import fsst
+from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
-_VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
+_NUMBERS = [Stored.FLAT, Stored.PACKED, Stored.NARROWED]
+_VALUES = [*_NUMBERS, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
 _WHOLE = [Stored.WHOLE, Stored.ENDS, Stored.INDEXED]  # pages without chunks
 _TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED, Stored.ENDS, Stored.INDEXED)
 LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
@@ -41,25 +44,47 @@ def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
     start, stop = range_of(draw, rows)
     pages: list[tuple[int, ...]] = []
     leaves, sizes = [], [0]
+    dictionaries: list[np.ndarray[Any, Any] | None] = []
     for _ in range(draw(st.integers(1, 3))):
-        values = draw(st.sampled_from([Stored.FLAT, Stored.PACKED]))
+        values = draw(st.sampled_from([*_NUMBERS, Stored.LOOKED_UP]))
         levels, bits = (
             Stored(draw(st.sampled_from(LEVELS[:-1]))),
             draw(st.sampled_from(_bits_of(values))),
         )
         first = len(pages)
         pages += pages_of_leaf(draw, source, file, rows, (values, bits), levels)
+        if values is Stored.LOOKED_UP:
+            bits = draw(st.sampled_from([8, 16, 24, 32, 64, 128]))
+            pages[first:] = [_as_packed(page) for page in pages[first:]]
+            dictionaries += [_items_of(source, page, bits // 8) for page in pages[first:]]
+        dictionaries += [None] * (len(pages) - len(dictionaries))
         if sizes[-1] and draw(st.booleans()):
             sizes.append(0)
         at = sizes[-1]
         validity = at + ((stop - start) * bits + 63) // 64 * 8
         sizes[-1] = end = validity + (stop - start + 63) // 64 * 8
         shown = validity if levels is not Stored.NONE else -1
-        leaves.append((first, len(pages) - first, len(sizes) - 1, at, shown, end))
+        leaves.append((first, len(pages) - first, len(sizes) - 1, at, shown, end, bits))
     data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
     damage(draw, data, table)
+    items = ItemParts(len(pages))
+    for number, one in enumerate(dictionaries):
+        items.put(number, one)
     wanted = start, stop
-    return data, data, (-1, 0), table, np.array(leaves, np.int64), wanted, sizes
+    return data, data, (-1, 0), table, items, np.array(leaves, np.int64), wanted, sizes
+
+
+def _as_packed(page: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a page of indices as it is read where its items are given."""
+    return (*page[: PageColumn.VALUES], Stored.PACKED, *page[PageColumn.VALUES + 1 :])
+
+
+def _items_of(
+    source: np.random.Generator, page: tuple[int, ...], width: int
+) -> np.ndarray[Any, Any]:
+    """Return the items of a page, or fewer of them."""
+    count = page[PageColumn.ITEM_COUNT] - int(source.random() < 0.1)
+    return np.frombuffer(source.bytes(count * width), dtype_of(width)).copy()
 
 
 def pages_of_leaf(
@@ -207,6 +232,8 @@ def _levels_of(values: Stored) -> list[int]:
 def _bits_of(values: Stored) -> list[int]:
     if values in (Stored.FLAT, Stored.WHOLE):
         return [1, 8, 16, 24, 32, 64, 128]
+    if values is Stored.NARROWED:
+        return [64]
     return [32, 64] if values in (Stored.STRINGS, Stored.ENDS) else [8, 16, 32, 64]
 
 
@@ -347,6 +374,12 @@ def _stored_values(
     match values:
         case Stored.FLAT:
             return source.bytes((count * bits + 7) // 8)
+        case Stored.NARROWED:
+            low = source.integers(-(1 << 63), 1 << 63, count)
+            high = low >> 63
+            if count and source.random() < 0.02:  # a number that takes more bits
+                high[source.integers(0, count)] += 1
+            return np.stack((low, high), axis=1).astype("<i8").tobytes()
         case Stored.PACKED:
             width = int(source.integers(0, bits + 1))
             return width.to_bytes(bits // 8, "little") + source.bytes(width * 128)

@@ -57,11 +57,12 @@ def test_chunks_of_any_length_are_read(tmp_path: Path, per_chunk: int) -> None:
     path = tmp_path / "page"
     path.write_bytes(chunks.tobytes())
     size = 8 * (stop - start)
-    leaves = np.array([(0, 1, 0, 0, -1, size)])
+    leaves = np.array([(0, 1, 0, 0, -1, size, 64)])
     descriptor = os.open(path, os.O_RDONLY)
     try:
         (memory,), numbers = compiled_kernel("read_plain")(
-            table, chunks, (descriptor, 0), np.array([plan]), leaves, (start, stop), [size]
+            *(table, chunks, (descriptor, 0), np.array([plan]), plain.ItemParts(1)),
+            *(leaves, (start, stop), [size]),
         )
     finally:
         os.close(descriptor)
@@ -73,11 +74,12 @@ def test_a_file_that_is_cut_short_is_looked_at_in_memory(tmp_path: Path) -> None
     table, chunks, plan = _flat_page(5000, 1024)
     path = tmp_path / "page"
     path.write_bytes(chunks[: len(chunks) // 2].tobytes())
-    leaves = np.array([(0, 1, 0, 0, -1, 40_000)])
+    leaves = np.array([(0, 1, 0, 0, -1, 40_000, 64)])
     descriptor = os.open(path, os.O_RDONLY)
     try:
         (memory,), _ = compiled_kernel("read_plain")(
-            table, chunks, (descriptor, 0), np.array([plan]), leaves, (0, 5000), [40_000]
+            *(table, chunks, (descriptor, 0), np.array([plan]), plain.ItemParts(1)),
+            *(leaves, (0, 5000), [40_000]),
         )
     finally:
         os.close(descriptor)
