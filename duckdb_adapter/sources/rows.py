@@ -47,6 +47,8 @@ _FIRST_ROWS = (2 * 1024, 8 * 1024)
 # thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
 LONG_ROWS = 256 * 1024
 _LEAST_SHARE = 4
+# Rows of a table from which on threads decode the first rows as well, where all are needed.
+_LEAST_LONG = 1024 * 1024
 # Rows of a small fragment, on average.
 _MOST_SMALL_ROWS = 4 * 1024
 # Rows of a batch without columns: DuckDB allocates a bit for each.
@@ -331,7 +333,8 @@ class Rows(RowSource):
         return is_short and are_several_local(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
-        return self._scanner(columns, **options).for_engine().to_batches()
+        is_long = self._needs_all and (self.known_count() or 0) >= _LEAST_LONG
+        return self._scanner(columns, **options).for_engine(is_long).to_batches()
 
     def _scanner(self, columns: list[str], **options: Any) -> LanceScanner:
         """Say what to read, in the form in which DuckDB takes it."""

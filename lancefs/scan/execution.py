@@ -151,7 +151,10 @@ class Scan:
         settings = request.settings
         budget = settings.table_bytes if request.is_kept else settings.stream_bytes
         columns = len(request.fields) + len(request.filter_fields)
-        pace = Pace(request.batch_rows, budget, columns, settings, request.is_remote_bulk)
+        # Where rows are left out, decoding them takes longer than what becomes of the others.
+        is_long = settings.starts_in_threads and request.filter is not None
+        starts_long = request.is_remote_bulk or is_long
+        pace = Pace(request.batch_rows, budget, columns, settings, starts_long)
         morsels = self._plan.morsels(fragments, first, pace)
         decoded = (
             decode_here(morsels, self._reader, pace)
@@ -296,7 +299,8 @@ class Scan:
         self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader
     ) -> Iterator[DecodedMorsel]:
         """Decode morsels in threads where that pays."""
-        begins_here = not self._request.is_remote_bulk
+        request = self._request
+        begins_here = not (request.settings.starts_in_threads or request.is_remote_bulk)
         return decode_ahead(morsels, reader, pace, begins_here, self._spares_memory())
 
     def _take_positions(self, positions: Ints) -> Iterator[pa.RecordBatch]:

@@ -169,11 +169,12 @@ class LanceScanner:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(LanceScanner, **self._options), self._arguments
 
-    def for_engine(self) -> LanceScanner:
+    def for_engine(self, is_long: bool = False) -> LanceScanner:
         """Tune the scan for an engine such as DuckDB; see `ScanSettings.for_engine`."""
         request = self._request
         columns = {field.id for field in (*request.fields, *request.filter_fields)}
-        self._request = replace(request, settings=request.settings.for_engine(len(columns)))
+        settings = request.settings.for_engine(len(columns), is_long)
+        self._request = replace(request, settings=settings)
         return self
 
     @property

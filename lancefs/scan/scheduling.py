@@ -85,7 +85,7 @@ def _in_threads(
             return True
         return sum(morsel.rows for morsel in under_way) > THREADS * pace.rows
 
-    pool = Threads(most, "lancefs-scan", initializer=spare_memory if spares_memory else None)
+    pool, is_done = Threads(most, "lancefs-scan", spare_memory if spares_memory else None), False
     try:
         yield from prefetch(
             chain([first], morsels),
@@ -93,8 +93,10 @@ def _in_threads(
             is_full,
             lambda morsel, decoded: morsel.after(decoded.morsel),
         )
+        is_done = True
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # Threads that have nothing left to do give their memory back while the consumer goes on.
+        pool.shutdown(wait=not is_done, cancel_futures=True)
 
 
 def _inline(

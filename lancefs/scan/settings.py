@@ -39,6 +39,8 @@ class ScanSettings:
         longest_morsel_rows: Rows of a morsel at most, however short they are.
         inline_seconds: A scan decodes in the consumer's thread for this long. Threads slow down
             scans that are shorter.
+        starts_in_threads: Whether threads decode the first morsel as well: the consumer needs all
+            rows, and they are many.
         remote_prefetch: Morsels, or fragments that rows are taken from, of a remote table whose
             requests are under way at once. More hide more latency and hold more memory.
         tiny_rows: A morsel of no more rows is decoded without a thread where its bytes are few too:
@@ -84,6 +86,7 @@ class ScanSettings:
     first_run_rows: int = 2 * 1024
     longest_morsel_rows: int = 1024 * 1024
     inline_seconds: float = 0.005
+    starts_in_threads: bool = False
     remote_prefetch: int = 32
     tiny_rows: int = 32 * 1024
     tiny_bytes: int = 1024 * 1024
@@ -127,7 +130,7 @@ class ScanSettings:
             table_bytes=min(self.table_bytes, part),
         )
 
-    def for_engine(self, columns: int) -> ScanSettings:
+    def for_engine(self, columns: int, is_long: bool) -> ScanSettings:
         """Return the settings of a scan for an engine that has its own, larger budget of memory.
 
         Longer morsels of several columns cost less Python each; those of few columns are long
@@ -136,6 +139,8 @@ class ScanSettings:
 
         Args:
             columns: How many columns are read.
+            is_long: Whether the engine is likely to read so many rows that threads pay from the
+                first one on.
         """
         if self.max_memory is not None:
             return self
@@ -147,6 +152,7 @@ class ScanSettings:
             stream_mapped_bytes=_ENGINE_MAPPED_BYTES,
             uneven_ratio=_ENGINE_UNEVEN_RATIO,
             inline_seconds=_ENGINE_INLINE_SECONDS,
+            starts_in_threads=is_long,
         )
 
 

@@ -2,7 +2,8 @@
 
 The part of `PlainColumns` that reads numbers and other values of a fixed width: plain ones, packed
 ones, and indices into dictionaries of pages. Dictionaries are decoded once rows of their pages are
-read.
+read. Of columns that are read with dictionaries, those of all pages are joined to one, and the
+numbers that the kernel looks up are the places of the items of a page in it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Array, FixedWidth, Ints
-from lancefs.datafile.buffers import reserve
+from lancefs.datafile.arrays import stored_values, to_arrow
+from lancefs.datafile.blocks import Array, Block, FixedWidth, Ints
+from lancefs.datafile.buffers import in_own_memory, reserve, to_arrow_numbers
 from lancefs.datafile.decimals import narrowed_values
+from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import LeafColumn, PageColumn
@@ -25,11 +28,23 @@ from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
+# Items of all dictionaries of a column that is read with dictionaries, at most: all of them are
+# decoded for the first rows.
+_MOST_CODED = 64 * 1024
+_CODE_BITS = 32
+
+
+def is_coded(data_type: pa.DataType) -> bool:
+    """Whether columns are read with dictionaries, and indices of 32 bits."""
+    return bool(pa.types.is_dictionary(data_type) and data_type.index_type == pa.int32())
+
 
 def are_read_as_numbers(plan: LeafPlan) -> bool:
     """Whether `NumberColumns` can read a leaf."""
     if plan.form is PointForm.VALUES:
         return True
+    if is_coded(plan.data_type):
+        return int(plan.pages[:, PageColumn.ITEM_COUNT].sum()) <= _MOST_CODED
     bits = value_bits(plan.data_type) or 0
     return plan.form is PointForm.INDICES and bits > 0 and bits % 8 == 0
 
@@ -60,7 +75,7 @@ class NumberColumns:
     def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
         self._plans = tuple(plans)
         self._counts = np.array([len(plan.pages) for plan in plans], np.int64)
-        self._bits = np.array([value_bits(plan.data_type) for plan in plans], np.int64)
+        self._bits = np.array([_bits_of(plan) for plan in plans], np.int64)
         self._have_levels = np.array([plan.has_levels for plan in plans], np.bool_)
         self._items = _NumberPages(self._plans, pages)
         self._layout: tuple[int, _Layout] | None = None
@@ -102,12 +117,20 @@ class NumberColumns:
         *nulls, size, places = numbers.tolist()
         buffers, bitmap_size, arrays = [*map(pa.py_buffer, memories)], -(-count // 8), []
         make = pa.Array.from_buffers
-        for (data_type, memory, at, length, validity), null in zip(
-            layout.columns, nulls, strict=True
+        for leaf, ((data_type, memory, at, length, validity), null) in enumerate(
+            zip(layout.columns, nulls, strict=True)
         ):
             buffer = buffers[memory]
             valid = buffer.slice(validity, bitmap_size) if null else None
-            arrays.append(make(data_type, count, [valid, buffer.slice(at, length)], null))
+            is_dictionary = is_coded(data_type)
+            stored = data_type.index_type if is_dictionary else data_type
+            array = make(stored, count, [valid, buffer.slice(at, length)], null)
+            if is_dictionary:
+                joined, is_ordered = self._items.joined(leaf, data), data_type.ordered
+                array = pa.DictionaryArray.from_arrays(
+                    array, joined.items, ordered=is_ordered, safe=False
+                )
+            arrays.append(array)
         return Points(arrays, size, places)
 
     def _laid_out(self, count: int) -> _Layout:
@@ -137,8 +160,29 @@ class NumberColumns:
         return _Layout(np.concatenate(parts), sizes, columns)
 
 
+def _bits_of(plan: LeafPlan) -> int:
+    """Return the bits of each value, or code, of a leaf."""
+    if is_coded(plan.data_type):
+        return _CODE_BITS
+    bits = value_bits(plan.data_type)
+    assert bits is not None  # as `are_read_as_numbers` made sure
+    return bits
+
+
+class _Joined(NamedTuple):
+    """The dictionaries of the pages of a column, joined.
+
+    Attributes:
+        items: The items of all pages, each once.
+        places: For each page, where its items are among these (int32).
+    """
+
+    items: pa.Array
+    places: Sequence[Array]
+
+
 class _NumberPages(KnownPages[Array]):
-    """Dictionaries of pages of numbers.
+    """Dictionaries of pages of numbers, or the places of their items in a joined one.
 
     Args:
         plans: The plan of each column.
@@ -147,17 +191,27 @@ class _NumberPages(KnownPages[Array]):
 
     def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
         super().__init__(pages, ItemParts(len(pages)))
+        self._plans = tuple(plans)
         # The column of each page, and the number of the page in it.
-        self._places = [(plan, number) for plan in plans for number in range(len(plan.pages))]
+        self._places = [
+            (leaf, number) for leaf, plan in enumerate(plans) for number in range(len(plan.pages))
+        ]
+        self._joined: dict[int, _Joined] = {}
+
+    @property
+    def cost(self) -> int:
+        """Bytes that are kept."""
+        return super().cost + sum([int(one.items.nbytes) for one in list(self._joined.values())])
 
     def read_part(self, page: int, data: Bytes) -> Array | None:
-        """Return the items of a page that has a dictionary; see `KnownPages`."""
-        plan, number = self._places[page]
+        """Return what the indices of a page are looked up in; see `KnownPages`."""
+        leaf, number = self._places[page]
+        plan = self._plans[leaf]
         if plan.form is PointForm.VALUES:
             return None
-        start, end = self._pages[page, PageColumn.ITEMS : PageColumn.ITEM_COUNT].tolist()
-        block = plan.parts[number].block(data[start:end])
-        bits = value_bits(plan.data_type)
+        if is_coded(plan.data_type):
+            return self.joined(leaf, data).places[number]
+        block, bits = self._block(page, data), value_bits(plan.data_type)
         is_narrow = pa.types.is_decimal(plan.data_type) and bits == NARROW_BITS
         if isinstance(block, FixedWidth):
             values = narrowed_values(block) if is_narrow else block
@@ -166,5 +220,47 @@ class _NumberPages(KnownPages[Array]):
         raise CorruptFile(f"a dictionary of other values than {plan.data_type}")
 
     def bytes_of(self, part: Array) -> int:
-        """Return how many bytes a dictionary has."""
-        return part.nbytes
+        """Return how many bytes are kept of a page."""
+        return int(part.nbytes)
+
+    def joined(self, leaf: int, data: Bytes) -> _Joined:
+        """Return the dictionaries of the pages of a column, joined.
+
+        Args:
+            leaf: The number of the column.
+            data: See `read_part`.
+        """
+        known = self._joined.get(leaf)
+        if known is None:
+            kind = self._plans[leaf].data_type.value_type
+            own = [page for page, (of, _) in enumerate(self._places) if of == leaf]
+            parts = [to_arrow(self._block(page, data), kind, None) for page in own]
+            known = self._joined[leaf] = _join(parts)
+        return known
+
+    def _block(self, page: int, data: Bytes) -> Block:
+        """Decode the dictionary of a page."""
+        leaf, number = self._places[page]
+        start, end = self._pages[page, PageColumn.ITEMS : PageColumn.ITEM_COUNT].tolist()
+        return self._plans[leaf].parts[number].block(data[start:end])
+
+
+# Floats are joined by their bits: Arrow takes 0 and -0 for one item.
+_BITS = {pa.float16(): pa.uint16(), pa.float32(): pa.uint32(), pa.float64(): pa.uint64()}
+
+
+def _join(dictionaries: Sequence[pa.Array]) -> _Joined:
+    """Join the dictionaries of pages, which are the same in most cases."""
+    first, kind = dictionaries[0], dictionaries[0].type
+    every = [np.arange(len(one), dtype=np.int32) for one in dictionaries]
+    if all(one.buffers() == first.buffers() for one in dictionaries[1:]):
+        return _Joined(in_own_memory(first), every)
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            to_arrow_numbers(places), one.view(_BITS.get(kind, kind)), safe=False
+        )
+        for places, one in zip(every, dictionaries, strict=True)
+    ]
+    column = unify_chunks(pa.chunked_array(chunks))
+    places = [stored_values(chunk.indices, "<i4").copy() for chunk in column.chunks]
+    return _Joined(in_own_memory(column.chunk(0).dictionary.view(kind)), places)

@@ -346,6 +346,11 @@ def plan_narrow(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     return _plan_of_leaf(leaf, column, NARROW) if column.pages and not leaf.around else None
 
 
+def plan_coded(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
+    """Plan how `PlainColumns` reads a leaf with dictionaries as these; see `plan_leaf`."""
+    return _plan_of_leaf(leaf, column, CODED) if column.pages and not leaf.around else None
+
+
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
     known = plan(column, bits, len(leaf.around))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Block, RowRange
-from lancefs.datafile.container import Container, Page
+from lancefs.datafile.container import ColumnPages, Container, Page
 from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
@@ -39,7 +39,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.number_columns import are_read_as_numbers
+from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
     MOST_ROWS,
@@ -49,6 +49,7 @@ from lancefs.datafile.v2_1.point_plans import (
     is_worthwhile,
     may_be_plain,
     most_rows,
+    plan_coded,
     plan_leaf,
     plan_narrow,
 )
@@ -283,16 +284,16 @@ class StructuralReader(PointReader):
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how a kernel reads a leaf; None where it is not plain."""
-        plan = self._narrow_plan(leaf) if leaf.field.is_narrow else self.plan(leaf, False)
+        make = _plan_of_plain(leaf.field)
+        plan = None
+        if make is None:
+            plan = self.plan(leaf, is_nested=False)
+        else:
+            with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
+                plan = make(leaf, self.container.column(self.columns[leaf.field.id]))
         if plan is None or not self.may_have(plan.rows):
             return None
         return plan if are_read_as_numbers(plan) or are_read_as_texts(plan) else None
-
-    def _narrow_plan(self, leaf: LeafField) -> LeafPlan | None:
-        """Return how decimals are read in 64 bits; see `_plain_plan`."""
-        with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
-            return plan_narrow(leaf, self.container.column(self.columns[leaf.field.id]))
-        return None
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
@@ -519,6 +520,13 @@ class StructuralReader(PointReader):
         from lancefs.datafile.v2_1.layouts.outline_pages import outlined
 
         return outlined(reader, leaf.field.storage_type)
+
+
+def _plan_of_plain(field: Field) -> Callable[[LeafField, ColumnPages], LeafPlan | None] | None:
+    """Return what plans a leaf that only `PlainColumns` reads by kernels; None for all others."""
+    if field.is_narrow:
+        return plan_narrow
+    return plan_coded if is_coded(field.storage_type) else None
 
 
 def _decoder_of(field: Field) -> Callable[[Chunks], Block]:
