@@ -14,8 +14,8 @@ from lancefs.errors import CorruptFile, locating
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
-# Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of all
-# columns at once, and narrowed afterwards.
+# Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of
+# all columns at once, and narrowed afterwards.
 _LEAST_ROWS = 256 + 1
 
 

@@ -54,8 +54,8 @@ class Stored(IntEnum):
     PACKED = 2  # inline bit-packing
     PACKED_APART = 3  # out-of-line bit-packing
     RUNS = 4  # of levels of two bytes, and lengths of one
-    # Plain signed numbers of 128 bits, of which the low 64 bits are given: the others repeat their
-    # sign.
+    # Plain signed numbers of 128 bits, of which `read_plain` gives the low 64 bits: the others
+    # repeat their sign, but below nulls.
     NARROWED = 5
     STRINGS = 6  # offsets and bytes
     LOOKED_UP = 7  # indices, bit-packed inline, into a dictionary of strings

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Ints, dtype_of, empty
+from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty
 from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.datafile.kernels.lookup import take
 from lancefs.datafile.kernels.pages import PageParts
@@ -115,13 +115,27 @@ def _take_plain(
     begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
+    is_narrowed = items is None and page[PageColumn.VALUES] == Stored.NARROWED
+    if is_narrowed:
+        page = page.copy()
+        page[[PageColumn.VALUES, PageColumn.BITS]] = Stored.FLAT, 2 * page[PageColumn.BITS]
     taken = take_chunks(tables[begin:end], data, page, rows)
     values = taken.values
+    if is_narrowed:
+        values = _low_halves(values, taken.invalid)
     if items is not None:
         if page[PageColumn.VALUES] != Stored.PACKED:
             raise CorruptFile("the indices into a dictionary are not packed")
         values = take(items, values.view(dtype_of(int(page[PageColumn.BITS]) // 8))).view(np.uint8)
     return taken._replace(values=values, looked_at=(taken.looked_at[0], 2))
+
+
+def _low_halves(numbers: Array, invalid: Mask) -> Array:
+    """Return the low halves of signed numbers of 128 bits, which are the numbers but for nulls."""
+    low, high = numbers.view("<i8").reshape(-1, 2).T
+    if np.any((high != low >> 63) & ~invalid):
+        raise CorruptFile("a number takes more than 64 bits")
+    return np.ascontiguousarray(low).view(np.uint8)
 
 
 _c_read_plain = c_function(

@@ -38,19 +38,6 @@ static void copy_bits(uint8_t *out, int64_t at, const uint8_t *bits, int64_t fro
             set_bit(out, at);
 }
 
-/* Copy the low halves of signed numbers; return whether each high half is the sign of its low one, which
- * then is the number. */
-static int copy_low(uint8_t *out, const uint8_t *numbers, int64_t count) {
-    uint64_t others = 0;
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t halves[2];
-        memcpy(halves, numbers + i * NARROWED_BYTES, sizeof halves);
-        others |= halves[1] ^ (0 - (halves[0] >> 63));
-        memcpy(out + i * 8, halves, 8);
-    }
-    return others == 0;
-}
-
 /* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
  * unpacking of a whole block; else 0. */
 #define FEW 16
@@ -194,12 +181,6 @@ static int write_dense_values(const int64_t *page, Buffer buffer, int64_t count,
         memcpy(to, (const uint8_t *)whole + within * bytes, (size_t)(taken * bytes));
         return 0;
     }
-    if (page[VALUES] == NARROWED) { /* others may lie below nulls, and are read in another way */
-        if (count > buffer.size / NARROWED_BYTES)
-            return DAMAGED;
-        const uint8_t *const numbers = buffer.data + within * NARROWED_BYTES;
-        return copy_low(out + at * 8, numbers, taken) ? 0 : DAMAGED;
-    }
     if ((count * bits + 7) / 8 > buffer.size)
         return DAMAGED;
     if (bits > 1)
@@ -224,12 +205,6 @@ static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64
             const uint64_t value = value_at(packed, (int)width, (int)bits, (int)(rows[i] - first));
             memcpy(out + i * bytes, &value, (size_t)bytes);
         }
-        return 0;
-    }
-    if (page[VALUES] == NARROWED) {
-        for (int64_t i = start; i < stop; i++)
-            if (write_dense_values(page, buffer, count, rows[i] - first, 1, out, i))
-                return DAMAGED;
         return 0;
     }
     if ((count * bits + 7) / 8 > buffer.size)

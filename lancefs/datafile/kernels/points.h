@@ -13,8 +13,6 @@ enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, NARROWED, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
 enum { WHOLE = SKIPPED + 1, ENDS, INDEXED };
 
-#define NARROWED_BYTES 16 /* of a stored number of which the low half is given */
-
 #define LEVEL 2 /* bytes of a level */
 
 /* A buffer of a page or chunk. */

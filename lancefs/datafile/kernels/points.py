@@ -21,7 +21,6 @@ from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, join_
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
 from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
-from lancefs.datafile.kernels.decimals import narrow
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
 from lancefs.datafile.kernels.pages import PageColumn as PageColumn
@@ -324,19 +323,6 @@ def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, p
         case Stored.STRINGS:
             found = find_strings(data, starts, ends, counts, bits // 8, wanted)
             return np.stack(found, axis=1).reshape(-1).view(np.uint8)
-        case Stored.NARROWED:
-            numbers = _plain_values(data, starts, ends, counts, wanted, 2 * bits)
-            low, fits = narrow(numbers, np.zeros(1, np.int64), np.array([len(numbers)]))
-            if not fits:
-                raise CorruptFile(f"a number takes more than {bits} bits")
-            return low.view(np.uint8)
-    return _plain_values(data, starts, ends, counts, wanted, bits)
-
-
-def _plain_values(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, bits: int
-) -> Array:
-    """Return the wanted ones of plain values of so many bits, as `_values` does."""
     if np.any(-(-counts * bits // 8) > ends - starts):
         raise CorruptFile(f"a chunk is too short for its values of {bits} bits")
     chunk, within = places_of(counts, wanted)

@@ -25,7 +25,7 @@ from lancefs.datafile.kernels.points import LeafColumn, PageColumn
 from lancefs.datafile.v2_1.known_pages import KnownPages
 from lancefs.datafile.v2_1.point_plans import NARROW_BITS, LeafPlan, PointForm, value_bits
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Bytes
 
 # Items of all dictionaries of a column that is read with dictionaries, at most: all of them are
@@ -215,7 +215,9 @@ class _NumberPages(KnownPages[Array]):
         is_narrow = pa.types.is_decimal(plan.data_type) and bits == NARROW_BITS
         if isinstance(block, FixedWidth):
             values = narrowed_values(block) if is_narrow else block
-            if values is not None and values.bits == bits:
+            if values is None:
+                raise UnsupportedFeature("an item takes more than 64 bits; it may be that of nulls")
+            if values.bits == bits:
                 return values.values.copy()  # it outlives the memory of the file
         raise CorruptFile(f"a dictionary of other values than {plan.data_type}")
 
@@ -229,12 +231,18 @@ class _NumberPages(KnownPages[Array]):
         Args:
             leaf: The number of the column.
             data: See `read_part`.
+
+        Raises:
+            UnsupportedFeature: One of them cannot be read.
         """
         known = self._joined.get(leaf)
         if known is None:
             kind = self._plans[leaf].data_type.value_type
             own = [page for page, (of, _) in enumerate(self._places) if of == leaf]
-            parts = [to_arrow(self._block(page, data), kind, None) for page in own]
+            try:
+                parts = [to_arrow(self._block(page, data), kind, None) for page in own]
+            except CorruptFile as error:
+                raise UnsupportedFeature("a dictionary is damaged; it may not be wanted") from error
             known = self._joined[leaf] = _join(parts)
         return known
 

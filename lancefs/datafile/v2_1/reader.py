@@ -6,6 +6,7 @@ chunks that hold the requested rows; `assembly` makes arrays of them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeAlias
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MOST_TABLES = 8 * 1024 * 1024
+_MOST_ASKED = 4  # groups of fields that are kept in mind
 
 
 class _Asked:
@@ -97,7 +99,8 @@ class _Understood(Understood):
     """What was understood of a data file.
 
     Attributes:
-        asked: What was asked for last, which mostly is asked for again.
+        asked: What was asked for last, which mostly is asked for again: by a scan with a filter the
+            columns of the filter, and all others.
         planned: Leaves, whether they may be nested, and how those that kernels read are read.
         plain: Which of some fields are plain.
         packed: Packed structs as the file stores them, by field id.
@@ -105,7 +108,7 @@ class _Understood(Understood):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = _Asked((), (), False)
+        self.asked = deque[_Asked](maxlen=_MOST_ASKED)
         self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
         self.plain = KeptByFields[PlainColumns | None]()
         self.packed: dict[int, Field] = {}
@@ -154,10 +157,7 @@ class StructuralReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        asked = self._understood.asked
-        if not are_same(fields, asked.fields):
-            asked = _Asked(fields, leaves_of(fields), all(map(may_be_plain, fields)))
-            self._understood.asked = asked
+        asked = self._asked(fields)
         if fields and self.container.file.is_in_memory:
             if are_plainly_read(asked.are_numbers, ranges):
                 plain = yield from self._plain_columns(fields)
@@ -167,6 +167,15 @@ class StructuralReader(PointReader):
             if arrays is not None:
                 return arrays
         return assemble(fields, [(yield from self.fetch(asked.leaves, ranges))])
+
+    def _asked(self, fields: Sequence[Field]) -> _Asked:
+        """Return what is known of fields that are read together, which is kept."""
+        for known in tuple(self._understood.asked):
+            if are_same(fields, known.fields):
+                return known
+        asked = _Asked(fields, leaves_of(fields), all(map(may_be_plain, fields)))
+        self._understood.asked.append(asked)
+        return asked
 
     def _read_few(self, asked: _Asked, ranges: Sequence[RowRange]) -> Reads[list[pa.Array] | None]:
         """Read a few rows of fields whose leaves all are known to kernels.
