@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import lancefs
 from lancefs.datafile.v2_1 import known_pages
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
+from lancefs.errors import CorruptFile
 from lancefs.table.known_files import forget_known
 
 ROWS = 1_200_000  # whose pages of 64 bits are two
@@ -51,7 +53,10 @@ def path(
     data: pa.Table, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Path:
     path = tmp_path_factory.mktemp("numbers") / "t.lance"
-    lance.write_dataset(data, path, data_storage_version=request.param)
+    # Short batches, so that the writer makes several pages, in one file.
+    batches = pa.RecordBatchReader.from_batches(data.schema, data.to_batches(64 * 1024))
+    rows = 2 * ROWS
+    lance.write_dataset(batches, path, data_storage_version=request.param, max_rows_per_file=rows)
     return path
 
 
@@ -133,6 +138,30 @@ def test_dictionaries_of_pages_that_were_read_are_forgotten(
             dataset.to_batches(batch_size=128 * 1024, columns=["zero", "cent", "status"])
         )
         assert_same(pa.Table.from_batches(batches), data.select(["zero", "cent", "status"]))
+
+
+def test_a_damaged_dictionary_of_a_page_that_is_not_wanted_is_no_damage(
+    path: Path, data: pa.Table, tmp_path: Path
+) -> None:
+    shutil.copytree(path, tmp_path / "t.lance")
+    reader = lancefs.open(tmp_path / "t.lance").opened.readers[0]
+    file, fields = reader.open_file(reader.fragment.files[0])
+    pages = fields.container.column(data.schema.get_field_index("mode")).pages  # type: ignore[attr-defined]
+    assert len(pages) > 1
+    start, end = pages[-1].buffers[2]
+    with open(file.url, "r+b") as stored:
+        stored.seek(start)
+        stored.write(b"\xff" * (end - start))
+    forget_known(str(tmp_path / "t.lance"))
+    dataset = lancefs.open(tmp_path / "t.lance")
+    rows = data.slice(0, 2000)
+    filter = pc.field("mode") == "by rail"
+    found = dataset.scanner(columns=["row", "mode"], filter=filter, limit=500).to_table()
+    assert_same(found, rows.filter(filter).select(["row", "mode"]).slice(0, 500))
+    with pytest.raises(CorruptFile, match=r"\(mode\)"):
+        dataset.to_table(columns=["mode"])
+    with pytest.raises(CorruptFile, match=r"\(mode\)"):
+        dataset.to_table(columns=["row"], filter=filter)
 
 
 @pytest.mark.parametrize("different", [7, 10**17])

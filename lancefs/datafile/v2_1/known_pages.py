@@ -17,6 +17,10 @@ _Part = TypeVar("_Part")
 _MOST_BYTES = 4 * 1024 * 1024
 
 
+class ReadOtherwise(Exception):
+    """Kernels do not read some columns, and nothing says that they are damaged."""
+
+
 class _KnownSoFar(NamedTuple, Generic[_Part]):
     """What is known so far.
 
@@ -55,6 +59,7 @@ class KnownPages(ABC, Generic[_Part]):
         Raises:
             CorruptFile: The dictionary is damaged.
             UnsupportedFeature: It is of a kind that is not known.
+            ReadOtherwise: It has something that only the general way takes.
         """
 
     @abstractmethod
@@ -76,6 +81,7 @@ class KnownPages(ABC, Generic[_Part]):
         Raises:
             CorruptFile: See `read_part`.
             UnsupportedFeature: See `read_part`.
+            ReadOtherwise: See `read_part`.
         """
         known, first = self._known, self._pages[:, PageColumn.FIRST_ROW]
         holds = (first < rows[1]) & (first + self._pages[:, PageColumn.ROWS] > rows[0])

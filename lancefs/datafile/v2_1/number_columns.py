@@ -22,7 +22,7 @@ from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import LeafColumn, PageColumn
-from lancefs.datafile.v2_1.known_pages import KnownPages
+from lancefs.datafile.v2_1.known_pages import KnownPages, ReadOtherwise
 from lancefs.datafile.v2_1.point_plans import NARROW_BITS, LeafPlan, PointForm, value_bits
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -107,6 +107,7 @@ class NumberColumns:
         Raises:
             CorruptFile: A page is damaged.
             UnsupportedFeature: A dictionary is of a kind that is not known.
+            ReadOtherwise: A dictionary has something that only the general way takes.
             MemoryLimitExceeded: The rows have too many bytes; see `reserve`.
         """
         count = rows[1] - rows[0]
@@ -216,7 +217,7 @@ class _NumberPages(KnownPages[Array]):
         if isinstance(block, FixedWidth):
             values = narrowed_values(block) if is_narrow else block
             if values is None:
-                raise UnsupportedFeature("an item takes more than 64 bits; it may be that of nulls")
+                raise ReadOtherwise("an item takes more than 64 bits; it may be that of nulls")
             if values.bits == bits:
                 return values.values.copy()  # it outlives the memory of the file
         raise CorruptFile(f"a dictionary of other values than {plan.data_type}")
@@ -233,7 +234,7 @@ class _NumberPages(KnownPages[Array]):
             data: See `read_part`.
 
         Raises:
-            UnsupportedFeature: One of them cannot be read.
+            ReadOtherwise: One of them cannot be read.
         """
         known = self._joined.get(leaf)
         if known is None:
@@ -241,8 +242,8 @@ class _NumberPages(KnownPages[Array]):
             own = [page for page, (of, _) in enumerate(self._places) if of == leaf]
             try:
                 parts = [to_arrow(self._block(page, data), kind, None) for page in own]
-            except CorruptFile as error:
-                raise UnsupportedFeature("a dictionary is damaged; it may not be wanted") from error
+            except (CorruptFile, UnsupportedFeature) as error:  # of a page that may not be wanted
+                raise ReadOtherwise from error
             known = self._joined[leaf] = _join(parts)
         return known
 

@@ -78,6 +78,7 @@ class PlainColumns:
         Raises:
             CorruptFile: A page is damaged.
             UnsupportedFeature: A dictionary is of a kind that is not known.
+            ReadOtherwise: A dictionary has something that only the general way takes.
             TooLarge: The rows have too many bytes, and fewer may be read; see `reserve`.
             MemoryLimitExceeded: They have too many bytes.
         """

@@ -20,6 +20,7 @@ from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
+from lancefs.datafile.v2_1.known_pages import ReadOtherwise
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
     Request,
@@ -261,7 +262,7 @@ class StructuralReader(PointReader):
         try:
             with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
-        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature) as error:
+        except (CorruptFile, MemoryLimitExceeded, ReadOtherwise, UnsupportedFeature) as error:
             # The general way says where, if it cannot read the rows either.
             fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
             if isinstance(error, CorruptFile):
