@@ -3,7 +3,7 @@
 
 /* The columns of the table of leaves, and of the table of items of pages, as in plain.py. */
 enum { FIRST_PAGE, PAGES, MEMORY, OUT, VALIDITY, END, BITS_OUT, LEAF_COLUMNS };
-enum { ADDRESS, COUNT, ITEM_COLUMNS };
+enum { HAS_ITEMS, ADDRESS, COUNT, ITEM_COLUMNS };
 
 /* Where the rows of a leaf are written; what is known of all pages; and the bytes of a value. */
 typedef struct {
@@ -97,7 +97,7 @@ static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, i
                           int64_t count, int64_t within, int64_t taken, int64_t at) {
     const Leaf *const leaf = to;
     const int64_t *const items = leaf->items + (page - leaf->pages) / PAGE_COLUMNS * ITEM_COLUMNS;
-    if (items[ADDRESS])
+    if (items[HAS_ITEMS])
         return read_indices(leaf, page, items, chunk, length, count, within, taken, at);
     if (page[VALUES] == NARROWED)
         return read_narrow(leaf, page, chunk, length, count, within, taken, at);
@@ -110,8 +110,8 @@ static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, i
  * their places. */
 KERNEL(read_plain, const uint8_t *tables, int64_t tables_size, const uint8_t *data, int64_t size,
        int64_t descriptor, int64_t shift, const int64_t *pages, const int64_t *items,
-       const int64_t *leaves, int64_t leaf_count, const int64_t *rows, const int64_t *memories, uint8_t *scratch,
-       int64_t *nulls) {
+       const int64_t *leaves, int64_t leaf_count, const int64_t *rows, const int64_t *memories,
+       uint8_t *scratch, int64_t *nulls) {
     const File file = {{tables, tables_size}, {data, size}, descriptor, shift, scratch};
     const Rows wanted = {rows[0], rows[1]};
     int64_t *const seen = nulls + leaf_count;

@@ -55,11 +55,11 @@ class PlainColumn(IntEnum):
 class ItemParts(PageParts[Array]):
     """The items of dictionaries of pages; None where values are no indices."""
 
-    columns = 2
+    columns = 3
 
     def row(self, part: Array) -> tuple[int, ...]:
         """Return what is known of a page as C takes it."""
-        return int(pa.py_buffer(part).address), len(part)
+        return 1, int(pa.py_buffer(part).address), len(part)
 
 
 def read_plain(
