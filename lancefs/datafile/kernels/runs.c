@@ -1,21 +1,30 @@
 /* Expansion of runs of equal values. */
 #include "kernels.h"
 
+/* Values that are written at once: most runs are no longer. How long each one is cannot be predicted, so
+ * that a loop of its length takes several times as long. */
+#define AT_ONCE 16
+
 #define FILL(WORD)                                                                                 \
     {                                                                                              \
         WORD value;                                                                                \
         memcpy(&value, from, sizeof value);                                                        \
+        if (times <= AT_ONCE && room >= AT_ONCE) { /* the next runs overwrite what is too much */  \
+            for (int64_t i = 0; i < AT_ONCE; i++)                                                  \
+                memcpy(to + (size_t)i * sizeof value, &value, sizeof value);                       \
+            break;                                                                                 \
+        }                                                                                          \
         for (int64_t i = 0; i < times; i++)                                                        \
             memcpy(to + (size_t)i * sizeof value, &value, sizeof value);                           \
         break;                                                                                     \
     }
 
-/* Write a value `times` times. */
-static void fill(uint8_t *to, const uint8_t *from, int64_t width, int64_t times) {
+/* Write a value `times` times; there is room for `room` values, which are no fewer. */
+static inline void fill(uint8_t *to, const uint8_t *from, int64_t width, int64_t times,
+                        int64_t room) {
     switch (width) {
     case 1:
-        memset(to, from[0], (size_t)times);
-        break;
+        FILL(uint8_t)
     case 2:
         FILL(uint16_t)
     case 4:
@@ -36,14 +45,15 @@ KERNEL(expand, const uint8_t *values, int64_t width, const uint8_t *lengths, int
         int64_t left = counts[chunk];
         if (left < 0 || left > room || runs[chunk] < 0 || runs[chunk] > total_runs)
             return DAMAGED;
-        room -= left;
         total_runs -= runs[chunk];
         for (int64_t run = 0; run < runs[chunk] && left > 0; run++) {
-            const uint64_t length = load(lengths + run * length_width, length_width);
+            const uint64_t length =
+                length_width == 1 ? lengths[run] : load(lengths + run * length_width, length_width);
             const int64_t times = length > (uint64_t)left ? left : (int64_t)length;
-            fill(out, values + run * width, width, times);
+            fill(out, values + run * width, width, times, room);
             out += times * width;
             left -= times;
+            room -= times;
         }
         if (left > 0)
             return DAMAGED;
