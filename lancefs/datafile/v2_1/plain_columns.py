@@ -4,7 +4,8 @@ What Python does for a column takes longer than to decode a few rows of it, and 
 decode meanwhile. What is needed for that is therefore put together once for a file; a batch costs a
 call of one kernel for numbers and of another one for strings, and a slice and an array for each
 column. A column is plain if its pages are mini-block pages of numbers or other values of a fixed
-width (see `number_columns`), or pages of strings (see `text_columns`).
+width (see `number_columns`), or pages of strings (see `text_columns`); so is a struct of such
+columns that is never null.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
+from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.number_columns import NumberColumns, are_read_as_numbers
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable
 from lancefs.datafile.v2_1.points import Points
@@ -33,23 +34,24 @@ class PlainColumns:
 
     Args:
         fields: The columns.
-        plans: The plan of each; None where it is not plain. One is, at least.
+        planned: The leaves of each, with their plans; none where it is not plain. One is, at least.
 
     Attributes:
         fields: The columns.
         others: Those that are not plain.
+        leaves: The leaves of plain columns, in the order in which they are read.
         span: Byte range of the file that has all pages of plain columns.
     """
 
-    def __init__(self, fields: Sequence[Field], plans: Sequence[LeafPlan | None]) -> None:
+    def __init__(
+        self, fields: Sequence[Field], planned: Sequence[Sequence[tuple[LeafField, LeafPlan]]]
+    ) -> None:
         self.fields = tuple(fields)
-        plain = [(place, plan) for place, plan in enumerate(plans) if plan is not None]
-        numbers = [each for each in plain if are_read_as_numbers(each[1])]
-        texts = [each for each in plain if not are_read_as_numbers(each[1])]
-        others = [place for place, plan in enumerate(plans) if plan is None]
-        self.others = [fields[place] for place in others]
-        # Where the columns are that are read as numbers, as texts, and in another way.
-        self._places = [*(place for place, _ in (*numbers, *texts)), *others]
+        self.others = [field for field, own in zip(fields, planned, strict=True) if not own]
+        leaves = [leaf for own in planned for leaf in own]
+        numbers = [each for each in leaves if are_read_as_numbers(each[1])]
+        texts = [each for each in leaves if not are_read_as_numbers(each[1])]
+        self.leaves = [leaf for leaf, _ in (*numbers, *texts)]
         table = PlanTable([plan for _, plan in (*numbers, *texts)])
         self.span: ByteRange = table.span
         self._pages = table.pages  # which nobody else has
@@ -68,7 +70,7 @@ class PlainColumns:
                 self._parts.append((part, own))
 
     def read(self, data: Bytes, descriptor: int, rows: tuple[int, int]) -> Points:
-        """Read rows of the plain columns: the numbers, then the texts.
+        """Read rows of the leaves.
 
         Args:
             data: The bytes of the file in `span`.
@@ -101,11 +103,6 @@ class PlainColumns:
         """Return the number of pages of the plain columns that hold some of these rows."""
         first, count = self._pages[:, PageColumn.FIRST_ROW], self._pages[:, PageColumn.ROWS]
         return int(np.count_nonzero((first < rows[1]) & (first + count > rows[0])))
-
-    def merged(self, plain: Sequence[pa.Array], others: Sequence[pa.Array]) -> list[pa.Array]:
-        """Return the arrays of all columns, in their order."""
-        arrays = dict(zip(self._places, (*plain, *others), strict=True))
-        return [arrays[place] for place in range(len(self.fields))]
 
     def _with_tables(self, data: Bytes) -> tuple[Ints, Bytes | None]:
         """Return the pages, and the chunk tables that they refer to; None where `data` has them.

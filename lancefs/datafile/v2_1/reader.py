@@ -270,27 +270,45 @@ class StructuralReader(PointReader):
             return assemble(columns.fields, [fetched])
         file.looked_at(found.size, found.places, descriptor < 0)
         count_pages(columns.pages_with(rows))
-        others: Sequence[pa.Array] = ()
+        others: dict[int, pa.Array] = {}
         if columns.others:
             leaves = leaves_of(columns.others)
             fetched = yield from self.fetch(leaves, ranges, len(columns.fields))
-            others = assemble(columns.others, [fetched])
-        return columns.merged(found.arrays, others)
+            arrays = assemble(columns.others, [fetched])
+            others = {field.id: array for field, array in zip(columns.others, arrays, strict=True)}
+        values = {
+            leaf.field.id: LeafRows.in_valid_structs(leaf, array)
+            for leaf, array in zip(columns.leaves, found.arrays, strict=True)
+        }
+        count = rows[1] - rows[0]
+        return [
+            others[field.id] if field.id in others else self._assembled(field, values, count)
+            for field in columns.fields
+        ]
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
         known = self._understood.plain.find(fields)
         if known is not None:
             return known[1]
-        leaves = [LeafField(field, ()) for field in fields if field.is_leaf]
+        leaves = leaves_of(fields)
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
-        plans = {leaf.field.id: self._plain_plan(leaf) for leaf in leaves}
-        of_fields = [plans.get(field.id) for field in fields]
-        columns = PlainColumns(fields, of_fields) if any(of_fields) else None
+        planned = [self._plain_leaves(field) for field in fields]
+        columns = PlainColumns(fields, planned) if any(planned) else None
         if self._understood.table_bytes > _MOST_TABLES:
             self._understood.plain.clear()
         self._understood.plain.put(fields, columns)
         return columns
+
+    def _plain_leaves(self, field: Field) -> Sequence[_PlannedLeaf]:
+        """Return the leaves of a field that is plain, and how they are read; none of others."""
+        planned: list[_PlannedLeaf] = []
+        for leaf in leaves_of([field]):
+            plan = self._plain_plan(leaf)
+            if plan is None:
+                return ()
+            planned.append((leaf, plan))
+        return planned
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how a kernel reads a leaf; None where it is not plain."""
