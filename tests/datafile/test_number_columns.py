@@ -109,6 +109,19 @@ def test_rows_in_a_row_of_numbers_are_those_that_were_written(
         assert_same(scanner.to_table(), data.slice(first, count))
 
 
+@pytest.mark.parametrize("struct", ["pair", "nulls"])
+def test_members_of_one_struct_are_columns_of_their_own(
+    path: Path, data: pa.Table, struct: str
+) -> None:
+    names = [f"{struct}.c", "row", f"{struct}.a", f"{struct}.b"]
+    found = lancefs.open(path).scanner(columns=names, offset=5, limit=70_000).to_table()
+    members = data.slice(5, 70_000)[struct].combine_chunks().flatten()
+    expected = dict(zip("abc", members, strict=True)) | {"row": data["row"].slice(5, 70_000)}
+    assert_same(
+        found, pa.table({name: expected[name[-1:] if "." in name else name] for name in names})
+    )
+
+
 @pytest.mark.parametrize(
     "filter",
     [

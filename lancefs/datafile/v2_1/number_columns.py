@@ -124,8 +124,8 @@ class NumberColumns:
             buffer = buffers[memory]
             valid = buffer.slice(validity, bitmap_size) if null else None
             is_dictionary = is_coded(data_type)
-            stored = data_type.index_type if is_dictionary else data_type
-            array = make(stored, count, [valid, buffer.slice(at, length)], null)
+            kind = data_type.index_type if is_dictionary else data_type
+            array = make(kind, count, [valid, buffer.slice(at, length)], null)
             if is_dictionary:
                 joined, is_ordered = self._items.joined(leaf, data), data_type.ordered
                 array = pa.DictionaryArray.from_arrays(

@@ -38,6 +38,8 @@ class PlainColumns:
 
     Attributes:
         fields: The columns.
+        are_plain: Whether each of them is plain. Several may have one id: of a struct, each with
+            some of its members.
         others: Those that are not plain.
         leaves: The leaves of plain columns, in the order in which they are read.
         span: Byte range of the file that has all pages of plain columns.
@@ -47,6 +49,7 @@ class PlainColumns:
         self, fields: Sequence[Field], planned: Sequence[Sequence[tuple[LeafField, LeafPlan]]]
     ) -> None:
         self.fields = tuple(fields)
+        self.are_plain = [bool(own) for own in planned]
         self.others = [field for field, own in zip(fields, planned, strict=True) if not own]
         leaves = [leaf for own in planned for leaf in own]
         numbers = [each for each in leaves if are_read_as_numbers(each[1])]

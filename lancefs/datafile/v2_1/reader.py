@@ -270,20 +270,19 @@ class StructuralReader(PointReader):
             return assemble(columns.fields, [fetched])
         file.looked_at(found.size, found.places, descriptor < 0)
         count_pages(columns.pages_with(rows))
-        others: dict[int, pa.Array] = {}
+        others: Sequence[pa.Array] = ()
         if columns.others:
             leaves = leaves_of(columns.others)
             fetched = yield from self.fetch(leaves, ranges, len(columns.fields))
-            arrays = assemble(columns.others, [fetched])
-            others = {field.id: array for field, array in zip(columns.others, arrays, strict=True)}
+            others = assemble(columns.others, [fetched])
         values = {
             leaf.field.id: LeafRows.in_valid_structs(leaf, array)
             for leaf, array in zip(columns.leaves, found.arrays, strict=True)
         }
-        count = rows[1] - rows[0]
+        count, left = rows[1] - rows[0], iter(others)
         return [
-            others[field.id] if field.id in others else self._assembled(field, values, count)
-            for field in columns.fields
+            self._assembled(field, values, count) if is_plain else next(left)
+            for field, is_plain in zip(columns.fields, columns.are_plain, strict=True)
         ]
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
