@@ -3,19 +3,23 @@
 The threads of the query go on to ask for rows. One that asks Python while the interpreter is taken
 down is ended by it, at which C++ aborts the process: so all streams end with an error before. With
 DuckDB before 2.0, a connection that is dropped, not closed, waits for its threads with the
-interpreter locked, for ever: so who opened it closes it, as does the end of the interpreter.
+interpreter locked, for ever: so who opened it closes it, as does the end of the interpreter. The
+same wait is in the midst of `sql(query, params=…)`, and each thread drops its last batch only when
+its task is over: so the last batches of streams are kept, whose memory Python owns.
 """
 
 from __future__ import annotations
 
 import atexit
 import faulthandler
+import os
 import re
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -29,9 +33,19 @@ if TYPE_CHECKING:
 
 # Seconds to wait at the end for threads that are in the middle of something, and between two looks.
 _LONGEST, _PAUSE = 5.0, 0.02
+# Batches of a stream that threads of DuckDB before 2.0 may hold when it has ended: one each. They
+# are kept until so many other streams have ended, or have so many bytes.
+_HELD, _MOST_ENDED, _MOST_KEPT = (os.cpu_count() or 1) + 1, 64, 64 * 1024 * 1024
 # So many looks in a row must find no thread of DuckDB in Python: one may be about to drop its rows.
 _QUIET_LOOKS = 5
 _THREAD = re.compile(rb"^(?:Current t|T)hread 0x([0-9a-f]+)", re.MULTILINE)
+
+
+def is_new() -> bool:
+    """Whether this is DuckDB 2.0 or later."""
+    import duckdb
+
+    return int(duckdb.__version__.split(".")[0]) >= 2
 
 
 class _Streams:
@@ -41,6 +55,7 @@ class _Streams:
         self._lock = Lock()
         self._open = self._busy = 0
         self._is_over = False
+        self._ended: deque[Sequence[pa.RecordBatch]] = deque()  # the last batches of each
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches, until the interpreter ends.
@@ -49,17 +64,30 @@ class _Streams:
             ReadFailed: It does; a query must not take the rows so far for all.
         """
         self._count(1, 1)
+        last: deque[pa.RecordBatch] = deque(maxlen=0 if is_new() else _HELD)
         try:
             for batch in batches:
                 if self._is_over:
                     raise ReadFailed("the interpreter ends, and with it the queries that it ran")
+                last.append(batch)
                 self._count(0, -1)
                 try:
                     yield batch
                 finally:
                     self._count(0, 1)
         finally:
+            self._keep(last)
             self._count(-1, -1)
+
+    def _keep(self, last: Sequence[pa.RecordBatch]) -> None:
+        """Keep the last batches of a stream until others have ended, as far as memory allows."""
+        if not last:
+            return
+        with self._lock:
+            self._ended.append(last)
+            size = sum([batch.nbytes for one in self._ended for batch in one])
+            while len(self._ended) > 1 and (size > _MOST_KEPT or len(self._ended) > _MOST_ENDED):
+                size -= sum([batch.nbytes for batch in self._ended.popleft()])
 
     @property
     def are_open(self) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
 from duckdb_adapter.duckdb_types import loses_filters
+from duckdb_adapter.endings import is_new
 from duckdb_adapter.functions import find_call
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import quoted
@@ -120,13 +121,6 @@ class Scope:
         if isinstance(rows, CountedDataset):
             relation = relation.project(f"*{claim.left_out}{_guards(rows.schema)}")
         return relation.filter(REBINDS)
-
-
-def is_new() -> bool:
-    """Whether this is DuckDB 2.0 or later."""
-    import duckdb
-
-    return int(duckdb.__version__.split(".")[0]) >= 2
 
 
 def _guards(schema: pa.Schema) -> str:

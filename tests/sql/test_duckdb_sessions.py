@@ -144,3 +144,16 @@ print(os.waitpid(child, 0)[1])
 """
     )
     assert printed == "0"
+
+
+def test_queries_with_parameters_do_not_wait_for_threads_that_drop_rows() -> None:
+    # DuckDB before 2.0 binds a relation of the values with the interpreter locked.
+    program = (
+        "import faulthandler, lancefs\n"
+        "faulthandler.dump_traceback_later(240, exit=True)\n"
+        f"query = \"select city from '{ORDERS}' where city = $1\"\n"
+        "for _ in range(500):\n"
+        "    lancefs.sql(query, params=['Gent'])\n"
+        "print('done')\n"
+    )
+    assert run_python(program).strip() == "done"
