@@ -55,7 +55,9 @@ class _Streams:
         self._lock = Lock()
         self._open = self._busy = 0
         self._is_over = False
-        self._ended: deque[Sequence[pa.RecordBatch]] = deque()  # the last batches of each
+        # The last batches of streams that ended, and their bytes; and the bytes of all of them.
+        self._ended: deque[tuple[Sequence[pa.RecordBatch], int]] = deque()
+        self._kept = 0
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches, until the interpreter ends.
@@ -83,11 +85,14 @@ class _Streams:
         """Keep the last batches of a stream until others have ended, as far as memory allows."""
         if not last:
             return
+        size = sum([batch.nbytes for batch in last])
         with self._lock:
-            self._ended.append(last)
-            size = sum([batch.nbytes for one in self._ended for batch in one])
-            while len(self._ended) > 1 and (size > _MOST_KEPT or len(self._ended) > _MOST_ENDED):
-                size -= sum([batch.nbytes for batch in self._ended.popleft()])
+            self._ended.append((last, size))
+            self._kept += size
+            while len(self._ended) > 1 and (
+                self._kept > _MOST_KEPT or len(self._ended) > _MOST_ENDED
+            ):
+                self._kept -= self._ended.popleft()[1]
 
     @property
     def are_open(self) -> bool:

@@ -244,7 +244,7 @@ class MorselReader:
         elif self._is_sparse(mask, rows) or self.blobs == "bytes":
             columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
         else:
-            masked, dropped_bytes = self._read_others_masked(morsel, columns, mask)
+            masked, dropped_bytes = self._read_others_masked(morsel, columns, mask, rows)
             columns |= masked
             size += dropped_bytes
         size += decoded_bytes(columns)
@@ -470,7 +470,7 @@ class MorselReader:
         return self._read_returned(morsel.fragment, fields, ranges)
 
     def _read_others_masked(
-        self, morsel: Morsel, known: dict[int, pa.Array], mask: Mask
+        self, morsel: Morsel, known: dict[int, pa.Array], mask: Mask, kept: int
     ) -> tuple[dict[int, pa.Array], int]:
         """Decode the other columns for all rows, some columns at a time, and keep masked rows.
 
@@ -478,7 +478,7 @@ class MorselReader:
             The columns, and the bytes that count for what is dropped at once.
         """
         fields = [field for field in self.fields if field.id not in known]
-        is_few = np.count_nonzero(mask) < self.settings.by_item_share * len(mask)
+        is_few = kept < self.settings.by_item_share * len(mask)
         looked_up = (
             fields if is_few else [one for one in fields if not is_of_bytes(one.storage_type)]
         )

@@ -16,6 +16,7 @@ import pytest
 import lancefs
 from lancefs.datafile.v2_1 import known_pages
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
+from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.table.known_files import forget_known
 
@@ -104,8 +105,11 @@ def test_all_columns_of_numbers_are_read_by_the_kernel(
 def test_rows_in_a_row_of_numbers_are_those_that_were_written(
     path: Path, data: pa.Table, first: int, count: int
 ) -> None:
-    for options in ({}, {"dictionary_columns": ["mode"]}, {"narrow_columns": ["cent", "price"]}):
-        scanner = lancefs.open(path).scanner(offset=first, limit=count, **options)  # type: ignore[arg-type]
+    dataset = lancefs.open(path)
+    for dictionaries, narrow in (((), ()), (("mode",), ()), ((), ("cent", "price"))):
+        scanner = dataset.scanner(
+            offset=first, limit=count, dictionary_columns=dictionaries, narrow_columns=narrow
+        )
         assert_same(scanner.to_table(), data.slice(first, count))
 
 
@@ -163,7 +167,8 @@ def test_a_damaged_dictionary_of_a_page_that_is_not_wanted_is_no_damage(
     shutil.copytree(path, tmp_path / "t.lance")
     reader = lancefs.open(tmp_path / "t.lance").opened.readers[0]
     file, fields = reader.open_file(reader.fragment.files[0])
-    pages = fields.container.column(data.schema.get_field_index("mode")).pages  # type: ignore[attr-defined]
+    assert isinstance(fields, PointReader)
+    pages = fields.container.column(data.schema.get_field_index("mode")).pages
     assert len(pages) > 1
     start, end = pages[-1].buffers[2]
     with open(file.url, "r+b") as stored:

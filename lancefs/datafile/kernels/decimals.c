@@ -1,5 +1,5 @@
 /* Decimals of 128 bits that take no more than 64. */
-#include "kernels.h"
+#include "decimals.h"
 
 /* Copy the low words of numbers of 16 bytes, which lie in segments that `gather_size` has checked and
  * that have whole numbers; `out` has room for them. Return 1 if each high word is the sign of its low
@@ -9,14 +9,9 @@ KERNEL(narrow, const uint8_t *data, const int64_t *starts, const int64_t *ends, 
     uint64_t others = 0;
     for (int64_t i = 0; i < count; i++) {
         const uint8_t *const words = data + starts[i];
-        const size_t numbers = (size_t)(ends[i] - starts[i]) / 16;
-        for (size_t n = 0; n < numbers; n++) {
-            uint64_t low, high;
-            memcpy(&low, words + n * 16, 8);
-            memcpy(&high, words + n * 16 + 8, 8);
-            others |= high ^ (0 - (low >> 63));
-            out[n] = (int64_t)low;
-        }
+        const size_t numbers = (size_t)(ends[i] - starts[i]) / WIDE;
+        for (size_t n = 0; n < numbers; n++)
+            others |= is_wide(words + n * WIDE, out + n);
         out += numbers;
     }
     return others == 0;

@@ -1,4 +1,5 @@
 /* Rows in a row of many plain columns; see plain.py for what is read. */
+#include "decimals.h"
 #include "rows.h"
 
 /* The columns of the table of leaves, and of the table of items of pages, as in plain.py. */
@@ -53,33 +54,22 @@ static int64_t read_indices(const Leaf *leaf, const int64_t *page, const int64_t
     return nulls;
 }
 
-/* Signed numbers of which the low halves are given. */
-#define HALVES 2
-#define NUMBER (HALVES * (int64_t)sizeof(uint64_t))
-
-/* Tell whether the high half of a number is not the sign of the low one, which then is not the number. */
-static inline uint64_t is_wide(const uint8_t *number, uint64_t *low) {
-    uint64_t halves[HALVES];
-    memcpy(halves, number, sizeof halves);
-    *low = halves[0];
-    return halves[1] ^ (0 - (halves[0] >> 63));
-}
-
 /* Read rows of a chunk of plain numbers, and give their low halves. Below a null may be any number. */
 static int64_t read_narrow(const Leaf *leaf, const int64_t *page, const uint8_t *chunk,
                            int64_t length, int64_t count, int64_t within, int64_t taken,
                            int64_t at) {
     Chunk opened;
-    uint64_t low, wide = 0;
+    uint64_t wide = 0;
+    int64_t low;
     if (open_chunk(page, chunk, length, count, leaf->validity != NULL, &opened))
         return DAMAGED;
     const int64_t nulls = read_validity(page, opened, count, within, taken, at, leaf->validity);
-    if (nulls < 0 || count > opened.values.size / NUMBER)
+    if (nulls < 0 || count > opened.values.size / WIDE)
         return DAMAGED;
-    const uint8_t *const numbers = opened.values.data + within * NUMBER;
+    const uint8_t *const numbers = opened.values.data + within * WIDE;
     uint8_t *const out = leaf->out + at * (int64_t)sizeof low;
     for (int64_t i = 0; i < taken; i++) {
-        wide |= is_wide(numbers + i * NUMBER, &low);
+        wide |= is_wide(numbers + i * WIDE, &low);
         memcpy(out + i * (int64_t)sizeof low, &low, sizeof low);
     }
     if (wide == 0)
@@ -87,7 +77,7 @@ static int64_t read_narrow(const Leaf *leaf, const int64_t *page, const uint8_t 
     for (int64_t i = 0; i < taken; i++) {
         const int is_null =
             nulls > 0 && !(leaf->validity[(at + i) / 8] >> ((at + i) % 8) & 1);
-        if (!is_null && is_wide(numbers + i * NUMBER, &low))
+        if (!is_null && is_wide(numbers + i * WIDE, &low))
             return DAMAGED;
     }
     return nulls;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.kernels.pages import PageColumn, PageParts
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.storage import Bytes
 
 _Part = TypeVar("_Part")
@@ -35,16 +37,38 @@ class _KnownSoFar(NamedTuple, Generic[_Part]):
     kept: Ints
 
 
+class PlainSource(NamedTuple):
+    """What rows of some leaves are read from: the first arguments of kernels.
+
+    Attributes:
+        tables: The bytes that have the chunk tables.
+        data: The bytes that have all else of the pages.
+        file: A descriptor of the open file that has the same bytes, or -1; and where they begin in
+            the file.
+        pages: The pages of the leaves, with the positions of their tables in `tables`.
+    """
+
+    tables: Bytes
+    data: Bytes
+    file: tuple[int, int]
+    pages: Ints
+
+
 class KnownPages(ABC, Generic[_Part]):
-    """What is known of some pages, which threads read at the same time.
+    """What is known of the pages of some leaves, which threads read at the same time.
 
     Args:
-        pages: The pages; see `PageColumn`.
+        plans: The plan of each leaf.
+        pages: Their pages, with positions within the bytes that are read.
         parts: What a kernel has to know of them, of which nothing is known yet.
     """
 
-    def __init__(self, pages: Ints, parts: PageParts[_Part]) -> None:
-        self._pages = pages
+    def __init__(self, plans: Sequence[LeafPlan], pages: Ints, parts: PageParts[_Part]) -> None:
+        self._plans, self._pages = plans, pages
+        # The leaf of each page, and the number of the page in it.
+        self._places = [
+            (leaf, number) for leaf, plan in enumerate(plans) for number in range(len(plan.pages))
+        ]
         none = np.zeros(len(pages), np.bool_)
         self._known = _KnownSoFar(parts, none, np.zeros(len(pages), np.int64))
 

@@ -22,7 +22,7 @@ from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import LeafColumn, PageColumn
-from lancefs.datafile.v2_1.known_pages import KnownPages, ReadOtherwise
+from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource, ReadOtherwise
 from lancefs.datafile.v2_1.point_plans import NARROW_BITS, LeafPlan, PointForm, value_bits
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -70,10 +70,11 @@ class NumberColumns:
     Args:
         plans: The plan of each, which `are_read_as_numbers` passes.
         pages: Their pages, with positions within the bytes that are read.
+        stored: Bytes of these pages, and of those that are read with them.
     """
 
-    def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
-        self._plans = tuple(plans)
+    def __init__(self, plans: Sequence[LeafPlan], pages: Ints, stored: int) -> None:
+        self._plans, self._stored = tuple(plans), stored
         self._counts = np.array([len(plan.pages) for plan in plans], np.int64)
         self._bits = np.array([_bits_of(plan) for plan in plans], np.int64)
         self._have_levels = np.array([plan.has_levels for plan in plans], np.bool_)
@@ -85,24 +86,12 @@ class NumberColumns:
         """Bytes of the dictionaries that are kept."""
         return self._items.cost
 
-    def read(
-        self,
-        data: Bytes,
-        tables: Bytes,
-        file: tuple[int, int],
-        pages: Ints,
-        rows: tuple[int, int],
-        stored: int,
-    ) -> Points:
+    def read(self, source: PlainSource, rows: tuple[int, int]) -> Points:
         """Read rows of the columns.
 
         Args:
-            data: The bytes that have the pages.
-            tables: The bytes that have the chunk tables.
-            file: See `read_plain`.
-            pages: Their pages, with the positions of their tables in `tables`.
+            source: What they are read from.
             rows: The first row, and the row after the last one.
-            stored: Bytes of all pages.
 
         Raises:
             CorruptFile: A page is damaged.
@@ -111,10 +100,9 @@ class NumberColumns:
             MemoryLimitExceeded: The rows have too many bytes; see `reserve`.
         """
         count = rows[1] - rows[0]
-        items, layout = self._items.parts_of(data, rows), self._laid_out(count)
-        reserve(sum(layout.sizes), stored)
-        source = tables, data, file, pages, items
-        memories, numbers = read_plain(*source, layout.leaves, rows, layout.sizes)
+        items, layout = self._items.parts_of(source.data, rows), self._laid_out(count)
+        reserve(sum(layout.sizes), self._stored)
+        memories, numbers = read_plain(*source, items, layout.leaves, rows, layout.sizes)
         *nulls, size, places = numbers.tolist()
         buffers, bitmap_size, arrays = [*map(pa.py_buffer, memories)], -(-count // 8), []
         make = pa.Array.from_buffers
@@ -127,7 +115,7 @@ class NumberColumns:
             kind = data_type.index_type if is_dictionary else data_type
             array = make(kind, count, [valid, buffer.slice(at, length)], null)
             if is_dictionary:
-                joined, is_ordered = self._items.joined(leaf, data), data_type.ordered
+                joined, is_ordered = self._items.joined(leaf, source.data), data_type.ordered
                 array = pa.DictionaryArray.from_arrays(
                     array, joined.items, ordered=is_ordered, safe=False
                 )
@@ -191,12 +179,7 @@ class _NumberPages(KnownPages[Array]):
     """
 
     def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
-        super().__init__(pages, ItemParts(len(pages)))
-        self._plans = tuple(plans)
-        # The column of each page, and the number of the page in it.
-        self._places = [
-            (leaf, number) for leaf, plan in enumerate(plans) for number in range(len(plan.pages))
-        ]
+        super().__init__(plans, pages, ItemParts(len(pages)))
         self._joined: dict[int, _Joined] = {}
 
     @property

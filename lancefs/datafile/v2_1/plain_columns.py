@@ -18,6 +18,7 @@ from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
+from lancefs.datafile.v2_1.known_pages import PlainSource
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.number_columns import NumberColumns, are_read_as_numbers
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable
@@ -60,7 +61,7 @@ class PlainColumns:
         self._pages = table.pages  # which nobody else has
         self._pages[:, POSITIONS] -= self.span[0]
         chunks = self._pages[:, PageColumn.CHUNKS : PageColumn.CHUNKS_END + 1]
-        self._stored = int((chunks[:, 1] - chunks[:, 0]).sum())  # bytes of all chunks
+        stored = int((chunks[:, 1] - chunks[:, 0]).sum())
         self._kept: tuple[Ints, Bytes] | None = None
         cut = int(table.counts[: len(numbers)].sum())
         self._parts: list[tuple[NumberColumns | TextColumns, slice]] = []
@@ -69,7 +70,7 @@ class PlainColumns:
             (TextColumns, texts, slice(cut, None)),
         ):
             if group:
-                part = make([plan for _, plan in group], self._pages[own])
+                part = make([plan for _, plan in group], self._pages[own], stored)
                 self._parts.append((part, own))
 
     def read(self, data: Bytes, descriptor: int, rows: tuple[int, int]) -> Points:
@@ -90,7 +91,7 @@ class PlainColumns:
         (pages, kept), file = self._with_tables(data), (descriptor, self.span[0])
         tables = data if kept is None else kept
         found = [
-            part.read(data, tables, file, pages[own], rows, self._stored)
+            part.read(PlainSource(tables, data, file, pages[own]), rows)
             for part, own in self._parts
         ]
         arrays = [array for one in found for array in one.arrays]

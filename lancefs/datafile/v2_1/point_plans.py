@@ -341,14 +341,14 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     return _plan_of_leaf(leaf, column, bits)
 
 
-def plan_narrow(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
-    """Plan how `PlainColumns` reads decimals in 64 bits; see `plan_leaf`."""
-    return _plan_of_leaf(leaf, column, NARROW) if column.pages and not leaf.around else None
+def plan_plain(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
+    """Plan how `PlainColumns` reads what no other kernel does; see `plan_leaf`.
 
-
-def plan_coded(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
-    """Plan how `PlainColumns` reads a leaf with dictionaries as these; see `plan_leaf`."""
-    return _plan_of_leaf(leaf, column, CODED) if column.pages and not leaf.around else None
+    Decimals in 64 bits, and columns with dictionaries as these.
+    """
+    if leaf.around or not column.pages:
+        return None
+    return _plan_of_leaf(leaf, column, NARROW if leaf.field.is_narrow else CODED)
 
 
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Block, RowRange
-from lancefs.datafile.container import ColumnPages, Container, Page
+from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import Field, KeptByFields, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
@@ -51,9 +51,8 @@ from lancefs.datafile.v2_1.point_plans import (
     is_worthwhile,
     may_be_plain,
     most_rows,
-    plan_coded,
     plan_leaf,
-    plan_narrow,
+    plan_plain,
 )
 from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
@@ -290,19 +289,21 @@ class StructuralReader(PointReader):
         known = self._understood.plain.find(fields)
         if known is not None:
             return known[1]
-        leaves = leaves_of(fields)
-        yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
-        planned = [self._plain_leaves(field) for field in fields]
+        leaves = [leaves_of([field]) for field in fields]
+        yield from self.container.load(
+            [self.columns[leaf.field.id] for own in leaves for leaf in own]
+        )
+        planned = [self._plain_leaves(own) for own in leaves]
         columns = PlainColumns(fields, planned) if any(planned) else None
         if self._understood.table_bytes > _MOST_TABLES:
             self._understood.plain.clear()
         self._understood.plain.put(fields, columns)
         return columns
 
-    def _plain_leaves(self, field: Field) -> Sequence[_PlannedLeaf]:
-        """Return the leaves of a field that is plain, and how they are read; none of others."""
+    def _plain_leaves(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
+        """Return how the leaves of a field are read, if it is plain; none of others."""
         planned: list[_PlannedLeaf] = []
-        for leaf in leaves_of([field]):
+        for leaf in leaves:
             plan = self._plain_plan(leaf)
             if plan is None:
                 return ()
@@ -311,13 +312,12 @@ class StructuralReader(PointReader):
 
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how a kernel reads a leaf; None where it is not plain."""
-        make = _plan_of_plain(leaf.field)
-        plan = None
-        if make is None:
-            plan = self.plan(leaf, is_nested=False)
-        else:
+        plan, field = None, leaf.field
+        if field.is_narrow or is_coded(field.storage_type):
             with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
-                plan = make(leaf, self.container.column(self.columns[leaf.field.id]))
+                plan = plan_plain(leaf, self.container.column(self.columns[field.id]))
+        else:
+            plan = self.plan(leaf, is_nested=False)
         if plan is None or not self.may_have(plan.rows):
             return None
         return plan if are_read_as_numbers(plan) or are_read_as_texts(plan) else None
@@ -547,13 +547,6 @@ class StructuralReader(PointReader):
         from lancefs.datafile.v2_1.layouts.outline_pages import outlined
 
         return outlined(reader, leaf.field.storage_type)
-
-
-def _plan_of_plain(field: Field) -> Callable[[LeafField, ColumnPages], LeafPlan | None] | None:
-    """Return what plans a leaf that only `PlainColumns` reads by kernels; None for all others."""
-    if field.is_narrow:
-        return plan_narrow
-    return plan_coded if is_coded(field.storage_type) else None
 
 
 def _decoder_of(field: Field) -> Callable[[Chunks], Block]:

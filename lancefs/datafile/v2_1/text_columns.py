@@ -20,7 +20,7 @@ from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
 from lancefs.datafile.kernels.strings import LARGEST, narrowed, read_block
 from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
-from lancefs.datafile.v2_1.known_pages import KnownPages
+from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
 from lancefs.datafile.v2_1.points import Points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
@@ -51,10 +51,11 @@ class TextColumns:
     Args:
         plans: The plan of each, which `are_read_as_texts` passes.
         pages: Their pages, with positions within the bytes that are read.
+        stored: Bytes of these pages, and of those that are read with them.
     """
 
-    def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
-        self._plans = tuple(plans)
+    def __init__(self, plans: Sequence[LeafPlan], pages: Ints, stored: int) -> None:
+        self._plans, self._stored = tuple(plans), stored
         counts = np.array([len(plan.pages) for plan in plans], np.int64)
         self._counts, self._firsts = counts, np.cumsum(counts) - counts
         self._widths = np.array([8 if has_wide_offsets(plan.data_type) else 4 for plan in plans])
@@ -69,24 +70,12 @@ class TextColumns:
         """Bytes of the dictionaries that are kept."""
         return self._known.cost
 
-    def read(
-        self,
-        data: Bytes,
-        tables: Bytes,
-        file: tuple[int, int],
-        pages: Ints,
-        rows: tuple[int, int],
-        stored: int,
-    ) -> Points:
+    def read(self, source: PlainSource, rows: tuple[int, int]) -> Points:
         """Read rows of the columns.
 
         Args:
-            data: The bytes that have the pages.
-            tables: The bytes that have the chunk tables.
-            file: See `read_texts`.
-            pages: Their pages, with the positions of their tables in `tables`.
+            source: What they are read from.
             rows: The first row, and the row after the last one.
-            stored: Bytes of all pages.
 
         Raises:
             CorruptFile: A page is damaged.
@@ -95,19 +84,18 @@ class TextColumns:
             MemoryLimitExceeded: They have too many bytes.
         """
         count = rows[1] - rows[0]
-        parts = self._known.parts_of(data, rows)
-        source = tables, data, file, pages, parts
+        parts = self._known.parts_of(source.data, rows)
         likely = (self._likely * (count * (1 + _SPARE))).astype(np.int64)
-        if likely.sum() > min(_MOST_LIKELY, room(stored, is_whole=False)):
+        if likely.sum() > min(_MOST_LIKELY, room(self._stored, is_whole=False)):
             likely[:] = 0  # the bytes are counted first
-        found, looked_at = self._read(source, rows, stored, likely)
+        found, looked_at = self._read(source, parts, rows, likely)
         sizes: Ints = np.array([one.size for one in found], np.int64)
-        check_size(int(sizes.sum()), stored)
+        check_size(int(sizes.sum()), self._stored)
         too_large = np.flatnonzero([one.text is None for one in found])
         if len(too_large):
             if (sizes[self._widths == 4] > LARGEST).any():
                 raise MemoryLimitExceeded("more than 2 GiB of strings in a batch")
-            others, _ = self._read(source, rows, stored, sizes, too_large)
+            others, _ = self._read(source, parts, rows, sizes, too_large)
             for number, one in zip(too_large.tolist(), others, strict=True):
                 found[number] = one
         self._likely = sizes / max(count, 1)
@@ -118,18 +106,18 @@ class TextColumns:
 
     def _read(
         self,
-        source: tuple[Bytes, Bytes, tuple[int, int], Ints, PageParts[PageItems | SymbolTable]],
+        source: PlainSource,
+        parts: PageParts[PageItems | SymbolTable],
         rows: tuple[int, int],
-        stored: int,
         likely: Ints,
         some: Ints | slice = slice(None),
     ) -> tuple[list[TextRows], tuple[int, int]]:
         """Call the kernel for some of the columns.
 
         Args:
-            source: The first arguments of `read_texts`.
+            source: What they are read from.
+            parts: What is known of the pages.
             rows: The rows.
-            stored: Bytes of all pages.
             likely: Bytes of the texts of each column for which there is room.
             some: Numbers of the columns.
         """
@@ -141,7 +129,7 @@ class TextColumns:
         _, memory = np.unique((ends - fixed - rooms) // _MOST_BYTES, return_inverse=True)
         fixed_sizes = np.bincount(memory, fixed).astype(np.int64)
         sizes = fixed_sizes + np.bincount(memory, rooms).astype(np.int64)
-        reserve(int(fixed_sizes.sum()), stored)
+        reserve(int(fixed_sizes.sum()), self._stored)
         starts = np.cumsum(fixed) - fixed
         starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
         validity = np.where(self._have_levels[some], starts + offsets, -1)
@@ -150,7 +138,7 @@ class TextColumns:
             (*of_pages, memory, starts, validity, widths, self._are_text[some])
         )
         memories = list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True))
-        return read_texts(*source, leaves.astype(np.int64), rows, memories)
+        return read_texts(*source, parts, leaves.astype(np.int64), rows, memories)
 
     def _likely_bytes(self) -> Array:
         """Return the bytes that a row of each column is likely to have, before any was read."""
@@ -172,14 +160,12 @@ class _TextPages(KnownPages[PageItems | SymbolTable]):
     """
 
     def __init__(self, plans: Sequence[LeafPlan], pages: Ints) -> None:
-        super().__init__(pages, TextParts(len(pages)))
-        self._plans = plans
-        # The column of each page, and the number of the page in it.
-        self._places = [(plan, number) for plan in plans for number in range(len(plan.pages))]
+        super().__init__(plans, pages, TextParts(len(pages)))
 
     def read_part(self, page: int, data: Bytes) -> PageItems | SymbolTable | None:
         """Return what has to be known of a page; see `KnownPages`."""
-        plan, number = self._places[page]
+        leaf, number = self._places[page]
+        plan = self._plans[leaf]
         if plan.form is PointForm.CODES:
             symbols = plan.parts[number].symbols
             return None if symbols.raw else symbols
