@@ -95,6 +95,8 @@ _STR = POINTER(Str)
 _CALLS: dict[str, tuple[Any, ...]] = {
     "context_get_factory": (_P, POINTER(_P)),
     "context_get_config": (_P, POINTER(_P)),
+    "context_get_file_system": (_P, POINTER(_P)),
+    "file_system_path_exists": (_P, _STR, POINTER(ctypes.c_bool)),
     "config_get_option_value": (_P, _STR, POINTER(_P), POINTER(c_int32)),
     "value_get_bool": (_P, POINTER(ctypes.c_bool)),
     "value_get_varchar": (_P, POINTER(_Text)),
@@ -300,6 +302,15 @@ class Api:
             return answer.value()  # as long as the setting is there
         finally:
             self.destroy("value", value)
+
+    def finds_file(self, context: int, path: str) -> bool:
+        """Return whether there is a file that a statement may read."""
+        files, exists = self.get("context_get_file_system", context), ctypes.c_bool()
+        try:
+            self.call("file_system_path_exists", files, byref(Str.of(path)), byref(exists))
+        except CallFailed:  # as it would be when DuckDB reads the file: that is not allowed
+            return False
+        return exists.value
 
     def _setting(self, config: Pointer, option: str) -> Pointer:
         """Return the value of a setting, which the caller destroys."""

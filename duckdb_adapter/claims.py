@@ -72,6 +72,10 @@ class EngineSettings(Protocol):
         """Return whether rows are used in the order in which they come."""
         ...
 
+    def finds_file(self, path: str) -> bool:
+        """Return whether there is a file that the statement may read."""
+        ...
+
 
 class LookContext(NamedTuple):
     """What DuckDB tells where it looks for a name.
@@ -270,7 +274,9 @@ def _known_rows(
     rows: Rows, query: TableQuery, used: UsedColumns, settings: EngineSettings
 ) -> CountedRows | ValueCountRows | None:
     """Return rows for a query that uses of them only what is known, or found out once."""
-    counted = MemberRows(rows.dataset, used).counted() if used.no_values else None
+    counted = None
+    if used.no_values:
+        counted = MemberRows(rows.dataset, used).counted(settings.finds_file)
     if counted is not None or not are_values_kept(rows):
         return counted
     extremes = extreme_rows(rows, query, lambda: not settings.collation())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from duckdb_adapter.lake_names import SCHEMA, LakeTable
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
@@ -100,7 +100,7 @@ class Lake:
             file = str(Path(place) / "lake.duckdb")
             with connection.cursor() as other:  # the caller may be in a transaction
                 _write(other, file, f"{self.name} {Path(place).name}", self.name, tables)
-                other.execute(f"ATTACH {again}{_text(file)} AS {quoted(self.name)} (READ_ONLY)")
+                other.execute(f"ATTACH {again}{literal(file)} AS {quoted(self.name)} (READ_ONLY)")
         self._attached = tables
 
     def find(self, table: str) -> str | None:
@@ -108,7 +108,7 @@ class Lake:
         address = self.tables().get(table)
         if address is None:
             return None
-        return f"FROM {quoted(self.name)}.main.{_READ}({_text(address)})"
+        return f"FROM {quoted(self.name)}.main.{_READ}({literal(address)})"
 
 
 def place_of(parts: Sequence[str]) -> tuple[str, str]:
@@ -139,19 +139,15 @@ def _write(connection: Any, file: str, name: str, lake: str, tables: dict[str, s
         tables: Name -> address.
     """
     database = quoted(name)
-    connection.execute(f"ATTACH {_text(file)} AS {database}")
+    connection.execute(f"ATTACH {literal(file)} AS {database}")
     try:
         for table, address in tables.items():
             view = f"{database}.main.{quoted(table)}"
             read = quoted(LakeTable(table, lake, address).name())
             connection.execute(f"CREATE VIEW {view} AS FROM {read}")
-            connection.execute(f"COMMENT ON VIEW {view} IS {_text(_MARK + address)}")
+            connection.execute(f"COMMENT ON VIEW {view} IS {literal(_MARK + address)}")
         escaped = "'\"' || system.main.replace(address, '\"', '\"\"') || '\"'"
         read = f"{database}.main.{_READ}(address)"
         connection.execute(f"CREATE MACRO {read} AS TABLE FROM system.main.query_table({escaped})")
     finally:
         connection.execute(f"DETACH {database}")
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

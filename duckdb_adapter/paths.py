@@ -98,6 +98,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Return a text as a constant in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def options_for(url: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the storage options for a URL.
 

@@ -120,6 +120,10 @@ class _ContextSettings(NamedTuple):
         """Return whether rows are used in the order in which they come."""
         return self.api.are_set(self.context, ("preserve_insertion_order",))
 
+    def finds_file(self, path: str) -> bool:
+        """Return whether there is a file that the statement may read."""
+        return self.api.finds_file(self.context, path)
+
 
 class Registration:
     """The extension of this process.

@@ -1,7 +1,7 @@
 """The rows of a table for a query that uses no values of them, but how many rows there are.
 
 DuckDB counts such rows without asking for them: the name of the table stands for a query over its
-own `range`.
+own `range`, or over a file of so many nulls, whose footer it counts (`counted_files`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.paths import literal, quoted
+from duckdb_adapter.sources.counted_files import CountedFiles
 
 # What stands for a value that is there.
 _THERE = "1::TINYINT"
+# Rows from which on DuckDB opens a file sooner than it counts its own `range`.
+_LEAST_IN_FILE = 1024 * 1024
+_files = CountedFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +26,13 @@ class CountedRows:
     """Rows of which only the number is used.
 
     Attributes:
-        count: The number.
+        source: A table in SQL that has so many.
         columns: Columns of which a query asks whether values are missing, which none are; of
             structs with the members of which it asks that.
         functions: What the query must mean the functions of this name by, and no macros.
     """
 
-    count: int
+    source: str
     columns: Mapping[str, list[str]]
     functions: frozenset[str]
 
@@ -37,12 +41,25 @@ class CountedRows:
         shown = [
             f"{_constant(members)} AS {quoted(name)}" for name, members in self.columns.items()
         ]
-        return f"SELECT {', '.join(shown) or _THERE} FROM {numbered_rows(self.count)}"
+        return f"SELECT {', '.join(shown) or _THERE} FROM {self.source}"
 
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The tables that the query reads: none."""
         return {}
+
+
+def counted_rows(count: int, finds_file: Callable[[str], bool]) -> str:
+    """Return a table in SQL of so many rows, which DuckDB counts as quickly as it can.
+
+    Args:
+        count: The number.
+        finds_file: Whether there is a file that DuckDB may read.
+    """
+    path = _files.path_of(count) if count >= _LEAST_IN_FILE else None
+    if path is None or not finds_file(path):
+        return numbered_rows(count)
+    return f"system.main.read_parquet({literal(path)})"
 
 
 def numbered_rows(count: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.queries.members import UsedColumns
-from duckdb_adapter.sources.counted import CountedRows
+from duckdb_adapter.sources.counted import CountedRows, counted_rows
 from duckdb_adapter.sources.rows import DuckDBColumns, Rows
 from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
@@ -56,13 +56,17 @@ class MemberRows(Rows):
         """What the query must mean the functions of this name by, and no macros."""
         return frozenset({"count"}) if self._used.counts else frozenset()
 
-    def counted(self) -> CountedRows | None:
-        """Return how many rows there are, where that is all that the query uses."""
+    def counted(self, finds_file: Callable[[str], bool]) -> CountedRows | None:
+        """Return how many rows there are, where that is all that the query uses.
+
+        Args:
+            finds_file: Whether there is a file that DuckDB may read.
+        """
         used, count = self._used, self.known_count()
         if not used.no_values or count is None or not self._are_there(sorted(used.tested)):
             return None
         columns = {name: used.members.get(name, []) for name in self._fields}
-        return CountedRows(count, columns, self.functions)
+        return CountedRows(counted_rows(count, finds_file), columns, self.functions)
 
     def _described(self) -> DuckDBColumns:
         whole = super()._described()
