@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from lancefs.scan import expressions
 from lancefs.scan.condition_trees import conditions_of
-from lancefs.scan.conditions import Condition, by_column
+from lancefs.scan.conditions import _LIKE_ASCII, Condition, by_column
 
 TYPES: dict[str, pa.DataType] = {
     "i8": pa.int8(),
@@ -180,13 +181,16 @@ FILTERS = st.recursive(
 )
 
 
-@given(batches(), FILTERS)
-def test_and_or_and_not_keep_what_arrow_keeps(batch: pa.RecordBatch, filter: pc.Expression) -> None:
+@given(batches(), FILTERS, st.sampled_from([1, 4096]))
+def test_and_or_and_not_keep_what_arrow_keeps(
+    batch: pa.RecordBatch, filter: pc.Expression, least_rows: int
+) -> None:
     try:
         expected = _expected(filter, batch)
     except pa.ArrowNotImplementedError:  # of booleans and the like
         assume(False)
-    assert Condition(filter).passed(batch).tolist() == expected
+    with patch("lancefs.scan.conditions._LEAST_ROWS", least_rows):
+        assert Condition(filter).passed(batch).tolist() == expected
     names = expressions.columns_of(filter, batch.schema.names)
     if Condition(filter).takes_items(batch.select(names).schema):
         encoded = pa.record_batch({name: batch[name].dictionary_encode() for name in names})
@@ -227,6 +231,33 @@ def test_texts_hold_a_part_as_arrow_says(
     assert Condition(filter).passed(encoded).tolist() == expected
     both = filter & (pc.field("text") > "a")
     assert Condition(both).passed(batch).tolist() == _expected(both, batch)
+
+
+MATCHES = [pc.match_substring, pc.starts_with, pc.ends_with, pc.match_like]
+# Two letters that are letters of ASCII in lower case, and others that are not.
+CASES = st.text("kKiI\u212a\u0130\u0131\u017fäÄ[{", max_size=6)
+
+
+@given(st.lists(st.none() | CASES, min_size=2, max_size=12), CASES, st.sampled_from(MATCHES))
+def test_texts_match_in_lower_case_as_arrow_says(
+    texts: list[str | None], part: str, match: Callable[..., pc.Expression]
+) -> None:
+    batch = pa.record_batch({"text": pa.array(texts).cast(pa.string()).slice(1)})
+    for pattern in (part, part.lower(), "ki", "I"):
+        filter = match(pc.utf8_lower(pc.field("text")), pattern)
+        expected = _expected(filter, batch)
+        assert Condition(filter).passed(batch).tolist() == expected
+        encoded = pa.record_batch({"text": batch["text"].dictionary_encode()})
+        assert Condition(filter).passed(encoded).tolist() == expected
+
+
+def test_few_letters_are_letters_of_ascii_in_lower_case() -> None:
+    letters = [chr(code) for code in range(0x80, 0x110000) if not 0xD800 <= code < 0xE000]
+    lowered = pc.utf8_lower(pa.array(letters)).to_pylist()
+    pairs = zip(letters, lowered, strict=True)
+    assert {letter for letter, low in pairs if any(each.isascii() for each in low)} == {
+        *_LIKE_ASCII
+    }
 
 
 MONEY = pa.record_batch(

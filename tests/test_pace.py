@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -14,7 +15,11 @@ from support import Tune
 import lancefs
 from lancefs.datafile.buffers import TooLarge, check_size, limited
 from lancefs.datafile.kernels import lookup, take_strings
+from lancefs.datafile.row_ranges import RowRange
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.morsels import Morsel
+from lancefs.scan.pace import Pace
+from lancefs.scan.settings import BATCH_ROWS, ScanSettings
 
 pytestmark = pytest.mark.usefixtures("threaded")
 
@@ -84,3 +89,78 @@ def test_strings_that_are_looked_up_are_measured_before(valid: np.ndarray | None
         with pytest.raises(TooLarge, match=f"values of {size} bytes"), limited(size - 1):
             take(*arguments, indices, valid)
         assert len(take(*arguments, indices, valid)[1]) == size
+
+
+def _morsel(end: int, candidates: list[RowRange] | None = None) -> Morsel:
+    fragment: Any = None  # that nothing is asked of
+    return Morsel(fragment, 0, end, candidates)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "trimmed", "count"),
+    [
+        (None, (0, 100), 100),
+        ([(0, 100)], (0, 100), 100),
+        ([(7, 9), (20, 40)], (7, 40), 22),
+        ([(90, 150)], (90, 100), 10),
+        ([(100, 150)], (100, 100), 0),
+        ([], (100, 100), 0),
+    ],
+)
+def test_a_morsel_is_trimmed_to_its_candidates(
+    candidates: list[RowRange] | None, trimmed: tuple[int, int], count: int
+) -> None:
+    morsel = _morsel(100, candidates)
+    assert morsel.trimmed()[1:3] == trimmed
+    assert morsel.count_candidates() == count
+
+
+def test_threads_share_the_last_morsel_where_it_is_long() -> None:
+    pace = Pace(BATCH_ROWS, 16 * 2**20, 2, ScanSettings())
+    assert [part[1:3] for part in pace.share(_morsel(100_000), 2)] == [(0, 100_000)]
+    assert [part[1:3] for part in pace.share(_morsel(400_000), 2)] == [
+        (0, 4 * BATCH_ROWS),
+        (4 * BATCH_ROWS, 400_000),
+    ]
+    few = [(0, 10), (200_000, 200_100), (399_000, 400_000)]
+    assert [part[1:3] for part in pace.share(_morsel(400_000, few), 2)] == [(0, 400_000)]
+    many = [(0, 260_000), (390_000, 400_000)]
+    assert [part[1:3] for part in pace.share(_morsel(400_000, many), 2)] == [
+        (0, 260_000),
+        (390_000, 400_000),
+    ]
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_compressed_texts_are_taken_to_be_longer_than_stored(
+    tmp_path: Path, compression: str | None
+) -> None:
+    numbers = np.random.default_rng(3).integers(0, 10**6, 200_000)
+    texts = pa.array([f"the request number {number} was answered" for number in numbers])
+    metadata = {"lance-encoding:compression": compression} if compression else None
+    table = pa.table([texts], pa.schema([pa.field("text", pa.string(), metadata=metadata)]))
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    (reader,) = dataset.opened.readers
+    sizes = reader.row_sizes(dataset.opened.fields)
+    assert sizes is not None
+    assert 0.5 < sizes.bytes_of(0, len(texts)) / texts.nbytes < 2
+
+
+def test_parts_of_one_fragment_are_decoded_together(tmp_path: Path) -> None:
+    numbers = np.arange(700_000)
+    texts = pa.array([f"the request number {number} was answered" for number in numbers])
+    table = pa.table({"n": numbers, "text": texts})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    for filter in (
+        pc.match_substring(pc.field("text"), "99"),
+        pc.starts_with(pc.field("text"), "the request number 42"),
+        (pc.field("n") >= 100_000) & (pc.field("n") < 500_000),
+        (pc.field("n") < 1_000) | (pc.field("n") > 650_000),
+    ):
+        expected = table.filter(filter)
+        for _ in range(2):  # then with the ranges of values that the first scan saw
+            scanner = dataset.scanner(filter=filter)
+            assert scanner.to_table() == expected
+            assert pa.Table.from_batches(dataset.to_batches(filter=filter)) == expected

@@ -13,12 +13,13 @@ from duckdb_adapter.pins import Use
 from duckdb_adapter.sources.rows import Rows
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.selectivity import estimated
 from lancefs.scan.settings import BATCH_ROWS
 
 # A shorter table is read with all its rows.
 _LEAST_ROWS = 2 * BATCH_ROWS
-# Rows that are tested first, and the share of them that passes at most: DuckDB tests all rows that
-# pass once more.
+# Rows that are tested first where there is no estimate, and the share of rows that passes at most:
+# DuckDB tests all rows that pass once more.
 _PROBED_ROWS = 8 * 1024
 _MOST_PASSED = 1 / 2
 
@@ -54,6 +55,9 @@ class LikeRows(Rows):
             return False
         if not self.dataset.is_local:  # what is left out is not fetched
             return True
+        found = estimated(self._condition, self.dataset.opened)
+        if found is not None:
+            return found.kept <= _MOST_PASSED
         probed = self.dataset.scanner(columns=columns, limit=_PROBED_ROWS).to_table()
         passed = sum(matching(self._condition, batch).true_count for batch in probed.to_batches())
         return bool(passed <= _MOST_PASSED * probed.num_rows)

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots, value_type
-from lancefs.datafile.buffers import Mask
+from lancefs.datafile.buffers import Mask, to_arrow_numbers
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import between, holds, take, within
+from lancefs.datafile.kernels import between, holds, slots_of, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
@@ -46,6 +46,13 @@ from lancefs.table.members import nested, paths_of
 _FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
+# Of so many rows, those that passed a test are put together before the next one, if they are few.
+_LEAST_ROWS = 4096
+_MOST_LEFT = 1 / 8
+# Functions that are true only of texts that hold their pattern.
+_HOLDING = ("match_substring", "starts_with", "ends_with")
+# The letters beyond ASCII that are letters of ASCII in lower case.
+_LIKE_ASCII = ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "\N{KELVIN SIGN}")
 _FLOATS = (pa.types.is_float32, pa.types.is_float64)
 
 
@@ -243,8 +250,19 @@ def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
     """Return a mask of the rows that pass all tests."""
     mask = _evaluate_test(batch, tests[0])
     for test in tests[1:]:
-        mask &= _evaluate_test(batch, test)
+        if len(mask) < _LEAST_ROWS or np.count_nonzero(mask) > len(mask) * _MOST_LEFT:
+            mask &= _evaluate_test(batch, test)
+            continue
+        left = batch.select(sorted(_columns_of(test))).take(to_arrow_numbers(slots_of(mask)))
+        mask[mask] = _evaluate_test(left, test)
     return mask
+
+
+def _columns_of(test: Test) -> set[str]:
+    """Return the columns that a test reads."""
+    if isinstance(test, Combination):
+        return set().union(*map(_columns_of, test.terms))
+    return {(test.term if isinstance(test, Negation) else test).column}
 
 
 def _evaluate_test(batch: pa.RecordBatch, test: Test) -> Mask:
@@ -292,9 +310,9 @@ def _compare(array: pa.Array, test: SingleCondition) -> Mask:
     if isinstance(test, Membership):
         return mask_of(pc.is_in(array, value_set=test.values))
     if isinstance(test, TextMatch):
-        texts = pc.utf8_lower(array) if test.in_lower_case else array
-        match = getattr(pc, test.function)
-        found = match(texts, test.pattern, ignore_case=test.ignore_case)
+        if test.in_lower_case and test.function in _HOLDING and test.pattern.isascii():
+            return _match_in_lower_case(array, test)
+        found = _match(array, test)
     elif test.value is None:  # `is_valid` and `is_nan`
         found = getattr(pc, test.operator)(array)
     else:
@@ -302,13 +320,36 @@ def _compare(array: pa.Array, test: SingleCondition) -> Mask:
     return mask_of(pc.fill_null(found, _FALSE) if found.null_count else found)
 
 
-def _hold(array: pa.StringArray, part: bytes) -> Mask:
-    """Return a mask of the strings that hold a text."""
+def _match(array: pa.StringArray, test: TextMatch) -> pa.BooleanArray:
+    """Evaluate a condition on texts by Arrow: null where a text is missing."""
+    texts = pc.utf8_lower(array) if test.in_lower_case else array
+    match = getattr(pc, test.function)
+    return match(texts, test.pattern, ignore_case=test.ignore_case)
+
+
+def _match_in_lower_case(array: pa.StringArray, test: TextMatch) -> Mask:
+    """Return a mask of the strings that match in lower case, of which most cannot.
+
+    Args:
+        array: The strings.
+        test: A condition that strings hold an ASCII text, somewhere or at one of their ends.
+    """
+    mask = _hold(array, test.pattern.encode(), any_case=True)
+    for letter in _LIKE_ASCII:
+        mask |= _hold(array, letter.encode())
+    if mask.any():
+        left = array.take(to_arrow_numbers(slots_of(mask)))
+        mask[mask] = mask_of(_match(left, test))
+    return mask
+
+
+def _hold(array: pa.StringArray, part: bytes, any_case: bool = False) -> Mask:
+    """Return a mask of the strings that hold a text; see `holds`."""
     if not len(array):
         return np.zeros(0, np.bool_)
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
-    mask = holds(places, np.frombuffer(data or b"", np.uint8), part)
+    mask = holds(places, np.frombuffer(data or b"", np.uint8), part, any_case)
     valid = valid_slots(array)
     return mask if valid is None else mask & valid
 

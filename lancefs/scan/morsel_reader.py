@@ -206,13 +206,25 @@ class MorselReader:
         self.mapped.watch(morsel.fragment)
         return decoded
 
-    def _read_fitting(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
-        """Decode as many rows of a morsel as the budget allows, by the estimate and by trial."""
-        by_item = self._fields_tested_by_item(morsel)
+    def fit(self, morsel: Morsel, pace: Pace) -> Morsel:
+        """Return as many rows of a morsel as are decoded together, by the estimate.
+
+        Args:
+            morsel: The morsel, of a local table.
+            pace: Says how many bytes that may take.
+        """
+        return self._fit(morsel, pace, self._fields_tested_by_item(morsel))
+
+    def _fit(self, morsel: Morsel, pace: Pace, by_item: frozenset[int]) -> Morsel:
         fields, small = self.fields, by_item | self.validity
         if self.filter is not None:
             fields, small = self.filter_fields, by_item | self._tested_by_validity(morsel)
-        morsel = pace.fit(morsel, [field for field in fields if field.id not in small])
+        return pace.fit(morsel, [field for field in fields if field.id not in small])
+
+    def _read_fitting(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
+        """Decode as many rows of a morsel as the budget allows, by the estimate and by trial."""
+        by_item = self._fields_tested_by_item(morsel)
+        morsel = self._fit(morsel, pace, by_item)
         while morsel.rows > 1:
             with suppress(TooLarge), limited(pace.largest), self._budget():
                 return self._decode(morsel, by_item, pace)
@@ -580,11 +592,14 @@ class MorselReader:
         return self.settings.mapped_columns if gives_back else max(len(fields), 1)
 
     def _is_sparse(self, mask: Mask, rows: int) -> bool:
-        """Tell whether so few rows pass, in so few ranges, that decoding only these is cheaper."""
-        if rows >= self.settings.sparse_share * len(mask):
+        """Tell whether rows pass so rarely, or so many together, that decoding these is cheaper."""
+        settings = self.settings
+        if rows >= settings.together_share * len(mask):
             return False
         ranges = int(np.count_nonzero(mask[1:] & ~mask[:-1]))
-        return ranges * self.settings.rows_per_range < len(mask)
+        if rows < settings.sparse_share * len(mask):
+            return ranges * settings.rows_per_range < len(mask)
+        return ranges * settings.together_rows < rows
 
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))

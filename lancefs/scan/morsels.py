@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import array_bytes, batch_bytes
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.logical_types import is_list
-from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, rows_of
+from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, count_rows, rows_of
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
@@ -52,6 +52,12 @@ class Morsel(NamedTuple):
         """Number of rows, deleted ones included."""
         return self.end - self.start
 
+    def count_candidates(self) -> int:
+        """Return how many rows the filter may keep, deleted ones included."""
+        if self.candidates is None:
+            return self.rows
+        return count_rows(self._own_candidates(self.candidates))
+
     @property
     def ranges(self) -> list[RowRange]:
         """All rows of the morsel, as one range."""
@@ -65,14 +71,21 @@ class Morsel(NamedTuple):
         """Return the same rows, with a limit to the length of morsels here."""
         return self._replace(max_rows=rows if self.max_rows is None else min(rows, self.max_rows))
 
+    def beginning(self, rows: int) -> Morsel:
+        """Return the first rows."""
+        return self._replace(end=min(self.start + rows, self.end))
+
+    def trimmed(self) -> Morsel:
+        """Return the rows from the first candidate to the last one; none where there is none."""
+        if self.candidates is None:
+            return self
+        own = self._own_candidates(self.candidates).bounds
+        start, end = (int(own[0, 0]), int(own[-1, 1])) if len(own) else (self.end, self.end)
+        return self._replace(start=start, end=end)
+
     def after(self, done: Morsel) -> Morsel | None:
         """Return the rows that are left where only the first ones were decoded; None for none."""
         return self._replace(start=done.end) if done.end < self.end else None
-
-    def touches(self, ranges: Sequence[RowRange]) -> bool:
-        """Tell whether some of the ranges, ascending and disjoint, overlap the morsel."""
-        first = bisect_right(ranges, self.start, key=lambda each: each[1])
-        return first < len(ranges) and ranges[first][0] < self.end
 
     def live_candidates(self) -> Mask | None:
         """Return which rows are candidates and not deleted; None where all are."""

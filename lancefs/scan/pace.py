@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lancefs.datafile.fields import Field
 from lancefs.scan.morsels import DecodedMorsel, Morsel
@@ -65,27 +65,25 @@ class Pace:
 
     def split(self, morsel: Morsel) -> Iterator[Morsel]:
         """Yield the parts of a morsel that are decoded one by one and hold candidates."""
-        if morsel.is_picked:
-            if morsel.rows:
-                yield morsel
-            return
-        while morsel.rows:
-            part = morsel._replace(
-                end=min(morsel.start + self._even_length(morsel.rows), morsel.end)
-            )
-            morsel = morsel._replace(start=part.end)
-            if part.candidates is None or part.touches(part.candidates):
-                yield part
+        return _parts(morsel, self._even_length)
 
     def _even_length(self, rows: int) -> int:
         """Return the length of morsels that share rows about equally."""
-        morsels = -(-rows // self.rows)
-        return min(-(-rows // (morsels * self._unit)) * self._unit, self.rows)
+        return min(_length(rows, -(-rows // self.rows), self._unit), self.rows)
+
+    def share(self, morsel: Morsel, threads: int) -> Iterator[Morsel]:
+        """Yield the parts of the last morsel of a scan, which threads decode together."""
+        settings = self._settings
+        values = morsel.count_candidates() * self._columns
+        worth = values // (settings.thread_batches * settings.batch_rows)
+        length = _length(morsel.rows, max(min(threads, worth), 1), settings.batch_rows)
+        return _parts(morsel, lambda rows: length)
 
     def is_tiny(self, morsel: Morsel) -> bool:
         """Tell whether a morsel is decoded quicker without a thread, as far as is known."""
         settings = self._settings
-        rows = min(morsel.rows, self.rows)  # the rest of a morsel that was cut is cut as well
+        # The rest of a morsel that was cut is cut as well.
+        rows = min(morsel.count_candidates(), self.rows)
         most = max(settings.tiny_bytes, settings.tiny_column_bytes * self._columns)
         return rows <= settings.tiny_rows and self._last_bytes <= most
 
@@ -126,3 +124,22 @@ class Pace:
         longest = int(rows * min(max(longer, 0.5), 2))
         rows = min(longest, max(rows, settings.short_morsel_rows))
         return rows // _CHUNK * _CHUNK if rows > _CHUNK else max(rows, 1)
+
+
+def _parts(morsel: Morsel, length_for: Callable[[int], int]) -> Iterator[Morsel]:
+    """Yield the parts of a morsel that hold candidates; their length is asked for one by one."""
+    if morsel.is_picked:
+        if morsel.rows:
+            yield morsel
+        return
+    while morsel.rows:
+        part = morsel.beginning(length_for(morsel.rows))
+        morsel = morsel._replace(start=part.end)
+        part = part.trimmed()
+        if part.rows:
+            yield part
+
+
+def _length(rows: int, parts: int, unit: int) -> int:
+    """Return how many rows the longest one of equal parts has: whole units."""
+    return -(-rows // (parts * unit)) * unit

@@ -12,8 +12,12 @@ from lancefs.datafile.buffers import spare_memory
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.pace import Pace
+from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.fragment_run import FragmentRun
 from lancefs.threads import THREADS, Threads, prefetch, submit
+
+# A morsel of fewer rows is not cut before it is decoded.
+_LEAST_CUT = 2 * BATCH_ROWS
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -85,10 +89,11 @@ def _in_threads(
             return True
         return sum(morsel.rows for morsel in under_way) > THREADS * pace.rows
 
+    left = chain([first], morsels)
     pool, is_done = Threads(most, "lancefs-scan", spare_memory if spares_memory else None), False
     try:
         yield from prefetch(
-            chain([first], morsels),
+            _cut(left, reader, pace) if is_local else left,
             start,
             is_full,
             lambda morsel, decoded: morsel.after(decoded.morsel),
@@ -97,6 +102,33 @@ def _in_threads(
     finally:
         # Threads that have nothing left to do give their memory back while the consumer goes on.
         pool.shutdown(wait=not is_done, cancel_futures=True)
+
+
+def _cut(morsels: Iterator[Morsel], reader: MorselReader, pace: Pace) -> Iterator[Morsel]:
+    """Yield the parts of long morsels that are decoded together, as far as is known before.
+
+    What decoding leaves of a morsel waits until that is done; several parts have several threads.
+    So has the last morsel, if a filter makes batches of any length.
+    """
+    for morsel in morsels if reader.filter is None else _last_shared(morsels, pace):
+        rest: Morsel | None = morsel
+        while rest is not None:
+            part = reader.fit(rest, pace) if rest.rows > _LEAST_CUT else rest
+            rest = rest.after(part)
+            part = part.trimmed()
+            if part.rows:
+                yield part
+
+
+def _last_shared(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
+    """Yield morsels, and in place of the last one as many parts of it as there are threads."""
+    last = next(morsels, None)
+    for morsel in morsels:
+        assert last is not None
+        yield last
+        last = morsel
+    if last is not None:
+        yield from pace.share(last, THREADS)
 
 
 def _inline(

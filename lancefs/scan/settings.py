@@ -41,6 +41,8 @@ class ScanSettings:
             scans that are shorter.
         starts_in_threads: Whether threads decode the first morsel as well: the consumer needs all
             rows, and they are many.
+        thread_batches: A morsel that is the last one is shared by threads if each gets so many
+            batches of a column, or more.
         remote_prefetch: Morsels, or fragments that rows are taken from, of a remote table whose
             requests are under way at once. More hide more latency and hold more memory.
         tiny_rows: A morsel of no more rows is decoded without a thread where its bytes are few too:
@@ -58,6 +60,8 @@ class ScanSettings:
             quarter of all columns.
         sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
             the other columns, unless they are scattered.
+        together_share: So does one that keeps a smaller share than this, if rows pass together.
+        together_rows: How many do then, on average: pages are decoded in chunks of some thousands.
         by_item_share: Numbers with dictionaries are looked up after a filter that keeps a smaller
             share of rows. The kernel that reads all of them looks them up at once.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
@@ -87,6 +91,7 @@ class ScanSettings:
     longest_morsel_rows: int = 1024 * 1024
     inline_seconds: float = 0.005
     starts_in_threads: bool = False
+    thread_batches: int = 4
     remote_prefetch: int = 32
     tiny_rows: int = 32 * 1024
     tiny_bytes: int = 1024 * 1024
@@ -98,6 +103,8 @@ class ScanSettings:
     mapped_columns: int = 32
     filtered_columns: int = 8
     sparse_share: float = 1 / 16
+    together_share: float = 1 / 2
+    together_rows: int = 8192
     by_item_share: float = 1 / 8
     rows_per_range: int = 32
     few_candidates: int = 4096

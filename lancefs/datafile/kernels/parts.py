@@ -11,7 +11,7 @@ from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 
-def holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
+def holds(offsets: Array, data: Bytes, part: bytes, any_case: bool = False) -> Mask:
     """Tell which strings hold a text, which may be empty.
 
     Args:
@@ -19,6 +19,7 @@ def holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
             data.
         data: The bytes of the strings.
         part: The bytes of the text.
+        any_case: Whether its small letters of ASCII stand for the capital ones, too.
 
     Raises:
         CorruptFile: The offsets descend or leave the data.
@@ -27,6 +28,10 @@ def holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
 
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         raise CorruptFile("the offsets of strings descend or leave their bytes")
+    if any_case:
+        codes = np.frombuffer(data, np.uint8)
+        is_capital = (codes >= ord("A")) & (codes <= ord("Z"))
+        data = np.where(is_capital, codes | 0x20, codes)
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
     strings = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
     found = pc.match_substring(strings, part)
@@ -34,13 +39,13 @@ def holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
     return mask
 
 
-_c_holds = c_function("holds", "offsets number bytes number bytes number out")
+_c_holds = c_function("holds", "offsets number bytes number bytes number number out")
 
 
 @twin_of(holds)
-def _compiled_holds(offsets: Array, data: Bytes, part: bytes) -> Mask:
+def _compiled_holds(offsets: Array, data: Bytes, part: bytes, any_case: bool = False) -> Mask:
     count = len(offsets) - 1
     found = np.zeros(count, np.bool_)
     wanted = np.frombuffer(part, np.uint8)
-    _c_holds(offsets, count, data, len(data), wanted, len(wanted), found)
+    _c_holds(offsets, count, data, len(data), wanted, len(wanted), any_case, found)
     return found

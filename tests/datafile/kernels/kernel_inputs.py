@@ -413,13 +413,19 @@ def texts(draw: st.DrawFn) -> Arguments:
 
 @st.composite
 def texts_and_parts(draw: st.DrawFn) -> Arguments:
-    letters = st.text("ab", max_size=9) | st.integers(60, 200).map(lambda size: "a" * size)
+    few = st.text("abA", max_size=9)
+    many = st.integers(60, 200).map(lambda size: "a" * size)
+    mixed = st.tuples(st.text("abcAB[{", min_size=1, max_size=40), st.integers(1, 40)).map(
+        lambda drawn: drawn[0] * drawn[1]
+    )
+    letters = few | many | mixed
     held = [text.encode() for text in draw(st.lists(letters, min_size=1, max_size=9))]
     offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
     if draw(st.booleans()):
         offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
-    part = draw(st.text("ab", max_size=4) | st.sampled_from(["a" * 70, "b" + "a" * 62]))
-    return offsets, odd_place(draw, np.frombuffer(b"".join(held), np.uint8)), part.encode()
+    part = draw(st.text("abc{", max_size=6) | st.sampled_from(["a" * 70, "b" + "a" * 62]))
+    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
+    return offsets, data, part.encode(), draw(st.booleans())
 
 
 @st.composite

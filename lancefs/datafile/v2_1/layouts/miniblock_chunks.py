@@ -25,6 +25,10 @@ from lancefs.forks import cached_property
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
 from lancefs.storage import Bytes
 
+# How encodings of texts are called, and how many times as long texts are once decoded.
+_TEXTS = ("variable", "fsst")
+_FSST_EXPANSION, _GENERAL_EXPANSION = 2.0, 3.0
+
 
 class MiniBlock:
     """The parsed description of mini-block pages; pages with equal descriptions share one.
@@ -72,6 +76,17 @@ class MiniBlock:
         layout.ClearField("num_dictionary_items")
         return layout.SerializeToString(deterministic=True)
 
+    @cached_property
+    def expansion(self) -> float:
+        """Decoded bytes of texts beyond their stored bytes, as a multiple of these: a guess."""
+        values = self.layout.value_compression
+        match values.WhichOneof("compression"):
+            case "fsst":
+                return _FSST_EXPANSION - 1
+            case "general" if values.general.values.WhichOneof("compression") in _TEXTS:
+                return _GENERAL_EXPANSION - 1
+        return 0.0
+
     def check_buffers(self, page: Page) -> None:
         """Check that a page has the buffers that its description needs.
 
@@ -97,7 +112,10 @@ class MiniBlock:
     def decoded_overhead(self, page: Page) -> float:
         """Bytes the decoded page needs beyond its stored size."""
         levels = LEVEL_BYTES * self.items if self.has_rep else 0
-        if not self.has_dictionary or len(page.buffers) < 3:
+        if not self.has_dictionary:
+            start, end = page.buffers[1] if len(page.buffers) > 1 else (0, 0)
+            return levels + self.expansion * (end - start)
+        if len(page.buffers) < 3:
             return levels
         from lancefs.datafile.row_sizes import lookup_bytes
 
