@@ -19,12 +19,9 @@ from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
-from duckdb_adapter.queries.likes import text_conditions
-from duckdb_adapter.queries.members import UsedColumns, used_columns
-from duckdb_adapter.queries.offsets import skipped_rows
-from duckdb_adapter.queries.partitions import first_rows_of_partitions
+from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.top_n import first_rows_of
+from duckdb_adapter.queries.table_uses import StatementTable, table_uses
 from duckdb_adapter.queries.trees import needs_all_rows
 from duckdb_adapter.sources.arrow_source import CountedDataset, make_source, make_table_source
 from duckdb_adapter.sources.column_values import are_values_kept
@@ -169,13 +166,15 @@ class Claim:
 
     def _used_rows(self, text: str, look: LookContext | None) -> AnyRows:
         """Return the rows as far as a query uses them; see `narrowed_to`."""
-        if not isinstance(self.rows, Rows):
+        if not (isinstance(self.rows, Rows) and self._is_table):
             return self.rows
         rows, dataset = self.rows, self.rows.dataset
-        query = self._table_query(text, dataset.schema)
-        if query is None:
-            return rows
-        first = first_rows_of(query) or first_rows_of_partitions(query)
+        table, call = (
+            StatementTable(self.name, self.alias, self.lake),
+            functions.scan_call(self.name),
+        )
+        uses = table_uses(text, table, dataset.schema, call)
+        first = uses.first_rows
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
             compares_bytes = look is not None and not look.settings.collation()
@@ -184,21 +183,20 @@ class Claim:
             return rows
         # What a query selects from is looked for first, then what macros in it use.
         is_first = look.use.looks == 1
-        used = used_columns(query) if is_first else UsedColumns()
+        used = uses.columns if is_first else UsedColumns()
         if self.lake is not None and not used.uses_nothing:
             used = UsedColumns()  # a view has its columns as they are
-        known = _known_rows(rows, query, used, look.settings) if is_first else None
+        known = _known_rows(rows, uses.query, used, look.settings) if is_first else None
         if known is not None:
             return known
-        skipped = skipped_rows(query)
-        if skipped and look.settings.keeps_order():
-            return OffsetRows(dataset, skipped, look.use)
-        conditions = text_conditions(query)
+        if uses.skipped_rows and look.settings.keeps_order():
+            return OffsetRows(dataset, uses.skipped_rows, look.use)
+        conditions = uses.text_conditions
         if conditions and not look.settings.collation():
             rows = LikeRows(dataset, conditions, look.use)
         elif used != UsedColumns():
             rows = MemberRows(dataset, used)
-        return grouped(rows, query) if is_first else rows
+        return grouped(rows, uses.query) if is_first else rows
 
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
@@ -219,20 +217,16 @@ class Claim:
     def _is_alone(self) -> bool:
         """Whether the statement reads no other table, and more than what its conditions need."""
         assert isinstance(self.rows, RowSource)
-        query = self._table_query(self.statement, self.rows.schema)
-        return query is not None and query.reads_alone()
-
-    def _table_query(self, text: str, schema: pa.Schema) -> TableQuery | None:
-        """Return a statement with the table; None for calls that are more, or less, than a table.
-
-        Args:
-            text: The whole statement.
-            schema: The columns of the table.
-        """
+        if not self._is_table:
+            return False
         call = functions.scan_call(self.name)
-        if call is None and functions.is_call(self.name):
-            return None
-        return TableQuery(text, self.name, self.alias, schema, self.lake, call)
+        of_table = self.name, self.alias, self.rows.schema, self.lake, call
+        return TableQuery(self.statement, *of_table).reads_alone()
+
+    @property
+    def _is_table(self) -> bool:
+        """Whether the name stands for all of a table, and for no other call."""
+        return not functions.is_call(self.name) or functions.scan_call(self.name) is not None
 
     def dataset(self) -> object:
         """Return the rows as any DuckDB can read them."""

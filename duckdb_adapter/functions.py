@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -97,6 +98,7 @@ def is_call(name: str) -> bool:
     return head in BY_NAME and text.startswith("{")
 
 
+@lru_cache(maxsize=64)
 def scan_call(name: str) -> ScanCall | None:
     """Return the call of `lance_scan` that a name stands for; None for others.
 

@@ -1,0 +1,105 @@
+"""What a statement uses of a table, found out once: the same text is run again and again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.lake_names import LakeTable
+from duckdb_adapter.queries.likes import text_conditions
+from duckdb_adapter.queries.members import UsedColumns, used_columns
+from duckdb_adapter.queries.offsets import skipped_rows
+from duckdb_adapter.queries.partitions import first_rows_of_partitions
+from duckdb_adapter.queries.scan_calls import ScanCall
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.top_n import FirstRows, first_rows_of
+from lancefs.forks import cached_property
+
+T = TypeVar("T")
+
+# Texts of which it is kept.
+_MOST = 64
+
+
+class StatementTable(NamedTuple):
+    """A table, and how statements may name it.
+
+    Attributes:
+        name: As it stands in the text.
+        alias: What it is called where the statement gives it no name.
+        lake: The folder that it is attached in, if the view of it is read.
+    """
+
+    name: str
+    alias: str
+    lake: LakeTable | None = None
+
+
+class TableUses:
+    """What a statement uses of a table.
+
+    Args:
+        query: The statement with the table.
+    """
+
+    def __init__(self, query: TableQuery) -> None:
+        self.query = query
+
+    @cached_property
+    def first_rows(self) -> FirstRows | None:
+        """The first rows of all, or of each group, where it uses no others."""
+        return first_rows_of(self.query) or first_rows_of_partitions(self.query)
+
+    @cached_property
+    def columns(self) -> UsedColumns:
+        """What it uses of columns."""
+        return used_columns(self.query)
+
+    @cached_property
+    def skipped_rows(self) -> int:
+        """How many rows it passes over."""
+        return skipped_rows(self.query)
+
+    @cached_property
+    def text_conditions(self) -> list[pc.Expression]:
+        """What is true for all rows that it uses."""
+        return text_conditions(self.query)
+
+
+def table_uses(
+    text: str, table: StatementTable, schema: pa.Schema, call: ScanCall | None = None
+) -> TableUses:
+    """Return what a statement uses of a table.
+
+    Args:
+        text: The whole statement.
+        table: The table.
+        schema: Its columns; open versions have one object for them.
+        call: The arguments of `lance_scan`, if the name stands for a call of it.
+    """
+    return _uses(text, table, _Same(schema), _Same(call))
+
+
+class _Same(Generic[T]):
+    """Something that is equal to itself only."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: T) -> None:
+        self.it = it
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.it is self.it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+
+@lru_cache(_MOST)
+def _uses(
+    text: str, table: StatementTable, schema: _Same[pa.Schema], call: _Same[ScanCall | None]
+) -> TableUses:
+    return TableUses(TableQuery(text, *table[:2], schema.it, table.lake, call.it))
