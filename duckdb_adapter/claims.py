@@ -6,8 +6,8 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -21,13 +21,14 @@ from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.table_uses import StatementTable, table_uses
+from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.queries.trees import needs_all_rows
 from duckdb_adapter.sources.arrow_source import CountedDataset, make_source, make_table_source
 from duckdb_adapter.sources.column_values import are_values_kept
 from duckdb_adapter.sources.counted import CountedRows
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import GROUP, GroupedRows, grouped
+from duckdb_adapter.sources.key_ranges import known_keys
 from duckdb_adapter.sources.likes import LikeRows
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.offsets import OffsetRows
@@ -101,6 +102,7 @@ class Claim:
         reader: What tells the variable of its rows from others of the same name.
         lake: The folder that it is attached in, where a view of a folder reads it.
         columns: Those that the name has to have, where it is a view that reads it.
+        replaced: Columns that come as an expression with the same values.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Claim:
     reader: str = "reader"
     lake: LakeTable | None = None
     columns: pa.Schema | None = None
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
     def _key(self, kind: str = "") -> str:
         """Return the name of the variable that DuckDB will find rows in.
@@ -135,7 +138,9 @@ class Claim:
             rows, groups = quoted(self._key(_GROUPED)), quoted(self._key(_GROUPS))
             # DuckDB aggregates before an inner join only what cannot fail for rows that it removes.
             return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
-        return f"SELECT *{self.left_out} FROM {quoted(self._key())}"
+        shown = [f"{each} AS {quoted(column)}" for column, each in self.replaced.items()]
+        replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
+        return f"SELECT *{self.left_out}{replaced} FROM {quoted(self._key())}"
 
     @property
     def _empty(self) -> pa.Table | None:
@@ -161,19 +166,19 @@ class Claim:
         if self.lake is not None and isinstance(self.rows, Rows):
             columns = self.rows.schema
             columns = columns.remove(0) if self.left_out else columns
-        rows = self._used_rows(text, look)
-        return replace(self, rows=rows, statement=text, columns=columns)
-
-    def _used_rows(self, text: str, look: LookContext | None) -> AnyRows:
-        """Return the rows as far as a query uses them; see `narrowed_to`."""
         if not (isinstance(self.rows, Rows) and self._is_table):
-            return self.rows
-        rows, dataset = self.rows, self.rows.dataset
-        table, call = (
-            StatementTable(self.name, self.alias, self.lake),
-            functions.scan_call(self.name),
-        )
-        uses = table_uses(text, table, dataset.schema, call)
+            return replace(self, statement=text, columns=columns)
+        table = StatementTable(self.name, self.alias, self.lake)
+        schema, call = self.rows.dataset.schema, functions.scan_call(self.name)
+        uses = table_uses(text, table, schema, call)
+        rows = self._used_rows(self.rows, uses, look)
+        keys = uses.join_keys if look is not None and type(rows) in (Rows, LikeRows) else ()
+        replaced = known_keys(self.rows, keys) if keys else {}
+        return replace(self, rows=rows, statement=text, columns=columns, replaced=replaced)
+
+    def _used_rows(self, rows: Rows, uses: TableUses, look: LookContext | None) -> AnyRows:
+        """Return rows as far as a query uses them; see `narrowed_to`."""
+        dataset = rows.dataset
         first = uses.first_rows
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None

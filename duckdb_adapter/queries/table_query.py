@@ -73,15 +73,16 @@ class TableQuery:
     @cached_property
     def root(self) -> Mapping[str, Any] | None:
         """The root node of what selects; None where the text is no single SELECT, or is long."""
-        return None if self._text_root is None else statement_in(self._text_root)
+        return None if self.whole_root is None else statement_in(self.whole_root)
 
     @property
     def is_nested(self) -> bool:
         """Whether the text is more than the query, and may read the table elsewhere, too."""
-        return self.root is not self._text_root
+        return self.root is not self.whole_root
 
     @cached_property
-    def _text_root(self) -> Mapping[str, Any] | None:
+    def whole_root(self) -> Mapping[str, Any] | None:
+        """The root node of the whole text; None as for `root`."""
         return parse(self.text)
 
     @cached_property
@@ -111,7 +112,7 @@ class TableQuery:
         """
         if self.select is not None:
             return TableRead(self.select.node, self.select.node["from_table"])
-        return None if self._text_root is None else only_read(self._text_root, self.names)
+        return None if self.whole_root is None else only_read(self.whole_root, self.names)
 
     def table_names(self, source: Mapping[str, Any]) -> set[str]:
         """Return what columns of the table can be qualified with, in small letters.

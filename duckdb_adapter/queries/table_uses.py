@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.lake_names import LakeTable
+from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.likes import text_conditions
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.offsets import skipped_rows
@@ -57,6 +58,11 @@ class TableUses:
     def columns(self) -> UsedColumns:
         """What it uses of columns."""
         return used_columns(self.query)
+
+    @cached_property
+    def join_keys(self) -> frozenset[str]:
+        """The columns that it joins the table by."""
+        return join_keys(self.query)
 
     @cached_property
     def skipped_rows(self) -> int:

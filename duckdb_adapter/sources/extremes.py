@@ -76,7 +76,7 @@ def extreme_rows(
     if texts and not is_asked_again(rows.dataset, texts):
         return None
     try:
-        found = _find(rows, used.columns)
+        found = extremes_of(rows, used.columns)
     except LanceError:  # who reads the rows says so
         return None
     known = {column: each for column, each in found.items() if each is not None}
@@ -88,8 +88,19 @@ def extreme_rows(
     return ValueCountRows(values, counts, frozenset(used.functions))
 
 
-def _find(rows: Rows, columns: Sequence[str]) -> dict[str, ColumnExtremes | None]:
-    """Return the extremes of columns; those that nobody has asked for are read together."""
+def extremes_of(rows: Rows, columns: Sequence[str]) -> dict[str, ColumnExtremes | None]:
+    """Return the extremes of columns; those that nobody has asked for are read together.
+
+    Args:
+        rows: Of a local table.
+        columns: Columns of types that have an order.
+
+    Returns:
+        None for columns of whose values DuckDB may show another one.
+
+    Raises:
+        LanceError: A column cannot be read.
+    """
     known = _EXTREMES.of(rows.dataset.opened)
     wanted = [column for column in columns if column not in known]
     if wanted:

@@ -1,0 +1,100 @@
+"""Columns by which a statement joins a table with others, as its text tells.
+
+DuckDB joins by an array in place of a hash table where it knows that both keys are whole numbers
+within a small range (its `perfect_hash_join_executor.cpp`), from the ranges that sources give. The
+Arrow scan gives none, and of keys without gaps DuckDB finds none itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from duckdb_adapter.queries.likes import NamedColumns
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.trees import expressions_in, terms_of
+
+# A statement without any of these is not parsed.
+_JOINS = re.compile(r"\bjoin\b|\bfrom\b[^;]*,", re.IGNORECASE)
+# Classes of expressions that compare values.
+_COMPARING = ("COMPARISON", "BETWEEN", "OPERATOR")
+
+
+def join_keys(query: TableQuery) -> frozenset[str]:
+    """Return the columns of a table that a statement compares with one of another table.
+
+    Not those that it compares with anything else, nor those that are equal to such columns: what
+    follows for the table is a filter, which the scan has to see.
+    """
+    read = query.read if _JOINS.search(query.text) is not None and query.columns else None
+    if read is None or read.source is read.select["from_table"]:
+        return frozenset()
+    columns = NamedColumns(query.columns, query.table_names(read.source))
+    keys = set[str]()
+    for term in _conditions(read.select):
+        found = [columns.find(side) for side in _equal_columns(term)]
+        ours = [column for column in found if column is not None]
+        keys.update(ours if len(ours) == 1 else ())
+    for name in _using(read.select["from_table"]):
+        if name in query.columns:
+            keys.add(query.columns[name])
+    asked = _all_equal(_asked(query.whole_root), _pairs(query.whole_root))
+    return frozenset(key for key in keys if key.lower() not in asked)
+
+
+def _conditions(select: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions that are true for all rows that a SELECT joins."""
+    if select.get("where_clause"):
+        yield from terms_of(select["where_clause"])
+    for join in _inner_joins(select["from_table"]):
+        if join.get("condition"):
+            yield from terms_of(join["condition"])
+
+
+def _using(source: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the columns that joins say are equal in both tables, in small letters."""
+    for join in _inner_joins(source):
+        yield from (name.lower() for name in join.get("using_columns") or ())
+
+
+def _inner_joins(source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if source["type"] == "JOIN" and source["join_type"] == "INNER":
+        yield source
+        yield from _inner_joins(source["left"])
+        yield from _inner_joins(source["right"])
+
+
+def _equal_columns(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the two columns that a condition says are equal; none for other conditions."""
+    if term["type"] != "COMPARE_EQUAL":
+        return []
+    sides = [term["left"], term["right"]]
+    return sides if all(side["class"] == "COLUMN_REF" for side in sides) else []
+
+
+def _names_in(node: Any) -> set[str]:
+    """Return the last names of columns in expressions, in small letters."""
+    columns = (each for each in expressions_in(node) if each["class"] == "COLUMN_REF")
+    return {column["column_names"][-1].lower() for column in columns}
+
+
+def _pairs(root: Any) -> list[set[str]]:
+    """Return the names of columns that conditions anywhere say are equal."""
+    return [_names_in(each) for each in expressions_in(root) if _equal_columns(each)]
+
+
+def _asked(root: Any) -> set[str]:
+    """Return the names of columns that conditions anywhere compare with something else."""
+    asked = set[str]()
+    for each in expressions_in(root):
+        if each["class"] in _COMPARING and not _equal_columns(each):
+            asked |= _names_in(each)
+    return asked
+
+
+def _all_equal(names: set[str], pairs: list[set[str]]) -> set[str]:
+    """Return names, and those of columns that are equal to these by any number of steps."""
+    while more := [pair for pair in pairs if pair & names and not pair <= names]:
+        names = names.union(*more)
+    return names

@@ -1,0 +1,58 @@
+"""The ranges of join keys, told to DuckDB: as remainders, which are the numbers themselves.
+
+DuckDB knows that the remainder of a division is less than the divisor, of columns of which it knows
+nothing else. So a column of numbers from 0 to 99 comes as `mod(column, 100)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from duckdb_adapter.paths import quoted
+from duckdb_adapter.sources.column_values import MOST_ROWS, is_asked_again
+from duckdb_adapter.sources.extremes import extremes_of
+from duckdb_adapter.sources.rows import Rows
+from lancefs.errors import LanceError
+
+# The types of DuckDB with the same numbers.
+_TYPES = {
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.uint16(): "USMALLINT",
+    pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
+}
+# DuckDB joins so by keys within a range of 1,048,576, and takes remainders to be negative, too.
+_MOST = 512 * 1024
+
+
+def known_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
+    """Return what tells DuckDB the range of keys: expressions in SQL by the names of columns.
+
+    A column is read once for a version, when a statement joins by it again.
+
+    Args:
+        rows: Of a table.
+        keys: Columns that a statement joins by.
+    """
+    if not rows.dataset.is_local or (rows.known_count() or MOST_ROWS) >= MOST_ROWS:
+        return {}
+    numbers = sorted(key for key in keys if rows.schema.field(key).type in _TYPES)
+    if not numbers or not is_asked_again(rows.dataset, ("joined by", *numbers)):
+        return {}
+    try:
+        known = extremes_of(rows, numbers)
+    except LanceError:  # who reads the rows says so
+        return {}
+    shown = {}
+    for column, found in known.items():
+        if found is None or found.ends.null_count:
+            continue
+        least, most = found.ends.to_pylist()
+        kind = rows.schema.field(column).type
+        if least >= 0 and most < min(_MOST, 2 ** (kind.bit_width - 1) - 1):
+            shown[column] = f"system.main.mod({quoted(column)}, {most + 1}::{_TYPES[kind]})"
+    return shown
