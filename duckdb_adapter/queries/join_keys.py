@@ -16,7 +16,9 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import expressions_in, terms_of
 
 # A statement without any of these is not parsed.
-_JOINS = re.compile(r"\bjoin\b|\bfrom\b[^;]*,", re.IGNORECASE)
+_JOINS = re.compile(
+    r"\bjoin\b|\bfrom\b(?:(?!\b(?:where|group|having|order|limit)\b).)*,", re.IGNORECASE | re.DOTALL
+)
 # Classes of expressions that compare values.
 _COMPARING = ("COMPARISON", "BETWEEN", "OPERATOR")
 

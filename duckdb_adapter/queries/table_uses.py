@@ -108,4 +108,5 @@ class _Same(Generic[T]):
 def _uses(
     text: str, table: StatementTable, schema: _Same[pa.Schema], call: _Same[ScanCall | None]
 ) -> TableUses:
-    return TableUses(TableQuery(text, *table[:2], schema.it, table.lake, call.it))
+    query = TableQuery(text, table.name, table.alias, schema.it, table.lake, call.it)
+    return TableUses(query)
