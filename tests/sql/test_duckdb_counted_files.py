@@ -193,6 +193,8 @@ def test_no_file_where_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 _CHILD = """
+import warnings
+warnings.simplefilter("ignore")  # of threads, which the child needs none of
 child = os.fork()
 if child == 0:
     sys.exit()
