@@ -2,8 +2,9 @@
 #include "kernels.h"
 
 #define BLOCK 64
-/* Texts that are looked at before a search. */
-#define SAMPLE (16 * 1024)
+/* Bytes of texts, and of the part, that are looked at before a search. */
+#define SAMPLE (4 * 1024)
+#define LOOKED 32
 
 /* A byte that is searched for: one that is this byte once the bits of `either` are set. */
 typedef struct {
@@ -47,9 +48,10 @@ static int64_t together(const uint8_t *sample, int64_t size, wanted_t one, wante
 static part_t part_of(const uint8_t *bytes, int64_t size, int any_case, const uint8_t *sample,
                       int64_t sampled) {
     const wanted_t start = wanted_at(bytes, 0, any_case);
+    const int64_t looked = size < LOOKED ? size : LOOKED;
     part_t part = {bytes, size, any_case, start, start};
     int64_t least = together(sample, sampled, start, start);
-    for (int64_t i = 1; i < size; i++) {
+    for (int64_t i = 1; i < looked; i++) {
         const wanted_t byte = wanted_at(bytes, i, any_case);
         const int64_t found = together(sample, sampled, byte, byte);
         if (found < least) {
@@ -58,7 +60,7 @@ static part_t part_of(const uint8_t *bytes, int64_t size, int any_case, const ui
         }
     }
     part.other = part.rare;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < looked; i++) {
         const wanted_t byte = wanted_at(bytes, i, any_case);
         const int64_t found = together(sample, sampled, part.rare, byte);
         if (found < least || part.other.place == part.rare.place) {
