@@ -16,6 +16,7 @@ import lancefs
 from lancefs.datafile.buffers import TooLarge, check_size, limited
 from lancefs.datafile.kernels import lookup, take_strings
 from lancefs.datafile.row_ranges import RowRange
+from lancefs.errors import MissingFile
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.morsels import Morsel
 from lancefs.scan.pace import Pace
@@ -145,6 +146,20 @@ def test_compressed_texts_are_taken_to_be_longer_than_stored(
     sizes = reader.row_sizes(dataset.opened.fields)
     assert sizes is not None
     assert 0.5 < sizes.bytes_of(0, len(texts)) / texts.nbytes < 2
+
+
+def test_rows_before_a_broken_fragment_come_first(tmp_path: Path) -> None:
+    rows = 200_000
+    table = pa.table({"n": np.arange(3 * rows)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=rows)
+    dataset = lancefs.open(tmp_path / "t.lance")
+    names = [fragment.files[0].path for fragment in dataset.manifest.fragments]
+    (tmp_path / "t.lance" / "data" / names[-1]).unlink()
+    for filter in (None, pc.field("n") != 5):
+        found: list[pa.RecordBatch] = []
+        with pytest.raises(MissingFile, match=names[-1]):
+            found.extend(dataset.to_batches(filter=filter))
+        assert sum(batch.num_rows for batch in found) == 2 * rows - (filter is not None)
 
 
 def test_parts_of_one_fragment_are_decoded_together(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from lancefs.datafile.buffers import spare_memory
+from lancefs.errors import LanceError
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.pace import Pace
@@ -113,11 +114,21 @@ def _cut(morsels: Iterator[Morsel], reader: MorselReader, pace: Pace) -> Iterato
     for morsel in morsels if reader.filter is None else _last_shared(morsels, pace):
         rest: Morsel | None = morsel
         while rest is not None:
-            part = reader.fit(rest, pace) if rest.rows > _LEAST_CUT else rest
+            part = _beginning(rest, reader, pace)
             rest = rest.after(part)
             part = part.trimmed()
             if part.rows:
                 yield part
+
+
+def _beginning(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
+    """Return as many rows of a morsel as are decoded together, if that is known."""
+    if morsel.rows <= _LEAST_CUT:
+        return morsel
+    try:
+        return reader.fit(morsel, pace)
+    except LanceError:  # who decodes the rows says so, after those before them
+        return morsel
 
 
 def _last_shared(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
