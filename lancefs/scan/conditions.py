@@ -46,7 +46,8 @@ from lancefs.table.members import nested, paths_of
 _FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
-# Of so many rows, those that passed a test are put together before the next one, if they are few.
+# Of so many rows, the texts of those that passed a test are put together before the next test, if
+# they are few.
 _LEAST_ROWS = 4096
 _MOST_LEFT = 1 / 8
 # Functions that are true only of texts that hold their pattern.
@@ -250,11 +251,15 @@ def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
     """Return a mask of the rows that pass all tests."""
     mask = _evaluate_test(batch, tests[0])
     for test in tests[1:]:
-        if len(mask) < _LEAST_ROWS or np.count_nonzero(mask) > len(mask) * _MOST_LEFT:
+        names = sorted(_columns_of(test))
+        # Other values are tested in less time than some of them are put together.
+        has_texts = any(pa.types.is_string(batch.column(name).type) for name in names)
+        is_long = has_texts and len(mask) >= _LEAST_ROWS
+        if not is_long or np.count_nonzero(mask) > len(mask) * _MOST_LEFT:
             mask &= _evaluate_test(batch, test)
             continue
-        left = batch.select(sorted(_columns_of(test))).take(to_arrow_numbers(slots_of(mask)))
-        mask[mask] = _evaluate_test(left, test)
+        slots = slots_of(mask)
+        mask[slots] = _evaluate_test(batch.select(names).take(to_arrow_numbers(slots)), test)
     return mask
 
 
