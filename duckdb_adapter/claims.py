@@ -28,7 +28,7 @@ from duckdb_adapter.sources.column_values import are_values_kept
 from duckdb_adapter.sources.counted import CountedRows
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import GROUP, GroupedRows, grouped
-from duckdb_adapter.sources.key_ranges import known_keys
+from duckdb_adapter.sources.join_keys import known_keys
 from duckdb_adapter.sources.likes import LikeRows
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.offsets import OffsetRows

@@ -41,7 +41,7 @@ def join_keys(query: TableQuery) -> frozenset[str]:
     for name in _using(read.select["from_table"]):
         if name in query.columns:
             keys.add(query.columns[name])
-    asked = _all_equal(_asked(query.whole_root), _pairs(query.whole_root))
+    asked = _asked(query.whole_root)
     return frozenset(key for key in keys if key.lower() not in asked)
 
 
@@ -81,22 +81,17 @@ def _names_in(node: Any) -> set[str]:
     return {column["column_names"][-1].lower() for column in columns}
 
 
-def _pairs(root: Any) -> list[set[str]]:
-    """Return the names of columns that conditions anywhere say are equal."""
-    return [_names_in(each) for each in expressions_in(root) if _equal_columns(each)]
-
-
 def _asked(root: Any) -> set[str]:
-    """Return the names of columns that conditions anywhere compare with something else."""
-    asked = set[str]()
+    """Return the columns that conditions anywhere compare with anything but a column.
+
+    Also those that are equal to these by any number of steps.
+    """
+    asked, pairs = set[str](), list[set[str]]()
     for each in expressions_in(root):
-        if each["class"] in _COMPARING and not _equal_columns(each):
+        if _equal_columns(each):
+            pairs.append(_names_in(each))
+        elif each["class"] in _COMPARING:
             asked |= _names_in(each)
+    while more := [pair for pair in pairs if pair & asked and not pair <= asked]:
+        asked = asked.union(*more)
     return asked
-
-
-def _all_equal(names: set[str], pairs: list[set[str]]) -> set[str]:
-    """Return names, and those of columns that are equal to these by any number of steps."""
-    while more := [pair for pair in pairs if pair & names and not pair <= names]:
-        names = names.union(*more)
-    return names

@@ -1,7 +1,7 @@
 """Parquet files of a number of rows and no values, which DuckDB counts by their footers alone.
 
-A file of 200 bytes holds any number of nulls. The bytes are those of Parquet's `parquet.thrift`, in
-the compact protocol of Thrift.
+A file of some 110 bytes holds a billion nulls, and takes 60 more for each further billion. The
+bytes are those of Parquet's `parquet.thrift`, in the compact protocol of Thrift.
 """
 
 from __future__ import annotations
