@@ -11,9 +11,9 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from types import FrameType
+from types import CodeType, FrameType
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -52,6 +52,30 @@ def passed_on(function: Callable[_P, _R]) -> Callable[_P, _R]:
             raise
 
     return call
+
+
+def catch_early(
+    codes: Sequence[CodeType], handle: Callable[[Mapping[str, object], KeyboardInterrupt], None]
+) -> None:
+    """Have interrupts handled that callbacks of ctypes cannot catch.
+
+    One that waits when DuckDB calls back is raised before the first line, where no `try` reaches;
+    ctypes then tells `sys.unraisablehook` of it, and returns to DuckDB as if all were well.
+
+    Args:
+        codes: What the callbacks run.
+        handle: Called before DuckDB goes on, with the arguments of the callback by their names.
+    """
+    outer = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        error, trace = unraisable.exc_value, unraisable.exc_traceback
+        if isinstance(error, KeyboardInterrupt) and trace and trace.tb_frame.f_code in codes:
+            handle(trace.tb_frame.f_locals, error)
+        else:
+            outer(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _deliver(error: KeyboardInterrupt, place: tuple[FrameType, int] | None) -> None:

@@ -13,7 +13,7 @@ import itertools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import byref
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ from duckdb_adapter.claims import NEEDED_SETTINGS, EngineSettings
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
-from duckdb_adapter.interrupts import raise_again
+from duckdb_adapter.interrupts import catch_early, raise_again
 from duckdb_adapter.looks import NameAnswer
 from duckdb_adapter.pins import (
     ANSWER,
@@ -158,6 +158,8 @@ class Registration:
                 "DuckDB refused the extension; duckdb_adapter.connect() and "
                 "duckdb_adapter.wrap(connection) work without it"
             )
+        callbacks = Registration._on_open, Registration._on_name, Registration._on_answer
+        catch_early([one.__code__ for one in callbacks], self._fail_early)
 
     # Called by DuckDB. An exception that left one of these would be printed and forgotten, and an
     # error that the entry reports would make `connect()` fail for everyone.
@@ -213,6 +215,18 @@ class Registration:
         self._api.set_error(slot, _describe(error))
         if isinstance(error, KeyboardInterrupt):
             raise_again(error)
+
+    def _fail_early(self, arguments: Mapping[str, object], error: KeyboardInterrupt) -> None:
+        """Report an interrupt that was raised before the first line of a callback.
+
+        DuckDB takes what a callback leaves unsaid for success: an answer would be read from memory
+        that nobody has written.
+        """
+        slot = arguments.get("slot")
+        if isinstance(slot, int):
+            self._fail(slot, error)
+        else:
+            raise_again(error)  # nothing can fail where a database is opened
 
     def _claim(self, name: Sequence[str], info: int, context: int) -> None:
         if is_published(name[0]):

@@ -107,11 +107,10 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
             self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
 
-        @property
-        def __arrow_c_stream__(self) -> Callable[..., object]:
-            """Makes DuckDB take the object for Arrow data, and tells that it looks at it."""
-            self._on_bind()
-            return lambda *_: self._rows.read(None).__arrow_c_stream__()
+        # DuckDB takes what has this attribute for Arrow data, and an interrupt that is raised
+        # while it looks for it as its absence: so no code of ours runs before it is called.
+        def __arrow_c_stream__(self, *_: object) -> object:
+            return self._rows.read(None).__arrow_c_stream__()
 
         @passed_on
         def __arrow_c_schema__(self) -> object:
@@ -163,11 +162,8 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             super().__init__(table)
             self._on_bind = on_bind
 
-        @property
-        def __arrow_c_stream__(self) -> Callable[..., object]:
-            self._on_bind()
-            stream: Callable[..., object] = self.obj.__arrow_c_stream__
-            return stream
+        def __arrow_c_stream__(self, *_: object) -> object:
+            return self.obj.__arrow_c_stream__()
 
         def rows(self) -> int | None:
             self._on_bind()

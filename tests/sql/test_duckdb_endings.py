@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from leaks import open_files, own_threads
-from roads import EACH_ROAD, ORDERS_ROWS, ROADS, run_python
+from roads import EACH_ROAD, ORDERS_ROWS, ROADS, needs_install, run_python
 from support import ORDERS
 
 import duckdb_adapter
@@ -100,8 +100,8 @@ STATES = {
     ),
     # DuckDB itself looks for it between the pieces of a query at best, so that one long query may
     # go on; but where it arrives in code of ours, it must come out, and not as DuckDB's error. One
-    # that waits when DuckDB calls us is raised before our first line, and lost: who waits for
-    # nothing to happen presses again.
+    # that arrives while DuckDB looks for what an object can do is lost: who waits for nothing to
+    # happen presses again.
     "Ctrl-C among queries": (
         "import warnings; warnings.simplefilter('ignore', ResourceWarning)\n"
         # A shell has what it runs in the background ignore it.
@@ -157,6 +157,52 @@ def test_a_process_ends_well(state: str, long: str) -> None:
 @pytest.mark.parametrize("state", STATES)
 def test_a_process_ends_well_in_every_state(state: str, road: str, long: str) -> None:
     end_in(state, road, long)
+
+
+def test_an_interrupt_before_the_first_line_of_a_callback_is_handled() -> None:
+    """No bytecode runs between the signal and the callback, as where it arrives in DuckDB."""
+    run_python(
+        """
+import ctypes
+from functools import partial
+from operator import call
+from duckdb_adapter.interrupts import catch_early
+interrupt = ctypes.pythonapi.PyErr_SetInterrupt
+handled = []
+def callback(slot):
+    handled.append("called")
+catch_early([callback.__code__], lambda given, error: handled.append((given["slot"], repr(error))))
+function = partial(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(callback), 7)
+list(map(call, [function, interrupt, function, function]))
+assert handled == ["called", (7, "KeyboardInterrupt()"), "called"], handled
+"""
+    )
+
+
+@needs_install
+def test_an_interrupt_before_an_answer_fails_the_statement() -> None:
+    """DuckDB would read an answer that nobody gave from memory that nobody has written."""
+    run_python(
+        """
+import ctypes, sys, threading, _duckdb
+from functools import partial
+from operator import call
+duckdb_adapter.install()
+registration = _duckdb._lancefs_registration
+told = []
+registration._api.set_error = lambda slot, message: told.append((slot, message))
+functions = [registration._answer, registration._scan]
+given = [partial(one, 1, 2, 3) for one in functions]
+interrupt = ctypes.pythonapi.PyErr_SetInterrupt
+try:
+    list(map(call, [interrupt, given[0], interrupt, given[1]]))
+    threading.Event().wait(10)
+    sys.exit("lost")
+except KeyboardInterrupt:
+    pass
+assert told == [(3, "interrupted")] * 2, told
+"""
+    )
 
 
 @pytest.mark.slow
