@@ -66,6 +66,10 @@ class EngineSettings(Protocol):
         """Return how texts are compared; empty for by their bytes."""
         ...
 
+    def descends(self) -> bool:
+        """Return whether ORDER BY puts the greatest value first where it does not say."""
+        ...
+
     def keeps_order(self) -> bool:
         """Return whether rows are used in the order in which they come."""
         ...
@@ -182,6 +186,8 @@ class Claim:
         first = uses.first_rows
         if first is not None and not (first.calls and look is None):
             use = look.use if look is not None and first.calls else None
+            if look is not None:
+                first = first.with_default(look.settings.descends)
             compares_bytes = look is not None and not look.settings.collation()
             return TopNRows(dataset, first, use, compares_bytes)
         if look is None:

@@ -116,6 +116,10 @@ class _ContextSettings(NamedTuple):
         """Return how texts are compared; empty for by their bytes."""
         return self.api.text_of(self.context, "default_collation")
 
+    def descends(self) -> bool:
+        """Return whether ORDER BY puts the greatest value first where it does not say."""
+        return self.api.text_of(self.context, "default_order").upper().startswith("DESC")
+
     def keeps_order(self) -> bool:
         """Return whether rows are used in the order in which they come."""
         return self.api.are_set(self.context, ("preserve_insertion_order",))

@@ -61,6 +61,52 @@ class NamedColumns(NamedTuple):
         return self.by_name[column] if is_ours else None
 
 
+class PartOfText(NamedTuple):
+    """What a text must hold at one place.
+
+    Attributes:
+        column: The column of the text.
+        function: The function of Arrow that tells.
+        text: What it must hold.
+    """
+
+    column: str
+    function: str
+    text: str
+
+    @property
+    def condition(self) -> pc.Expression:
+        """The condition for Arrow."""
+        test: pc.Expression = getattr(pc, self.function)(pc.field(self.column), self.text)
+        return test
+
+
+def only_part(term: Mapping[str, Any], columns: Mapping[str, str]) -> PartOfText | None:
+    """Return what a text must hold for a condition, where that is all that the condition says.
+
+    Args:
+        term: The condition.
+        columns: The columns of the table by their names in small letters.
+
+    Returns:
+        None for conditions that say anything else.
+    """
+    operands = _operands(term, NamedColumns(columns, None))
+    if operands is None:
+        return None
+    column, wanted = operands
+    if term["function_name"] == "^@":
+        return PartOfText(column, "starts_with", wanted) if wanted else None
+    wildcards, parts = _WILDCARDS.findall(wanted), list(filter(None, _WILDCARDS.split(wanted)))
+    if term["function_name"] != "~~" or len(parts) != 1 or "_" in "".join(wildcards):
+        return None
+    (part,) = parts
+    ends = wanted.startswith("%"), wanted.endswith("%")
+    functions = {(False, True): "starts_with", (True, False): "ends_with"}
+    # One without wildcards is a comparison for DuckDB, which asks the scan for it.
+    return None if not any(ends) else PartOfText(column, functions.get(ends, "match_substring"), part)
+
+
 def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.Expression]:
     """Yield what a text must hold for a condition on it; nothing for other conditions."""
     if term["type"] == "CONJUNCTION_OR":
@@ -72,13 +118,10 @@ def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.E
         for each in terms_of(term):
             yield from _conditions(each, columns)
         return
-    if term["class"] != "FUNCTION" or not term["is_operator"] or len(term["arguments"]) != 2:
+    operands = _operands(term, columns)
+    if operands is None:
         return
-    arguments = [argument["expression"] for argument in term["arguments"]]
-    column, wanted = columns.find(arguments[0]), constant_text(arguments[1], "STRING")
-    if column is None or wanted is None:
-        return
-    field = pc.field(column)
+    field, wanted = pc.field(operands[0]), operands[1]
     match term["function_name"]:
         case "~~":
             yield from _parts(field, wanted)
@@ -86,6 +129,17 @@ def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.E
             yield from _parts(pc.utf8_lower(field), wanted.lower())
         case "^@" if wanted:
             yield pc.starts_with(field, wanted)
+
+
+def _operands(term: Mapping[str, Any], columns: NamedColumns) -> tuple[str, str] | None:
+    """Return the column and the text that an operator stands between; None for anything else."""
+    if term["class"] != "FUNCTION" or not term["is_operator"]:
+        return None
+    arguments = [each["expression"] for each in term.get("arguments", ())]  # from DuckDB 2.0 on
+    if len(arguments) != 2:
+        return None
+    column, wanted = columns.find(arguments[0]), constant_text(arguments[1], "STRING")
+    return None if column is None or wanted is None else (column, wanted)
 
 
 def _parts(text: pc.Expression, pattern: str) -> Iterator[pc.Expression]:

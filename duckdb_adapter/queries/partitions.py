@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from duckdb_adapter.queries.row_tests import tests_of
 from duckdb_adapter.queries.table_query import Select, TableQuery
 from duckdb_adapter.queries.top_n import (
     MOST_FIRST_ROWS,
     FirstRows,
     calls_in_where,
     orders_of,
-    tested_of,
 )
 from duckdb_adapter.queries.trees import (
     classes_in,
@@ -67,12 +67,12 @@ def first_rows_of_partitions(query: TableQuery) -> FirstRows | None:
     node, columns = query.select
     orders = orders_of(keys, shown, columns)
     orders = orders[:1] if partitions else orders
-    tested = tested_of(node, columns)
+    tests = tests_of(node, columns)
     most = _MOST_ROWS if partitions else MOST_FIRST_ROWS
-    if not orders or tested is None or rows > most:
+    if not orders or tests is None or rows > most:
         return None
     calls = query.is_nested or calls_in_where(node)
-    return FirstRows(orders, rows, tested, calls, partitions)
+    return FirstRows(orders, rows, tests, calls, partitions)
 
 
 # The columns of PARTITION BY; what ORDER BY names; how many rows; what ORDER BY may name besides

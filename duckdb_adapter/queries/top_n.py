@@ -10,34 +10,23 @@ as a use of everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from duckdb_adapter.queries.row_tests import RowTests, tests_of
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
     classes_in,
     column_of,
     number_of,
     shows_rows,
-    terms_of,
 )
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DESCENDING = {"ASCENDING": False, "DESCENDING": True, "ORDER_DEFAULT": None}
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
-# Comparisons that DuckDB asks the scan for, or does not as a whole.
-_COMPARISONS = (
-    "COMPARE_EQUAL",
-    "COMPARE_LESSTHAN",
-    "COMPARE_GREATERTHAN",
-    "COMPARE_LESSTHANOREQUALTO",
-    "COMPARE_GREATERTHANOREQUALTO",
-)
-# Expressions that are the same for all rows, if those that they are made of are. A function may be
-# a macro.
-_SAME = ("CONSTANT", "PARAMETER", "CAST", "TYPE")
 # More rows than these are not looked for before the others are left out.
 MOST_FIRST_ROWS = 4096
 
@@ -62,24 +51,38 @@ class FirstRows:
     Attributes:
         orders: The columns by which rows are ordered, the first ones of those that the query names.
         rows: How many.
-        tested: The columns that WHERE compares, each as often as it does. The first rows are those
-            of the rows that pass, if the scan is asked for all of these comparisons.
+        tests: What WHERE tests. The first rows are those of the rows that pass, if the scan is
+            asked for all of these tests that it can be asked for.
         calls: Whether there are functions in WHERE, which may be macros that use other rows, or
             other SELECTs around this one.
         partitions: The columns whose values rows have in common of which the first ones are used;
             empty for the first rows of all.
+        are_all_orders: Whether the query puts rows in order by nothing else, so that of rows with
+            the same values any may come first.
     """
 
     orders: tuple[Order, ...]
     rows: int
-    tested: tuple[str, ...] = ()
+    tests: RowTests = field(default_factory=RowTests)
     calls: bool = False
     partitions: tuple[str, ...] = ()
+    are_all_orders: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that tell which rows are the first ones."""
         return (*self.partitions, *(order.column for order in self.orders))
+
+    def with_default(self, find_default: Callable[[], bool]) -> FirstRows:
+        """Return the same with the direction that a setting gives, which is asked for if needed."""
+        if all(order.descending is not None for order in self.orders):
+            return self
+        default = find_default()
+        orders = (
+            order if order.descending is not None else replace(order, descending=default)
+            for order in self.orders
+        )
+        return replace(self, orders=tuple(orders))
 
     @property
     def directions(self) -> list[tuple[bool, ...]]:
@@ -114,10 +117,12 @@ def _first_rows(
     if not is_plain or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
         return None
     orders = orders_of(order["orders"], node["select_list"], columns)
-    tested = tested_of(node, columns)
-    if not orders or tested is None:
+    tests = tests_of(node, columns)
+    if not orders or tests is None:
         return None
-    return FirstRows(orders, rows + offset, tested, is_nested or calls_in_where(node))
+    calls = is_nested or calls_in_where(node)
+    are_all = len(orders) == len(order["orders"])
+    return FirstRows(orders, rows + offset, tests, calls, are_all_orders=are_all)
 
 
 def orders_of(
@@ -148,28 +153,6 @@ def calls_in_where(node: Mapping[str, Any]) -> bool:
     """Whether there are functions in WHERE."""
     where = node.get("where_clause")
     return where is not None and "FUNCTION" in classes_in(where)
-
-
-def tested_of(node: Mapping[str, Any], columns: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the columns that WHERE compares with what is the same for all rows.
-
-    Each as often as it does; None where its conditions are not all of this kind.
-    """
-    where, tested = node.get("where_clause"), list[str]()
-    for term in () if where is None else terms_of(where):
-        if term["type"] == "COMPARE_BETWEEN":
-            pairs = [(term["input"], term["lower"]), (term["input"], term["upper"])]
-        elif term["type"] in _COMPARISONS:
-            sides = term["left"], term["right"]
-            pairs = [sides if column_of(sides[0], columns) is not None else sides[::-1]]
-        else:
-            return None
-        for compared, other in pairs:
-            column = column_of(compared, columns)
-            if column is None or not classes_in(other) <= {*_SAME, "FUNCTION"}:
-                return None
-            tested.append(columns[column])
-    return tuple(tested)
 
 
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from operator import and_
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,19 +21,79 @@ from duckdb_adapter.sources.partition_rows import (
     has_numbers,
     makes_partitions,
 )
-from duckdb_adapter.sources.rows import COUNTER, Rows, fitted, is_text
-from duckdb_adapter.sources.top_n_rows import FirstEnd, find_first, is_ordered
+from duckdb_adapter.sources.row_tests import tests_in
+from duckdb_adapter.sources.rows import COUNTER, Rows, fitted, is_plain_text, is_text
+from duckdb_adapter.sources.top_n_rows import FirstEnd, KeyedRows, find_first, is_ordered
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.expressions import AND, as_comparison, chain_terms, clear_tree
+from lancefs.scan.expressions import bytes_of
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.scan.value_ranges import has_range
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import ROW_OFFSET
 
 # A shorter table is read once, not twice.
 _LEAST_ROWS = 2 * BATCH_ROWS
+# Bytes of positions that are kept for a version, and what an order takes beside them.
+_KEPT_BYTES, _FOUND_BYTES = 1024 * 1024, 500
 # Rows at each of some places by which it is told whether the first rows lie together.
 _PROBED_ROWS, _PLACES = 16 * 1024, 3
+
+
+class _Found(NamedTuple):
+    """What was found of an order.
+
+    Attributes:
+        rows: How many rows were looked for.
+        positions: Of the rows that may be among them; None where these are many.
+    """
+
+    rows: int
+    positions: Ints | None
+
+    def tells(self, rows: int) -> bool:
+        """Whether it is known by that where the first rows are, of which there may be others."""
+        return rows >= self.rows if self.positions is None else rows <= self.rows
+
+    @property
+    def cost(self) -> int:
+        """Bytes that this takes."""
+        return _FOUND_BYTES + (0 if self.positions is None else self.positions.nbytes)
+
+
+@dataclass(frozen=True)
+class _Probed:
+    """Values of the column that orders rows first, at some places.
+
+    Attributes:
+        parts: The values, without nulls, by the first row of each place.
+        ends: The first ones of them, by whether the order is descending.
+    """
+
+    parts: Mapping[int, pa.Array]
+    ends: Mapping[bool, FirstEnd]
+
+    @cached_property
+    def parts_of_first(self) -> dict[bool, list[pa.Array]]:
+        """Those of `parts` which have the first values, for each order."""
+        starts, parts = list(self.parts), list(self.parts.values())
+        found: dict[bool, list[pa.Array]] = {}
+        for descending, end in self.ends.items():
+            places = np.unique(np.searchsorted(starts, end.positions, "right")) - 1
+            found[descending] = [parts[place] for place in places.tolist()]
+        return found
+
+    @property
+    def are_together(self) -> bool:
+        """Whether the first values are at one of the places, whatever the order."""
+        return all(len(each) == 1 for each in self.parts_of_first.values())
+
+
+# What puts rows in order, whether that is all that does, partitions, and the filter.
+_FoundKey: TypeAlias = tuple[tuple[Order, ...], bool, tuple[str, ...], bytes]
+_FOUND = PerVersion[BudgetCache[_FoundKey, _Found]](lambda: BudgetCache(_KEPT_BYTES))
 
 
 class TopNRows(Rows):
@@ -53,7 +114,10 @@ class TopNRows(Rows):
         compares_bytes: bool = False,
     ) -> None:
         super().__init__(dataset)
-        self._wanted = replace(first, orders=self._leading(first.orders, compares_bytes))
+        self._compares_bytes = compares_bytes
+        leading = self._leading(first.orders, compares_bytes)
+        are_all = first.are_all_orders and len(leading) == len(first.orders)
+        self._wanted = replace(first, orders=leading, are_all_orders=are_all)
         self._use = use
 
     def keeps_most(self, filter: pc.Expression) -> bool:
@@ -65,8 +129,9 @@ class TopNRows(Rows):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         is_all = self._use is None or self._use.read_once()
-        if not (is_all and self._are_all(terms) and self._is_worthwhile(names)):
+        if not (is_all and self._are_all(terms) and self._is_worthwhile()):
             return super().batches(names, terms)
+        terms = [*terms, *(part.condition for part in self._wanted.tests.parts)]
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = [name for name in names if name != COUNTER]
         return fitted(self._first(wanted, terms), schema)
@@ -83,12 +148,11 @@ class TopNRows(Rows):
 
     def _are_all(self, terms: Sequence[pc.Expression]) -> bool:
         """Whether the rows for which all terms are true are those that pass WHERE."""
-        compared = [_compared(term) for term in terms]
-        found = Counter(column for columns in compared for column in columns or ())
-        return None not in compared and found == Counter(self._wanted.tested)
+        tests = tests_in(terms)
+        return tests is not None and Counter(tests) == Counter(self._wanted.tests.asked)
 
-    def _is_worthwhile(self, names: Sequence[str]) -> bool:
-        """Whether the columns that tell the rows are less than what is wanted, and in an order."""
+    def _is_worthwhile(self) -> bool:
+        """Whether there are many rows, and their columns tell which ones are first."""
         wanted = self._wanted
         if not wanted.orders or (self.known_count() or 0) < _LEAST_ROWS:
             return False
@@ -98,10 +162,13 @@ class TopNRows(Rows):
             has_numbers(first) and all(makes_partitions(kinds[one]) for one in wanted.partitions)
         ):
             return False
-        read = {COUNTER, *wanted.columns, *wanted.tested}
-        is_text_read = is_text(first) and wanted.orders[0].column not in self.encoded
-        is_wide = is_text_read or any(name not in read for name in names)
-        return is_wide and all(map(self.can_filter, read - {COUNTER}))
+        parts = [part.column for part in wanted.tests.parts]
+        if parts and not (self._compares_bytes and all(map(self._has_texts, parts))):
+            return False
+        return all(map(self.can_filter, [*wanted.columns, *parts]))
+
+    def _has_texts(self, column: str) -> bool:
+        return is_plain_text(self.plain_field(column).type)
 
     def _first(
         self, columns: list[str], terms: Sequence[pc.Expression]
@@ -116,33 +183,74 @@ class TopNRows(Rows):
 
     def _positions(self, filter: pc.Expression | None) -> Ints | None:
         """Return where the rows are that may be among the first ones; None where they are many."""
+        wanted, kept = self._wanted, _FOUND.of(self.dataset.opened)
+        condition = b"" if filter is None else bytes_of(filter)
+        key = wanted.orders, wanted.are_all_orders, wanted.partitions, condition
+        known = kept.peek(key)
+        if known is None or not known.tells(wanted.rows):
+            known = _Found(wanted.rows, self._find(filter))
+            kept.put(key, known, known.cost + len(condition))
+        return known.positions
+
+    def _find(self, filter: pc.Expression | None) -> Ints | None:
+        """Look for the rows that may be among the first ones."""
         wanted = self._wanted
         if wanted.partitions:
             total = self.known_count() or 0
             return find_first_of_each(self._values(filter), wanted.rows, wanted.directions, total)
-        bounds = self._bounds() if filter is None else []
-        values = chain.from_iterable(map(self._values, bounds)) if bounds else self._values(filter)
-        return find_first(values, wanted.rows, wanted.directions)
+        if filter is None:
+            bounds = self._bounds()
+            return self._find_in(map(self._values, bounds) if bounds else [self._values(None)])
+        found = self._find_together(filter)
+        return self._find_in([self._values(filter)]) if found is None else found
 
-    def _values(self, filter: pc.Expression | None) -> Iterator[tuple[list[pa.Array], pa.Array]]:
+    def _find_in(self, parts: Iterable[Iterator[KeyedRows]]) -> Ints | None:
+        """Look for them in some rows; see `_values`."""
+        wanted = self._wanted
+        keeps_ties = not wanted.are_all_orders
+        return find_first(chain.from_iterable(parts), wanted.rows, wanted.directions, keeps_ties)
+
+    def _find_together(self, filter: pc.Expression) -> Ints | None:
+        """Look for the first rows that pass where the first ones of all rows lie together.
+
+        Returns:
+            None where they do not, or few of those that lie there pass.
+        """
+        wanted = self._wanted
+        probed = None if is_text(self._first_type) else self._probed()
+        if probed is None or not probed.are_together or len(wanted.directions) > 1:
+            return None
+        ((descending, (part,)),) = probed.parts_of_first.items()
+        field, ends = pc.field(wanted.orders[0].column), pc.min_max(part)
+        bound = field >= ends["min"] if descending else field <= ends["max"]
+        found = self._find_in([self._values(filter & bound)])
+        if found is None or len(found) < wanted.rows:
+            return None
+        is_missing = field.is_null()
+        if self.dataset.scanner([], filter=is_missing, limit=1).count_rows() == 0:
+            return found
+        missing = self._find_in([self._values(is_missing & filter)])
+        return None if missing is None else np.union1d(found, missing)
+
+    def _values(self, filter: pc.Expression | None) -> Iterator[KeyedRows]:
         """Yield the values that tell which rows are the first, with the positions of the rows."""
-        columns, partitions = list(self._wanted.columns), self._wanted.partitions
-        narrow = self._known_columns.narrowed.narrow.difference(partitions) if partitions else ()
+        columns, narrowed = list(self._wanted.columns), self._known_columns.narrowed.narrow
         scanner = self.dataset.scanner(
             columns if filter is None else [*columns, ROW_OFFSET.name],
             filter=filter,
             batch_size=4 * BATCH_ROWS,
-            dictionary_columns=[one for one in partitions if one in self.encoded],
-            narrow_columns=[one for one in columns if one in narrow],
-        )
+            dictionary_columns=[one for one in columns if one in self.encoded],
+            narrow_columns=[one for one in columns if one in narrowed],
+        ).for_engine()
         start = 0
         for batch in scanner.to_batches():
-            if filter is not None:
-                *values, offsets = batch.columns
-                yield values, offsets.cast(pa.int64())
-                continue
-            end = start + batch.num_rows
-            yield batch.columns, to_arrow_numbers(np.arange(start, end))
+            values, end = batch.columns, start + batch.num_rows
+            if filter is None:
+                positions = to_arrow_numbers(np.arange(start, end))
+            else:
+                *values, offsets = values
+                positions = offsets.cast(pa.int64())
+            yield [_ordered(each) for each in values], positions
             start = end
 
     def _bounds(self) -> list[pc.Expression]:
@@ -155,24 +263,12 @@ class TopNRows(Rows):
         Returns:
             None of them where all values are as quickly compared here.
         """
-        wanted, column = self._wanted, self._wanted.orders[0].column
-        kind = self.plain_field(column).type
-        if not (self.dataset.is_local and wanted.rows and (is_text(kind) or has_range(kind))):
+        probed = self._probed()
+        if probed is None or not (is_text(self._first_type) or probed.are_together):
             return []
-        ends = {each[0]: FirstEnd(wanted.rows, each[:1]) for each in wanted.directions}
-        places = self._places()
-        for place in places:
-            probed = self.dataset.scanner([column], limit=_PROBED_ROWS, offset=place).to_table()
-            values = probed[column].combine_chunks().drop_null()
-            for end in ends.values():
-                end.add([values], to_arrow_numbers(np.arange(place, place + len(values))))
-        found = [np.searchsorted(places, end.positions, "right") for end in ends.values()]
-        are_together = all(len(np.unique(each)) == 1 for each in found)
-        if not (is_text(kind) or are_together):
-            return []
-        field = pc.field(column)
+        field = pc.field(self._wanted.orders[0].column)
         bounds = [field.is_null()]
-        for descending, end in sorted(ends.items()):
+        for descending, end in sorted(probed.ends.items()):
             if end.last is None:
                 return []
             bound = field >= end.last[0] if descending else field <= end.last[0]
@@ -181,21 +277,41 @@ class TopNRows(Rows):
             bounds.append(reduce(and_, [bound, *others]))
         return bounds
 
+    def _probed(self) -> _Probed | None:
+        """Read values of the first column at some places.
+
+        Returns:
+            None where nothing tells quickly which other rows have such values.
+        """
+        wanted, kind = self._wanted, self._first_type
+        column = wanted.orders[0].column
+        is_clear = self.dataset.is_local and wanted.rows and column not in self.encoded
+        if not (is_clear and (is_text(kind) or has_range(kind))):
+            return None
+        ends = {each[0]: FirstEnd(wanted.rows, each[:1]) for each in wanted.directions}
+        parts: dict[int, pa.Array] = {}
+        for place in self._places():
+            probed = self.dataset.scanner([column], limit=_PROBED_ROWS, offset=place).to_table()
+            values = parts[place] = probed[column].combine_chunks().drop_null()
+            for end in ends.values():
+                end.add([values], to_arrow_numbers(np.arange(place, place + len(values))))
+        return _Probed(parts, ends)
+
+    @property
+    def _first_type(self) -> pa.DataType:
+        """The type of the column that orders rows first."""
+        return self.plain_field(self._wanted.orders[0].column).type
+
     def _places(self) -> list[int]:
         """Return where rows are probed: at the beginning, at the end, and between."""
         last = (self.known_count() or 0) - _PROBED_ROWS
         return sorted({max(last * place // (_PLACES - 1), 0) for place in range(_PLACES)})
 
 
-def _compared(term: pc.Expression) -> list[str] | None:
-    """Return the columns that a condition compares, each as often as it does.
+def _ordered(values: pa.Array) -> pa.Array:
+    """Return values of which Arrow has comparisons, in the same order: decimals as they are stored.
 
-    None where it is not made of comparisons that must all be true.
+    Those of 64 bits, which it compares slowly, if at all.
     """
-    tree, columns = clear_tree(term), list[str]()
-    for each in () if tree is None else chain_terms(tree, AND):
-        test = as_comparison(each)
-        if test is None:
-            return None
-        columns.append(test.column)
-    return columns or None
+    is_narrow = pa.types.is_decimal(values.type) and values.type.bit_width <= 64
+    return values.view(f"int{values.type.bit_width}") if is_narrow else values

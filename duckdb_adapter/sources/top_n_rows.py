@@ -1,8 +1,9 @@
 """Where the rows are whose values come first, in the order that DuckDB may put them in.
 
-Missing values and NaN come first or last as settings say, and rows with the same value are put in
-order by other columns. So the rows that are found are more than the wanted ones: all that have no
-value or NaN, and all with the same value as the last of the wanted ones.
+Missing values and NaN come first or last as settings say, and rows with the same value may be put
+in order by other columns. So the rows that are found are more than the wanted ones: also such that
+have no value or NaN, and all with the same values as the last of the wanted ones where these may
+not be all that orders rows.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
+from lancefs.scan.constants import scalar_of
 
 # More rows than these are read as quickly with all others.
 _MOST_ROWS = 16 * 1024
+# Rows by which it is told first what most others come after.
+_HEAD_ROWS = 4096
 
 # The columns that order rows, and the positions of these.
 KeyedRows: TypeAlias = tuple[Sequence[pa.Array], pa.Array]
@@ -44,35 +48,54 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def find_first(
-    batches: Iterable[KeyedRows], rows: int, directions: Sequence[tuple[bool, ...]]
+    batches: Iterable[KeyedRows],
+    rows: int,
+    directions: Sequence[tuple[bool, ...]],
+    keeps_ties: bool = True,
 ) -> Ints | None:
     """Find the rows that may be among the first ones.
 
     Args:
-        batches: All values of the columns that order rows, of types that `is_ordered`, with the
-            position of each row, ascending.
+        batches: All values of the columns that order rows, of types that `is_ordered` or
+            dictionaries of such texts, with the position of each row, ascending.
         rows: How many rows are wanted.
         directions: Whether the greatest value of each column comes first; several where that is
             unknown.
+        keeps_ties: Whether something else may order rows with the same values, so that all of them
+            may be first; otherwise the first of them are as good as others.
 
     Returns:
         Positions, ascending; None where they are too many.
     """
-    ends = [FirstEnd(rows, each) for each in directions] if rows else []
-    others: list[Ints] = []
-    count = 0
+    ends = [FirstEnd(rows, each, keeps_ties) for each in directions] if rows else []
+    others: dict[int, Ints] = {}
     for keys, positions in batches:
-        unordered = reduce(pc.or_, [pc.is_null(key, nan_is_null=True) for key in keys])
-        if unordered.true_count:
-            others.append(numbers_of(positions.filter(unordered)))
-            count += len(others[-1])
-            keys, positions = _filtered(keys, positions, pc.invert(unordered))
+        unordered = _unordered(keys, keeps_ties)
+        for kind, mask in enumerate(unordered):
+            found = numbers_of(positions.filter(mask))
+            joined = np.concatenate([others.get(kind, found[:0]), found])
+            others[kind] = joined if keeps_ties or len(keys) > 1 else joined[:rows]
+        if unordered:
+            keys, positions = _filtered(keys, positions, pc.invert(reduce(pc.or_, unordered)))
         for end in ends:
             end.add(keys, positions)
-        if count > _MOST_ROWS or any(end.count > _MOST_ROWS for end in ends):
+        if any(count > _MOST_ROWS for count in [*map(len, others.values()), *map(len, ends)]):
             return None
-    found = [end.positions for end in ends]
-    return np.unique(np.concatenate([*others, *found, np.empty(0, np.int64)]))
+    found_rows = [*others.values(), *(end.positions for end in ends), np.empty(0, np.int64)]
+    return np.unique(np.concatenate(found_rows))
+
+
+def _unordered(keys: Sequence[pa.Array], keeps_ties: bool) -> list[pa.Array]:
+    """Return which rows have no place in an order of values: a mask for each kind of them."""
+    nulls = [key.is_null() for key in keys if key.null_count]
+    numbers = [
+        pc.fill_null(pc.is_nan(key), scalar_of(False, pa.bool_()))
+        for key in keys
+        if pa.types.is_floating(key.type)
+    ]
+    masks = [*nulls, *numbers]
+    masks = masks if len(keys) == 1 and not keeps_ties else masks and [reduce(pc.or_, masks)]
+    return masks if any(mask.true_count for mask in masks) else []
 
 
 class FirstEnd:
@@ -81,20 +104,21 @@ class FirstEnd:
     Args:
         rows: How many are wanted.
         descending: Whether the greatest value of each column comes first.
+        keeps_ties: Whether all rows with the values of the last one are kept, or the first of them.
 
     Attributes:
         last: The values of the last of the wanted rows; None as long as there are fewer.
     """
 
-    def __init__(self, rows: int, descending: Sequence[bool]) -> None:
+    def __init__(self, rows: int, descending: Sequence[bool], keeps_ties: bool = True) -> None:
         self._rows = rows
         self._descending = descending
+        self._keeps_ties = keeps_ties
         self._kept: pa.Table | None = None
         self.last: tuple[pa.Scalar, ...] | None = None
 
-    @property
-    def count(self) -> int:
-        """How many rows are kept."""
+    def __len__(self) -> int:
+        """Return how many rows are kept."""
         return 0 if self._kept is None else len(self._kept)
 
     @property
@@ -108,13 +132,20 @@ class FirstEnd:
 
         Args:
             keys: The columns that order them, without nulls and NaN.
-            positions: Of the rows.
+            positions: Of the rows, ascending, after those of rows with the same values.
         """
+        head = max(_HEAD_ROWS, self._rows)
+        if self.last is None and len(positions) > head:  # of others, a look at a column tells most
+            self._add([key[:head] for key in keys], positions[:head])
+            keys, positions = [key[head:] for key in keys], positions[head:]
+        self._add(keys, positions)
+
+    def _add(self, keys: Sequence[pa.Array], positions: pa.Array) -> None:
         if self.last is not None:
-            is_kept = self._comes_first(keys[0], self.last[0])
-            if not is_kept.true_count:
+            keys, positions = self._without_late(keys, positions, self.last)
+            if len(positions) == 0:
                 return
-            keys, positions = _filtered(keys, positions, is_kept)
+        keys = [key.dictionary_decode() if _is_coded(key) else key for key in keys]
         if len(positions) > self._rows:  # quicker than among the rows of a table
             last = self._nth(keys[0])
             keys, positions = _filtered(keys, positions, self._comes_first(keys[0], last))
@@ -123,11 +154,25 @@ class FirstEnd:
         kept = added if self._kept is None else pa.concat_tables([self._kept, added])
         if len(kept) >= self._rows:
             directions = ["descending" if each else "ascending" for each in self._descending]
-            order = list(zip(names, directions, strict=True))
-            first = pc.select_k_unstable(kept, k=self._rows, sort_keys=order)[-1].as_py()
-            self.last = tuple(kept[name][first] for name in names)
-            kept = kept.filter(self._is_within([kept[name] for name in names], self.last))
+            order = [*zip(names, directions, strict=True), ("positions", "ascending")]
+            first = pc.select_k_unstable(kept, k=self._rows, sort_keys=order)
+            self.last = tuple(kept[name][first[-1].as_py()] for name in names)
+            if self._keeps_ties:
+                kept = kept.filter(self._is_within([kept[name] for name in names], self.last))
+            else:
+                kept = kept.take(first)
         self._kept = kept.combine_chunks()
+
+    def _without_late(
+        self, keys: Sequence[pa.Array], positions: pa.Array, last: Sequence[pa.Scalar]
+    ) -> KeyedRows:
+        """Leave out rows that come after the last one that is kept."""
+        for count in sorted({1, len(keys)}):
+            is_kept = self._is_within(keys[:count], last, count == len(keys))
+            if not is_kept.true_count:
+                return [key[:0] for key in keys], positions[:0]
+            keys, positions = _filtered(keys, positions, is_kept)
+        return keys, positions
 
     def _nth(self, values: pa.Array) -> pa.Scalar:
         """Return the value of the last row that is wanted, by the first column alone."""
@@ -135,20 +180,37 @@ class FirstEnd:
         first = pc.select_k_unstable(values, k=self._rows, sort_keys=order)
         return values[first[-1].as_py()]
 
-    def _comes_first(self, values: pa.Array, last: pa.Scalar, column: int = 0) -> pa.Array:
-        """Whether values of a column come before one, or are the same."""
-        is_within = pc.greater_equal if self._descending[column] else pc.less_equal
-        return is_within(values, last)
-
-    def _is_within(self, keys: Sequence[pa.ChunkedArray], last: Sequence[pa.Scalar]) -> pa.Array:
-        """Whether rows come before one, or are put in the same place."""
+    def _is_within(
+        self, keys: Sequence[pa.Array], last: Sequence[pa.Scalar], are_all: bool = True
+    ) -> pa.Array:
+        """Whether rows that come later come before one, or are put in the same place and kept."""
         *others, final = range(len(keys))
-        found = self._comes_first(keys[final], last[final], final)
+        is_before = are_all and not self._keeps_ties
+        found = self._comes_first(keys[final], last[final], final, is_before)
         for column in reversed(others):
-            is_before = pc.greater if self._descending[column] else pc.less
-            is_same = pc.and_(pc.equal(keys[column], last[column]), found)
-            found = pc.or_(is_before(keys[column], last[column]), is_same)
+            is_before = self._comes_first(keys[column], last[column], column, is_before=True)
+            is_not_after = self._comes_first(keys[column], last[column], column)
+            found = pc.or_(is_before, pc.and_(is_not_after, found))
         return found
+
+    def _comes_first(
+        self, values: pa.Array, last: pa.Scalar, column: int = 0, is_before: bool = False
+    ) -> pa.Array:
+        """Whether values of a column come before one, or are the same."""
+        if _is_coded(values):
+            of_items = self._comes_first(values.dictionary, last, column, is_before)
+            return of_items.take(values.indices) if of_items.true_count else _none(len(values))
+        if is_before:
+            return (pc.greater if self._descending[column] else pc.less)(values, last)
+        return (pc.greater_equal if self._descending[column] else pc.less_equal)(values, last)
+
+
+def _is_coded(values: pa.Array) -> bool:
+    return bool(pa.types.is_dictionary(values.type))
+
+
+def _none(rows: int) -> pa.Array:
+    return pa.repeat(scalar_of(False, pa.bool_()), rows)
 
 
 def _filtered(keys: Sequence[pa.Array], positions: pa.Array, mask: pa.Array) -> KeyedRows:

@@ -159,9 +159,10 @@ class RowMetadata:
         return np.concatenate((np.zeros(1, np.int64), ends))
 
     def _positions(self, reader: FragmentReader, offsets: Ints) -> Ids:
-        deleted_before = np.searchsorted(reader.deleted, offsets)
         first = self._first_positions[self._fragments.positions[reader.fragment.id]]
-        positions: Ids = (offsets - deleted_before + first).astype(np.uint64)
+        positions: Ids = (offsets + first).view(np.uint64)
+        if len(reader.deleted):
+            positions -= _count_below(reader.deleted, offsets).view(np.uint64)
         return positions
 
     def _cached_sequence(
@@ -241,3 +242,11 @@ def _version_sequence(versions: Ids) -> VersionSequence:
     changes = np.flatnonzero(np.diff(versions)) + 1
     ends = np.append(changes, len(versions)) if len(versions) else changes
     return VersionSequence(ends.astype(np.int64), versions[ends - 1])
+
+
+def _count_below(values: Ints, limits: Ints) -> Ints:
+    """Return how many of some ascending values are below each of some ascending limits."""
+    if len(limits) < len(values):
+        return np.searchsorted(values, limits).astype(np.int64, copy=False)
+    ends = np.searchsorted(limits, values, "right")
+    return np.repeat(np.arange(len(values) + 1), np.diff(ends, prepend=0, append=len(limits)))

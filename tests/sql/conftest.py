@@ -10,6 +10,8 @@ import pytest
 from roads import EACH_ROAD, connect, native_rows, note_scans, with_wide_halves
 
 from duckdb_adapter.sources import column_values, groups, likes, offsets, top_n
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.table.per_version import PerVersion
 
 
 @pytest.fixture(params=EACH_ROAD)
@@ -37,7 +39,13 @@ def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def no_first_rows_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that other tests have found are looked for again."""
+    monkeypatch.setattr(top_n, "_FOUND", PerVersion(lambda: BudgetCache(1_000_000)))
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch, no_first_rows_are_known: None) -> list[list[str]]:
     """The columns of each scan, in order; tables of any length are long."""
     seen: list[list[str]] = []
     note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
