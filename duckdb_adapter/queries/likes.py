@@ -102,9 +102,13 @@ def only_part(term: Mapping[str, Any], columns: Mapping[str, str]) -> PartOfText
         return None
     (part,) = parts
     ends = wanted.startswith("%"), wanted.endswith("%")
-    functions = {(False, True): "starts_with", (True, False): "ends_with"}
+    functions = {
+        (False, True): "starts_with",
+        (True, False): "ends_with",
+        (True, True): "match_substring",
+    }
     # One without wildcards is a comparison for DuckDB, which asks the scan for it.
-    return None if not any(ends) else PartOfText(column, functions.get(ends, "match_substring"), part)
+    return PartOfText(column, functions[ends], part) if any(ends) else None
 
 
 def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.Expression]:

@@ -68,15 +68,16 @@ def find_first(
         Positions, ascending; None where they are too many.
     """
     ends = [FirstEnd(rows, each, keeps_ties) for each in directions] if rows else []
-    others: dict[int, Ints] = {}
+    others: dict[str, Ints] = {}
     for keys, positions in batches:
-        unordered = _unordered(keys, keeps_ties)
-        for kind, mask in enumerate(unordered):
+        unordered = _unordered(keys)
+        for kind, mask in unordered.items():
             found = numbers_of(positions.filter(mask))
             joined = np.concatenate([others.get(kind, found[:0]), found])
             others[kind] = joined if keeps_ties or len(keys) > 1 else joined[:rows]
         if unordered:
-            keys, positions = _filtered(keys, positions, pc.invert(reduce(pc.or_, unordered)))
+            is_ordered_row = pc.invert(reduce(pc.or_, unordered.values()))
+            keys, positions = _filtered(keys, positions, is_ordered_row)
         for end in ends:
             end.add(keys, positions)
         if any(count > _MOST_ROWS for count in [*map(len, others.values()), *map(len, ends)]):
@@ -85,17 +86,18 @@ def find_first(
     return np.unique(np.concatenate(found_rows))
 
 
-def _unordered(keys: Sequence[pa.Array], keeps_ties: bool) -> list[pa.Array]:
+def _unordered(keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
     """Return which rows have no place in an order of values: a mask for each kind of them."""
+    masks: dict[str, pa.Array] = {}
     nulls = [key.is_null() for key in keys if key.null_count]
-    numbers = [
-        pc.fill_null(pc.is_nan(key), scalar_of(False, pa.bool_()))
-        for key in keys
-        if pa.types.is_floating(key.type)
-    ]
-    masks = [*nulls, *numbers]
-    masks = masks if len(keys) == 1 and not keeps_ties else masks and [reduce(pc.or_, masks)]
-    return masks if any(mask.true_count for mask in masks) else []
+    if nulls:
+        masks["null"] = reduce(pc.or_, nulls)
+    for key in keys:
+        if pa.types.is_floating(key.type):
+            is_nan = pc.fill_null(pc.is_nan(key), scalar_of(False, pa.bool_()))
+            if is_nan.true_count:
+                masks["nan"] = pc.or_(masks["nan"], is_nan) if "nan" in masks else is_nan
+    return masks
 
 
 class FirstEnd:
