@@ -8,6 +8,7 @@ not be all that orders rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TypeAlias
@@ -92,12 +93,17 @@ def _unordered(keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
     nulls = [key.is_null() for key in keys if key.null_count]
     if nulls:
         masks["null"] = reduce(pc.or_, nulls)
-    for key in keys:
-        if pa.types.is_floating(key.type):
-            is_nan = pc.fill_null(pc.is_nan(key), scalar_of(False, pa.bool_()))
-            if is_nan.true_count:
-                masks["nan"] = pc.or_(masks["nan"], is_nan) if "nan" in masks else is_nan
+    numbers = [key for key in keys if pa.types.is_floating(key.type) and _may_have_nan(key)]
+    if numbers:
+        is_nan = reduce(pc.or_, map(pc.is_nan, numbers))
+        masks["nan"] = pc.fill_null(is_nan, scalar_of(False, pa.bool_()))
     return masks
+
+
+def _may_have_nan(numbers: pa.Array) -> bool:
+    """Whether there may be NaN, which a sum tells in a quarter of the time."""
+    total = pc.sum(numbers).as_py()
+    return total is not None and math.isnan(total)
 
 
 class FirstEnd:
