@@ -185,11 +185,11 @@ class Claim:
         dataset = rows.dataset
         first = uses.first_rows
         if first is not None and not (first.calls and look is None):
-            use = look.use if look is not None and first.calls else None
-            if look is not None:
-                first = first.with_default(look.settings.descends)
-            compares_bytes = look is not None and not look.settings.collation()
-            return TopNRows(dataset, first, use, compares_bytes)
+            if look is None:
+                return TopNRows(dataset, first)
+            first = first.with_default(look.settings.descends)
+            use = look.use if first.calls else None
+            return TopNRows(dataset, first, use, not look.settings.collation())
         if look is None:
             return rows
         # What a query selects from is looked for first, then what macros in it use.

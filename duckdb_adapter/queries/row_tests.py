@@ -7,7 +7,7 @@ for (`sources.row_tests`): operators and columns, without the constants, which D
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ _COMPARISONS = {
     "COMPARE_LESSTHANOREQUALTO": ("less_equal", "greater_equal"),
     "COMPARE_GREATERTHANOREQUALTO": ("greater_equal", "less_equal"),
 }
+_OR = "CONJUNCTION_OR"
 _NULL_TESTS = {"OPERATOR_IS_NULL": "is_null", "OPERATOR_IS_NOT_NULL": "is_valid"}
 # Expressions that are the same for all rows, if those that they are made of are. A function may be
 # a macro, which is looked at elsewhere.
@@ -89,8 +90,8 @@ def _all_of(condition: Mapping[str, Any], columns: Mapping[str, str]) -> list[st
 
 
 def _tests(term: Mapping[str, Any], columns: Mapping[str, str]) -> list[str] | None:
-    if term["type"] == "CONJUNCTION_OR":
-        parts = [_all_of(part, columns) for part in _alternatives(term)]
+    if term["type"] == _OR:
+        parts = [_all_of(part, columns) for part in terms_of(term, _OR)]
         known = [part for part in parts if part is not None]
         return [any_of(known)] if len(known) == len(parts) else None
     tested = _tested(term, columns)
@@ -119,12 +120,3 @@ def _tested(term: Mapping[str, Any], columns: Mapping[str, str]) -> _Tested | No
     if kind in _NULL_TESTS:
         return term["children"][0], [_NULL_TESTS[kind]], []
     return None
-
-
-def _alternatives(term: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the conditions of which one must be true."""
-    if term["type"] != "CONJUNCTION_OR":
-        yield term
-        return
-    for child in term["children"]:
-        yield from _alternatives(child)

@@ -163,13 +163,15 @@ def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str 
     return last if is_column and last in columns else None
 
 
-def terms_of(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the conditions that must all be true."""
-    if node["type"] != "CONJUNCTION_AND":
+def terms_of(
+    node: Mapping[str, Any], conjunction: str = "CONJUNCTION_AND"
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions that must all be true, or that another conjunction joins."""
+    if node["type"] != conjunction:
         yield node
         return
     for child in node["children"]:
-        yield from terms_of(child)
+        yield from terms_of(child, conjunction)
 
 
 def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pins import Use
-from duckdb_adapter.sources.rows import Rows, is_plain_text
+from duckdb_adapter.sources.rows import Rows
+from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
 from lancefs.scan.selectivity import estimated
@@ -63,4 +64,4 @@ class LikeRows(Rows):
         return bool(passed <= _MOST_PASSED * probed.num_rows)
 
     def _is_text(self, column: str) -> bool:
-        return self.can_filter(column) and is_plain_text(self.plain_field(column).type)
+        return self.can_filter(column) and is_text(self.plain_field(column).type)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.sources.column_values import stored_type
 from lancefs.datafile.arrays import mask_of, numbers_of, stored_values
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.logical_types import narrow_type
@@ -204,9 +205,8 @@ class _Ends:
 
 def _numbers_in(array: pa.Array) -> _Ordered:
     """Return the values of an array without nulls, by which rows are in order."""
+    array = array.view(stored_type(array.type))
     kind = array.type
-    if pa.types.is_decimal(kind):
-        array, kind = array.view(pa.int64()), pa.int64()
     letter = "f" if pa.types.is_floating(kind) else "i"
     letter = "u" if pa.types.is_unsigned_integer(kind) else letter
     return stored_values(array, f"{letter}{kind.bit_width // 8}")

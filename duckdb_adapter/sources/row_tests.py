@@ -11,20 +11,12 @@ from lancefs.scan.expressions import (
     AND,
     OR,
     ExpressionNode,
+    as_comparison,
     as_membership,
     chain_terms,
     clear_tree,
     is_null_test,
 )
-
-_MIRRORED = {
-    "equal": "equal",
-    "not_equal": "not_equal",
-    "less": "greater",
-    "greater": "less",
-    "less_equal": "greater_equal",
-    "greater_equal": "less_equal",
-}
 
 
 def tests_in(terms: Sequence[pc.Expression]) -> list[str] | None:
@@ -88,12 +80,10 @@ def _test_of_column(node: ExpressionNode) -> str | None:
     membership = as_membership(node)
     if membership is not None:
         return test_of("is_in" if len(membership.values) > 1 else "equal", membership.column)
-    kinds = [argument.kind for argument in node.arguments]
-    if kinds == ["field"]:
-        is_known = node.name == "is_valid" or is_null_test(node)
-        return test_of(node.name, node.arguments[0].name) if is_known else None
-    if node.name not in _MIRRORED or sorted(kinds) != ["field", "literal"]:
-        return None
-    if kinds[0] == "field":
-        return test_of(node.name, node.arguments[0].name)
-    return test_of(_MIRRORED[node.name], node.arguments[1].name)
+    comparison = as_comparison(node)
+    if comparison is not None:
+        return test_of(comparison.operator, comparison.column)
+    arguments = {argument.kind: argument for argument in node.arguments}
+    is_unequal = node.name == "not_equal" and arguments.keys() == {"field", "literal"}
+    is_test = is_unequal or (is_null_test(node) and arguments.keys() == {"field"})
+    return test_of(node.name, arguments["field"].name) if is_test else None

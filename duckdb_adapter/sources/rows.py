@@ -350,11 +350,6 @@ def is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _TEXTS)
 
 
-def is_plain_text(kind: pa.DataType) -> bool:
-    """Whether values are texts as DuckDB compares them."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column as filters see it.
 

@@ -22,8 +22,9 @@ from duckdb_adapter.sources.partition_rows import (
     makes_partitions,
 )
 from duckdb_adapter.sources.row_tests import tests_in
-from duckdb_adapter.sources.rows import COUNTER, Rows, fitted, is_plain_text, is_text
+from duckdb_adapter.sources.rows import COUNTER, Rows, fitted
 from duckdb_adapter.sources.top_n_rows import FirstEnd, KeyedRows, find_first, is_ordered
+from lancefs.datafile.arrays import is_text
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -163,12 +164,10 @@ class TopNRows(Rows):
         ):
             return False
         parts = [part.column for part in wanted.tests.parts]
-        if parts and not (self._compares_bytes and all(map(self._has_texts, parts))):
+        kinds_of_parts = [self.plain_field(part).type for part in parts]
+        if parts and not (self._compares_bytes and all(map(is_text, kinds_of_parts))):
             return False
         return all(map(self.can_filter, [*wanted.columns, *parts]))
-
-    def _has_texts(self, column: str) -> bool:
-        return is_plain_text(self.plain_field(column).type)
 
     def _first(
         self, columns: list[str], terms: Sequence[pc.Expression]
@@ -250,7 +249,7 @@ class TopNRows(Rows):
             else:
                 *values, offsets = values
                 positions = offsets.cast(pa.int64())
-            yield [_ordered(each) for each in values], positions
+            yield values, positions
             start = end
 
     def _bounds(self) -> list[pc.Expression]:
@@ -306,12 +305,3 @@ class TopNRows(Rows):
         """Return where rows are probed: at the beginning, at the end, and between."""
         last = (self.known_count() or 0) - _PROBED_ROWS
         return sorted({max(last * place // (_PLACES - 1), 0) for place in range(_PLACES)})
-
-
-def _ordered(values: pa.Array) -> pa.Array:
-    """Return values of which Arrow has comparisons, in the same order: decimals as they are stored.
-
-    Those of 64 bits, which it compares slowly, if at all.
-    """
-    is_narrow = pa.types.is_decimal(values.type) and values.type.bit_width <= 64
-    return values.view(f"int{values.type.bit_width}") if is_narrow else values

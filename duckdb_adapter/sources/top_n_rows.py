@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.sources.column_values import stored_type
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
 from lancefs.scan.constants import scalar_of
@@ -70,7 +71,8 @@ def find_first(
     """
     ends = [FirstEnd(rows, each, keeps_ties) for each in directions] if rows else []
     others: dict[str, Ints] = {}
-    for keys, positions in batches:
+    for columns, positions in batches:
+        keys = _stored(columns)
         unordered = _unordered(keys)
         for kind, mask in unordered.items():
             found = numbers_of(positions.filter(mask))
@@ -85,6 +87,11 @@ def find_first(
             return None
     found_rows = [*others.values(), *(end.positions for end in ends), np.empty(0, np.int64)]
     return np.unique(np.concatenate(found_rows))
+
+
+def _stored(keys: Sequence[pa.Array]) -> Sequence[pa.Array]:
+    """Return columns as they are stored, which Arrow compares sooner: decimals as numbers."""
+    return [key if _is_coded(key) else key.view(stored_type(key.type)) for key in keys]
 
 
 def _unordered(keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
