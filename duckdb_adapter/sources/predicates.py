@@ -1,15 +1,18 @@
 """The conditions that DuckDB 2.0 asks a source to test, as expressions of Arrow.
 
 DuckDB's package translates them, which takes 20 µs for each value, and imports pandas, if it is
-installed: more than half of the time that a new process needs for its first query. So comparisons
-with numbers, texts and times are translated here, to the same expressions.
+installed: more than half of the time that a new process needs for its first query. So conditions
+on numbers, texts, bytes and times, also those in structs, are translated here, to the same
+expressions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Context
+from fractions import Fraction
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
@@ -20,7 +23,7 @@ from duckdb._sources.to_arrow import to_arrow
 
 from duckdb_adapter.sources.rows import is_text
 from lancefs.scan.constants import array_of, null_of, scalar_of
-from lancefs.scan.sql_literals import of_units
+from lancefs.scan.sql_literals import has_units, is_binary, of_units
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": eq,
@@ -44,14 +47,19 @@ _PLAIN_TYPES = {
     pa.float64(): "DOUBLE",
     pa.bool_(): "BOOLEAN",
     pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.binary(): "BLOB",
+    pa.large_binary(): "BLOB",
 }
-# The units of times without a zone: what DuckDB calls these, and how long a unit is.
-_TIMESTAMPS = {
-    "s": ("TIMESTAMP_S", timedelta(seconds=1)),
-    "ms": ("TIMESTAMP_MS", timedelta(milliseconds=1)),
-    "us": ("TIMESTAMP", timedelta.resolution),
-}
-_OTHER_KINDS = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal128)
+# What DuckDB calls times without a zone, by their units, and how many microseconds a unit is.
+_TIMESTAMPS = {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP"}
+_MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
+_OTHER_KINDS = (
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_time,
+    pa.types.is_decimal128,
+)
 _EXACT = Context(prec=80)  # more than a decimal has
 
 
@@ -126,53 +134,100 @@ def _known(node: Any, schema: pa.Schema) -> pc.Expression | None:
 def _comparison(node: Any, schema: pa.Schema) -> pc.Expression | None:
     """Translate a comparison of a column with a constant; None for one that DuckDB translates."""
     field, kind = _column(node.left, schema)
-    constant = _constant(node.right, kind) if isinstance(node.right, Lit) else None
-    if field is None or constant is None or node.op not in _COMPARISONS:
+    stored = _stored(node.right, kind) if isinstance(node.right, Lit) else None
+    if field is None or stored is None or node.op not in _COMPARISONS:
         return None
-    compared = _COMPARISONS[node.op](field, constant)
-    if pa.types.is_floating(kind) and node.op in (">", ">="):
+    operator = node.op
+    if isinstance(stored, Fraction):
+        # No value lies between two units: `>= 1.5` of them is `> 1`.
+        operator = {">=": ">", "<": "<="}.get(operator, operator)
+        if operator not in (">", "<="):
+            return None
+        stored = math.floor(stored)
+    compared = _COMPARISONS[operator](field, _array([stored], _constant_type(kind))[0])
+    if pa.types.is_floating(kind) and operator in (">", ">="):
         return compared | (field != field)  # NaN, which DuckDB puts after all numbers
     return compared
 
 
 def _membership(node: Any, schema: pa.Schema) -> pc.Expression | None:
-    """Translate `IN` of whole numbers or texts in one step; None for one that DuckDB translates."""
+    """Translate `IN` in one step; None for one that DuckDB translates."""
     field, kind = _column(node.operand, schema)
-    exact = int if pa.types.is_integer(kind) else str if kind == pa.string() else None
-    if field is None or exact is None or not node.values:
+    # Arrow tells 0.0 from -0.0, and DuckDB does not.
+    if field is None or not node.values or pa.types.is_floating(kind):
         return None
-    name = _PLAIN_TYPES[kind]
-    for one in node.values:
-        if not (isinstance(one, Lit) and one.type == name and type(one.value) is exact):
-            return None
-    member = field.isin(array_of([one.value for one in node.values], kind))
+    values = [_stored(each, kind) if isinstance(each, Lit) else None for each in node.values]
+    if any(value is None for value in values):
+        return None
+    exact = [value for value in values if not isinstance(value, Fraction)]
+    member = field.isin(_array(exact, kind)) if exact else pc.scalar(scalar_of(False, pa.bool_()))
     return pc.if_else(field.is_valid(), member, null_of(pa.bool_()))
 
 
 def _column(node: Any, schema: pa.Schema) -> tuple[pc.Expression | None, pa.DataType]:
-    """Return a column and its type; None for what is none, or where the name means several."""
-    if not isinstance(node, Col) or len(node.parts) != 1:
+    """Return a column, or a member of structs, and its type; None where a name means several."""
+    if not isinstance(node, Col):
         return None, pa.null()
-    (name,) = node.parts
-    if len(schema.get_all_field_indices(name)) != 1:
-        return None, pa.null()
-    return pc.field(name), schema.field(name).type
+    kind = pa.struct(list(schema))
+    for name in node.parts:
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if index < 0:
+            return None, pa.null()
+        kind = kind.field(index).type
+    return pc.field(*node.parts), kind
 
 
-def _constant(constant: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a constant as a value of a type; None where it is no value of it, or not known."""
+def _constant_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the constants that values of a type are compared with."""
+    if is_binary(kind):
+        return pa.binary()
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values of a type, given as `_stored` returns them."""
+    return of_units(values, kind) if has_units(kind) else array_of(values, kind)
+
+
+def _stored(constant: Any, kind: pa.DataType) -> Any:
+    """Return a constant as a column stores it: dates and times in their units.
+
+    Args:
+        constant: The constant.
+        kind: The type of the column.
+
+    Returns:
+        A fraction for a time that is no whole number of units; None for a constant that is no
+        value of the type, or that DuckDB translates.
+    """
     value, name = constant.value, constant.type
     if not exact_value(constant):  # as NaN is not
         return None
     if kind in _PLAIN_TYPES:
-        return scalar_of(value, kind) if name == _PLAIN_TYPES[kind] else None
-    if pa.types.is_date32(kind) and name == "DATE":
-        return of_units([(value - date(1970, 1, 1)).days], kind)[0]
-    if pa.types.is_timestamp(kind) and kind.tz is None:
-        known, tick = _TIMESTAMPS.get(kind.unit, ("", timedelta.resolution))
-        if name != known:
-            return None
-        return of_units([(value - datetime(1970, 1, 1)) // tick], kind)[0]
-    if pa.types.is_decimal128(kind) and name == f"DECIMAL({kind.precision},{kind.scale})":
-        return of_units([int(value.scaleb(kind.scale, _EXACT))], kind)[0]
-    return None
+        return value if name == _PLAIN_TYPES[kind] else None
+    if pa.types.is_date32(kind):
+        return (value - date(1970, 1, 1)).days if name == "DATE" else None
+    if pa.types.is_decimal128(kind):
+        is_same = name == f"DECIMAL({kind.precision},{kind.scale})"
+        return int(value.scaleb(kind.scale, _EXACT)) if is_same else None
+    return _stored_time(value, name, kind)
+
+
+def _stored_time(value: Any, name: str, kind: pa.DataType) -> int | Fraction | None:
+    """Return a time in units, given what DuckDB calls its type; see `_stored`."""
+    is_timestamp = pa.types.is_timestamp(kind)
+    if not (is_timestamp or pa.types.is_time(kind)) or kind.unit not in _MICROSECONDS:
+        return None
+    if not is_timestamp:
+        wanted = "TIME"
+    else:
+        wanted = _TIMESTAMPS[kind.unit] if kind.tz is None else "TIMESTAMP WITH TIME ZONE"
+    if name != wanted:
+        return None
+    if isinstance(value, datetime):
+        value = (value - datetime(1970, 1, 1)) // timedelta.resolution
+    elif isinstance(value, time):
+        midnight = timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
+        value = midnight // timedelta.resolution
+    units = Fraction(value, _MICROSECONDS[kind.unit])
+    return int(units) if units.denominator == 1 else units

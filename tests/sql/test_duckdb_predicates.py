@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,17 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "TIMESTAMP_MS": (pa.timestamp("ms"), [datetime(2026, 1, 1, 0, 0, 0, 1000)]),
     "TIMESTAMP": (pa.timestamp("us"), [datetime(1900, 1, 1, 0, 0, 0, 1), datetime(9999, 12, 31)]),
     "DECIMAL(15,2)": (pa.decimal128(15, 2), [Decimal("-0.01"), Decimal("9999999999999.99")]),
+    "BLOB": (pa.binary(), [b"", b"\x00\xff"]),
+    "TIME": (pa.time64("us"), [time(0), time(23, 59, 59, 999_999)]),
+    "TIMESTAMP WITH TIME ZONE": (pa.timestamp("us", "Asia/Tokyo"), [-1, 0, 2**62]),
     "DECIMAL(38,10)": (pa.decimal128(38, 10), [Decimal(10**27) + Decimal("0.0000000001")]),
 }
 
 
-def _conditions(name: str, values: list[Any]) -> list[Any]:
+def _conditions(name: str, values: list[Any], parts: tuple[str, ...]) -> list[Any]:
     from duckdb._sources.nodes import Binary, Col, Lit, Postfix, Unary
 
-    column = Col(("c",))
+    column = Col(parts)
     compared = [
         Binary(operator, column, Lit(value, name))
         for operator in ("=", "!=", "<", "<=", ">", ">=")
@@ -50,15 +53,32 @@ def _conditions(name: str, values: list[Any]) -> list[Any]:
     return [*compared, *nulls, between, Unary("NOT", between), Binary("OR", between, nulls[0])]
 
 
-@pytest.mark.parametrize("name", TYPES)
-def test_conditions_are_translated_as_by_duckdb(name: str) -> None:
+# Types of which DuckDB has one, and Arrow several.
+OTHERS: list[tuple[str, pa.DataType, list[Any]]] = [
+    ("VARCHAR", pa.large_string(), ["", "日本"]),
+    ("BLOB", pa.large_binary(), [b"", b"a"]),
+    ("TIME", pa.time32("s"), [time(1, 2, 3)]),
+    ("TIME", pa.time32("ms"), [time(1, 2, 3, 4000)]),
+    ("TIMESTAMP WITH TIME ZONE", pa.timestamp("s", "UTC"), [-(10**6), 10**6]),
+    ("TIMESTAMP WITH TIME ZONE", pa.timestamp("ms", "UTC"), [10**3]),
+]
+ALL_TYPES = [(name, *of_name) for name, of_name in TYPES.items()] + OTHERS
+
+
+@pytest.mark.parametrize(("name", "kind", "values"), ALL_TYPES, ids=str)
+@pytest.mark.parametrize("parts", [("c",), ("s", "t", "c")])
+def test_conditions_are_translated_as_by_duckdb(
+    name: str, kind: pa.DataType, values: list[Any], parts: tuple[str, ...]
+) -> None:
     from duckdb._sources.to_arrow import to_arrow
 
     from duckdb_adapter.sources import predicates
 
-    kind, values = TYPES[name]
-    schema = pa.schema([pa.field("c", kind)])
-    for condition in _conditions(name, values):
+    field = pa.field("c", kind)
+    for part in reversed(parts[:-1]):
+        field = pa.field(part, pa.struct([field]))
+    schema = pa.schema([field])
+    for condition in _conditions(name, values, parts):
         expected = to_arrow(condition, schema)
         assert predicates.translated(condition, schema).equals(expected), condition.fragment()
         known = predicates._known(condition, schema)
@@ -66,16 +86,23 @@ def test_conditions_are_translated_as_by_duckdb(name: str) -> None:
         assert known.equals(expected)
 
 
-@pytest.mark.parametrize("name", ["TINYINT", "UBIGINT", "VARCHAR"])
-def test_members_are_translated_to_the_same_rows(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "values"),
+    [each for each in ALL_TYPES if each[0] not in ("BOOLEAN", "FLOAT", "DOUBLE")],
+    ids=str,
+)
+def test_members_are_translated_to_the_same_rows(
+    name: str, kind: pa.DataType, values: list[Any]
+) -> None:
     from duckdb._sources.nodes import Col, In, Lit
     from duckdb._sources.to_arrow import to_arrow
 
     from duckdb_adapter.sources.predicates import translated
 
-    kind, values = TYPES[name]
     condition = In(Col(("c",)), [Lit(value, name) for value in values])
-    rows = pa.table({"c": pa.array([*values, None, *values[:1]], kind)})
+    is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None  # DuckDB tells microseconds
+    told = pa.timestamp("us", kind.tz) if is_zoned else kind
+    rows = pa.table({"c": pa.array([*values, None, *values[:1]], told).cast(kind)})
     schema = rows.schema
     found = [
         rows.append_column("row", pa.array(range(len(rows)))).filter(expression)
@@ -89,6 +116,32 @@ def test_members_are_translated_to_the_same_rows(name: str) -> None:
     assert found[0].equals(found[1])
     assert found[2].equals(found[3])
     assert len(found[0]) == len(values) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "between"),
+    [
+        ("TIME", pa.time32("s"), time(0, 0, 1, 500_000)),
+        ("TIMESTAMP WITH TIME ZONE", pa.timestamp("s", "UTC"), -1_500_000),
+        ("TIMESTAMP WITH TIME ZONE", pa.timestamp("ms", "UTC"), 1_500),
+    ],
+)
+def test_times_between_two_units_are_compared_as_by_duckdb(
+    name: str, kind: pa.DataType, between: Any
+) -> None:
+    from duckdb._sources.nodes import Binary, Col, In, Lit
+    from duckdb._sources.to_arrow import to_arrow
+
+    from duckdb_adapter.sources.predicates import translated
+
+    schema = pa.schema([pa.field("c", kind)])
+    column, constant = Col(("c",)), Lit(between, name)
+    for operator in ("=", "!=", "<", "<=", ">", ">="):
+        condition = Binary(operator, column, constant)
+        assert translated(condition, schema).equals(to_arrow(condition, schema))
+    rows = pa.table({"c": pa.array([0, 1, None, 2], kind)})
+    member = In(column, [constant])
+    assert rows.filter(translated(member, schema)).equals(rows.filter(to_arrow(member, schema)))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +191,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "price": pa.array([Decimal(n) for n in range(count)], pa.decimal128(15, 2)),
             "ts": pa.array(np.arange(count) * 1000, pa.timestamp("ms")),
             "req": [{"status": n % 7} for n in range(count)],
+            "zoned": pa.array(np.arange(count) * 1000, pa.timestamp("us", "UTC")),
+            "day": pa.array((np.arange(count) // 1000).astype(np.int32), pa.date32()),
+            "large": pa.array([f"text {n}" for n in range(count)], pa.large_string()),
         }
     )
     path = tmp_path_factory.mktemp("fresh") / "t.lance"
@@ -150,6 +206,10 @@ FIRST_QUERIES = [
     "SELECT count(*) FROM {t} WHERE id IN (1, 2, 3) OR id IS NULL",
     "SELECT count(*) FROM {t} WHERE size > 0.5 AND level = 'warn' AND price <= 10.5",
     "SELECT count(*) FROM {t} WHERE ts BETWEEN TIMESTAMP '1970-01-01 00:01:00' AND '1970-01-02'",
+    "SELECT count(*) FROM {t} WHERE zoned < TIMESTAMPTZ '1970-01-01 00:01:00+00'",
+    "SELECT count(*) FROM {t} WHERE day IN (DATE '1970-02-01', DATE '1970-03-01')",
+    "SELECT count(*) FROM {t} WHERE price IN (1, 2.5) AND req.status = 1",
+    "SELECT count(*) FROM {t} WHERE large = 'text 7' OR large IN ('text 8', 'text 9')",
     "SELECT count(*) FROM {t} WHERE text LIKE '%99'",
     "SELECT level, host, avg(size), count(*) FROM {t} GROUP BY ALL ORDER BY ALL LIMIT 3",
     "SELECT host, count(*) FROM {t} GROUP BY 1 ORDER BY 1 LIMIT 3",
