@@ -27,9 +27,9 @@ from duckdb_adapter.sources.arrow_source import CountedDataset, make_source, mak
 from duckdb_adapter.sources.column_values import are_values_kept
 from duckdb_adapter.sources.counted import CountedRows
 from duckdb_adapter.sources.extremes import extreme_rows
+from duckdb_adapter.sources.filtered import FilteredRows
 from duckdb_adapter.sources.groups import GROUP, GroupedRows, grouped
 from duckdb_adapter.sources.join_keys import known_keys
-from duckdb_adapter.sources.likes import LikeRows
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.offsets import OffsetRows
 from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource
@@ -176,7 +176,7 @@ class Claim:
         schema, call = self.rows.dataset.schema, functions.scan_call(self.name)
         uses = table_uses(text, table, schema, call)
         rows = self._used_rows(self.rows, uses, look)
-        keys = uses.join_keys if look is not None and type(rows) in (Rows, LikeRows) else ()
+        keys = uses.join_keys if look is not None and type(rows) in (Rows, FilteredRows) else ()
         replaced = known_keys(self.rows, keys) if keys else {}
         return replace(self, rows=rows, statement=text, columns=columns, replaced=replaced)
 
@@ -202,9 +202,9 @@ class Claim:
             return known
         if uses.skipped_rows and look.settings.keeps_order():
             return OffsetRows(dataset, uses.skipped_rows, look.use)
-        conditions = uses.text_conditions
+        conditions = uses.unasked_conditions
         if conditions and not look.settings.collation():
-            rows = LikeRows(dataset, conditions, look.use)
+            rows = FilteredRows(dataset, conditions, look.use)
         elif used != UsedColumns():
             rows = MemberRows(dataset, used)
         return grouped(rows, uses.query) if is_first else rows

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from duckdb_adapter.queries.likes import NamedColumns
+from duckdb_adapter.queries.named_columns import NamedColumns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import expressions_in, terms_of
 

@@ -3,62 +3,24 @@
 `ILIKE` and `^@` are read alike. Functions such as `contains` are not: a macro of the user may have
 the same name and say something else.
 
-DuckDB gives the Arrow scan no conditions on parts of texts: it asks for all rows, and tests each of
-them. What is found here is left out by the scan, where dictionaries, indices and the lengths of
-other columns make it cheap. DuckDB tests the other rows again, so that less than what a pattern
-asks for may be found, never more.
+DuckDB asks the Arrow scan for no conditions on parts of texts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
-from functools import reduce
-from operator import and_, or_
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import column_of, constant_text, terms_of
+from duckdb_adapter.queries.named_columns import NamedColumns
+from duckdb_adapter.queries.trees import constant_text
 
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")
-# A statement without any of these is not parsed.
-_SIGNS = re.compile(r"like|~~|\^@", re.IGNORECASE)
-
-
-def text_conditions(query: TableQuery) -> list[pc.Expression]:
-    """Return conditions that are true for all rows that a query uses of a table."""
-    read = query.read if _SIGNS.search(query.text) is not None and query.columns else None
-    where = None if read is None else read.select.get("where_clause")
-    if read is None or where is None or read.select.get("sample"):
-        return []
-    is_alone = read.source is read.select["from_table"]
-    names = None if is_alone else query.table_names(read.source)
-    columns = NamedColumns(query.columns, names)
-    return [each for term in terms_of(where) for each in _conditions(term, columns)]
-
-
-class NamedColumns(NamedTuple):
-    """The columns of a table, and how a query may name them.
-
-    Attributes:
-        by_name: By their names in small letters.
-        tables: What stands before them, in small letters; None where no other table has columns.
-    """
-
-    by_name: Mapping[str, str]
-    tables: Set[str] | None
-
-    def find(self, expression: Mapping[str, Any]) -> str | None:
-        """Return the column that an expression is; None where it is another one."""
-        column = column_of(expression, self.by_name)
-        if column is None:
-            return None
-        table = [part.lower() for part in expression["column_names"][:-1]]
-        is_ours = self.tables is None or {*table} <= self.tables
-        return self.by_name[column] if is_ours else None
+# What a statement has one of that may be found here.
+HAS_PATTERNS = re.compile(r"like|~~|\^@", re.IGNORECASE)
 
 
 class PartOfText(NamedTuple):
@@ -111,17 +73,8 @@ def only_part(term: Mapping[str, Any], columns: Mapping[str, str]) -> PartOfText
     return PartOfText(column, functions[ends], part) if any(ends) else None
 
 
-def _conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.Expression]:
+def pattern_conditions(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[pc.Expression]:
     """Yield what a text must hold for a condition on it; nothing for other conditions."""
-    if term["type"] == "CONJUNCTION_OR":
-        either = [list(_conditions(each, columns)) for each in term["children"]]
-        if all(either):
-            yield reduce(or_, [reduce(and_, conditions) for conditions in either])
-        return
-    if term["class"] == "CONJUNCTION":
-        for each in terms_of(term):
-            yield from _conditions(each, columns)
-        return
     operands = _operands(term, columns)
     if operands is None:
         return

@@ -67,7 +67,7 @@ def first_rows_of_partitions(query: TableQuery) -> FirstRows | None:
     node, columns = query.select
     orders = orders_of(keys, shown, columns)
     orders = orders[:1] if partitions else orders
-    tests = tests_of(node, columns)
+    tests = tests_of(node, columns, query.schema)
     most = _MOST_ROWS if partitions else MOST_FIRST_ROWS
     if not orders or tests is None or rows > most:
         return None

@@ -1,36 +1,32 @@
 """What WHERE tests of single rows, so that it can be told whether a scan is asked for all of it.
 
-DuckDB asks the scan for no tests of parts of texts: those are found here. Any other test is written
-as a text that is the same for the condition in a query and for the one that DuckDB asks the scan
-for (`sources.row_tests`): operators and columns, without the constants, which DuckDB has converted.
+DuckDB asks the scan for no tests of parts of texts, nor of times of nanoseconds: those are found
+here. Any other test is written as a text that is the same for the condition in a query and for the
+one that DuckDB asks the scan for (`sources.row_tests`): operators and columns, without the
+constants, which DuckDB has converted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.queries.comparisons import ComparedColumn, comparison_in
 from duckdb_adapter.queries.likes import PartOfText, only_part
+from duckdb_adapter.queries.named_columns import NamedColumns
+from duckdb_adapter.queries.times import TimeTest, time_test
 from duckdb_adapter.queries.trees import classes_in, column_of, terms_of
 
-# Comparisons by the names of Arrow's functions, also for the sides the other way round.
-_COMPARISONS = {
-    "COMPARE_EQUAL": ("equal", "equal"),
-    "COMPARE_NOTEQUAL": ("not_equal", "not_equal"),
-    "COMPARE_LESSTHAN": ("less", "greater"),
-    "COMPARE_GREATERTHAN": ("greater", "less"),
-    "COMPARE_LESSTHANOREQUALTO": ("less_equal", "greater_equal"),
-    "COMPARE_GREATERTHANOREQUALTO": ("greater_equal", "less_equal"),
-}
 _OR = "CONJUNCTION_OR"
 _NULL_TESTS = {"OPERATOR_IS_NULL": "is_null", "OPERATOR_IS_NOT_NULL": "is_valid"}
 # Expressions that are the same for all rows, if those that they are made of are. A function may be
 # a macro, which is looked at elsewhere.
 _SAME = {"CONSTANT", "PARAMETER", "CAST", "TYPE", "FUNCTION"}
-
-# A column, the names of the tests of it, and what it is compared with.
-_Tested = tuple[Mapping[str, Any], Sequence[str], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +35,39 @@ class RowTests:
 
     Attributes:
         asked: Those that DuckDB asks the scan for, or not.
-        parts: What texts must hold.
+        parts: What texts must hold, which is never asked.
+        times: What times of nanoseconds must be, for which some versions of DuckDB do not ask.
     """
 
     asked: tuple[str, ...] = ()
     parts: tuple[PartOfText, ...] = ()
+    times: tuple[TimeTest, ...] = ()
+
+    @property
+    def unasked(self) -> list[pc.Expression]:
+        """The conditions that are tested besides those that DuckDB asks for."""
+        parts = [part.condition for part in self.parts]
+        return parts + [time.condition for time in self.times]
+
+    def are_asked(self, tests: Sequence[str]) -> bool:
+        """Whether a scan that is asked for some tests is asked for all; but those of times."""
+        of_times = [
+            test_of(operator, time.column) for time in self.times for operator, _ in time.operators
+        ]
+        return any(
+            Counter(tests) == Counter(each) for each in (self.asked, [*self.asked, *of_times])
+        )
 
 
-def tests_of(node: Mapping[str, Any], columns: Mapping[str, str]) -> RowTests | None:
+def tests_of(
+    node: Mapping[str, Any], columns: Mapping[str, str], schema: pa.Schema
+) -> RowTests | None:
     """Return the tests of columns that WHERE is made of.
 
     Args:
         node: A SELECT.
         columns: The columns of its table by their names in small letters.
+        schema: Their types.
 
     Returns:
         None where there are conditions of another kind.
@@ -59,14 +75,19 @@ def tests_of(node: Mapping[str, Any], columns: Mapping[str, str]) -> RowTests | 
     where = node.get("where_clause")
     if where is None:
         return RowTests()
-    asked, parts = list[str](), list[PartOfText]()
+    asked, parts, times = list[str](), list[PartOfText](), list[TimeTest]()
     for term in terms_of(where):
-        part, tests = only_part(term, columns), _tests(term, columns)
-        if part is None and tests is None:
+        part, time = only_part(term, columns), time_test(term, NamedColumns(columns, None), schema)
+        tests = _tests(term, columns)
+        if part is not None:
+            parts.append(part)
+        elif time is not None and time.is_exact:
+            times.append(time)
+        elif tests is not None:
+            asked.extend(tests)
+        else:
             return None
-        parts.extend([] if part is None else [part])
-        asked.extend(tests or [])
-    return RowTests(tuple(asked), tuple(parts))
+    return RowTests(tuple(asked), tuple(parts), tuple(times))
 
 
 def test_of(operator: str, column: str) -> str:
@@ -94,29 +115,19 @@ def _tests(term: Mapping[str, Any], columns: Mapping[str, str]) -> list[str] | N
         parts = [_all_of(part, columns) for part in terms_of(term, _OR)]
         known = [part for part in parts if part is not None]
         return [any_of(known)] if len(known) == len(parts) else None
-    tested = _tested(term, columns)
-    if tested is None:
+    compared = _compared(term, columns)
+    column = None if compared is None else column_of(compared.column, columns)
+    if compared is None or column is None:
         return None
-    compared, operators, others = tested
-    column = column_of(compared, columns)
-    if column is None or not all(classes_in(other) <= _SAME for other in others):
-        return None
-    return [test_of(operator, columns[column]) for operator in operators]
+    is_same = all(classes_in(other) <= _SAME for other in compared.others)
+    return [test_of(each, columns[column]) for each in compared.operators] if is_same else None
 
 
-def _tested(term: Mapping[str, Any], columns: Mapping[str, str]) -> _Tested | None:
+def _compared(term: Mapping[str, Any], columns: Mapping[str, str]) -> ComparedColumn | None:
     kind = term["type"]
-    if kind in _COMPARISONS:
-        left, right = term["left"], term["right"]
-        operator, mirrored = _COMPARISONS[kind]
-        if column_of(left, columns) is None:
-            return right, [mirrored], [left]
-        return left, [operator], [right]
-    if kind == "COMPARE_BETWEEN":
-        return term["input"], ["greater_equal", "less_equal"], [term["lower"], term["upper"]]
     if kind == "COMPARE_IN":
         compared, *others = term["children"]
-        return compared, ["is_in" if len(others) > 1 else "equal"], others
+        return ComparedColumn(compared, ["is_in" if len(others) > 1 else "equal"], others)
     if kind in _NULL_TESTS:
-        return term["children"][0], [_NULL_TESTS[kind]], []
-    return None
+        return ComparedColumn(term["children"][0], [_NULL_TESTS[kind]], [])
+    return comparison_in(term, columns)

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.join_keys import join_keys
-from duckdb_adapter.queries.likes import text_conditions
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.offsets import skipped_rows
 from duckdb_adapter.queries.partitions import first_rows_of_partitions
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import FirstRows, first_rows_of
+from duckdb_adapter.queries.unasked import unasked_conditions
 from lancefs.forks import cached_property
 
 T = TypeVar("T")
@@ -70,9 +70,9 @@ class TableUses:
         return skipped_rows(self.query)
 
     @cached_property
-    def text_conditions(self) -> list[pc.Expression]:
-        """What is true for all rows that it uses."""
-        return text_conditions(self.query)
+    def unasked_conditions(self) -> list[pc.Expression]:
+        """What is true for all rows that it uses, and DuckDB does not ask for."""
+        return unasked_conditions(self.query)
 
 
 def table_uses(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import Select, TableQuery
 from duckdb_adapter.queries.trees import (
     classes_in,
     column_of,
@@ -97,13 +97,12 @@ def first_rows_of(query: TableQuery) -> FirstRows | None:
     lower = query.text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    return None if query.select is None else _first_rows(*query.select, query.is_nested)
+    return None if query.select is None else _first_rows(query.select, query)
 
 
-def _first_rows(
-    node: Mapping[str, Any], columns: Mapping[str, str], is_nested: bool
-) -> FirstRows | None:
+def _first_rows(select: Select, query: TableQuery) -> FirstRows | None:
     """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
+    node, columns = select
     if not shows_rows(node):
         return None
     kinds = [modifier["type"] for modifier in node["modifiers"]]
@@ -117,10 +116,10 @@ def _first_rows(
     if not is_plain or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
         return None
     orders = orders_of(order["orders"], node["select_list"], columns)
-    tests = tests_of(node, columns)
+    tests = tests_of(node, columns, query.schema)
     if not orders or tests is None:
         return None
-    calls = is_nested or calls_in_where(node)
+    calls = query.is_nested or calls_in_where(node)
     are_all = len(orders) == len(order["orders"])
     return FirstRows(orders, rows + offset, tests, calls, are_all_orders=are_all)
 

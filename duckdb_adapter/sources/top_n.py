@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -132,7 +131,7 @@ class TopNRows(Rows):
         is_all = self._use is None or self._use.read_once()
         if not (is_all and self._are_all(terms) and self._is_worthwhile()):
             return super().batches(names, terms)
-        terms = [*terms, *(part.condition for part in self._wanted.tests.parts)]
+        terms = [*terms, *self._wanted.tests.unasked]
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = [name for name in names if name != COUNTER]
         return fitted(self._first(wanted, terms), schema)
@@ -150,7 +149,7 @@ class TopNRows(Rows):
     def _are_all(self, terms: Sequence[pc.Expression]) -> bool:
         """Whether the rows for which all terms are true are those that pass WHERE."""
         tests = tests_in(terms)
-        return tests is not None and Counter(tests) == Counter(self._wanted.tests.asked)
+        return tests is not None and self._wanted.tests.are_asked(tests)
 
     def _is_worthwhile(self) -> bool:
         """Whether there are many rows, and their columns tell which ones are first."""
@@ -167,7 +166,8 @@ class TopNRows(Rows):
         kinds_of_parts = [self.plain_field(part).type for part in parts]
         if parts and not (self._compares_bytes and all(map(is_text, kinds_of_parts))):
             return False
-        return all(map(self.can_filter, [*wanted.columns, *parts]))
+        times = [time.column for time in wanted.tests.times]
+        return all(map(self.can_filter, [*wanted.columns, *parts, *times]))
 
     def _first(
         self, columns: list[str], terms: Sequence[pc.Expression]

@@ -1,4 +1,4 @@
-"""The rows of a table as far as one query uses them: those whose texts may be what it asks for."""
+"""The rows of a table that pass the conditions of a query for which DuckDB asks no scan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pins import Use
+from duckdb_adapter.queries.times import are_nanoseconds
 from duckdb_adapter.sources.rows import Rows
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
@@ -25,7 +26,7 @@ _PROBED_ROWS = 8 * 1024
 _MOST_PASSED = 1 / 2
 
 
-class LikeRows(Rows):
+class FilteredRows(Rows):
     """Reads the rows for which conditions are true.
 
     Args:
@@ -50,9 +51,9 @@ class LikeRows(Rows):
         return super().batches(names, terms)
 
     def _is_worthwhile(self) -> bool:
-        """Whether the texts are known as DuckDB knows them, and many rows are left out."""
+        """Whether the values are known as DuckDB knows them, and many rows are left out."""
         columns = columns_of(self._condition, self.schema.names)
-        if not all(map(self._is_text, columns)) or (self.known_count() or 0) < _LEAST_ROWS:
+        if not all(map(self._is_known, columns)) or (self.known_count() or 0) < _LEAST_ROWS:
             return False
         if not self.dataset.is_local:  # what is left out is not fetched
             return True
@@ -63,5 +64,7 @@ class LikeRows(Rows):
         passed = sum(matching(self._condition, batch).true_count for batch in probed.to_batches())
         return bool(passed <= _MOST_PASSED * probed.num_rows)
 
-    def _is_text(self, column: str) -> bool:
-        return self.can_filter(column) and is_text(self.plain_field(column).type)
+    def _is_known(self, column: str) -> bool:
+        kind = self.plain_field(column).type
+        is_one = is_text(kind) or pa.types.is_boolean(kind) or are_nanoseconds(kind)
+        return self.can_filter(column) and is_one

@@ -1,0 +1,29 @@
+"""The columns of a table, and how a query may name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any, NamedTuple
+
+from duckdb_adapter.queries.trees import column_of
+
+
+class NamedColumns(NamedTuple):
+    """The columns of a table, and how a query may name them.
+
+    Attributes:
+        by_name: By their names in small letters.
+        tables: What stands before them, in small letters; None where no other table has columns.
+    """
+
+    by_name: Mapping[str, str]
+    tables: Set[str] | None
+
+    def find(self, expression: Mapping[str, Any]) -> str | None:
+        """Return the column that an expression is; None where it is another one."""
+        column = column_of(expression, self.by_name)
+        if column is None:
+            return None
+        table = [part.lower() for part in expression["column_names"][:-1]]
+        is_ours = self.tables is None or {*table} <= self.tables
+        return self.by_name[column] if is_ours else None

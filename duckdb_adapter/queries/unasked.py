@@ -1,0 +1,70 @@
+"""Conditions for which DuckDB does not ask the Arrow scan, as the text of a query tells them.
+
+DuckDB asks for all rows, and tests each of them. What is found here is left out by the scan, where
+dictionaries, indices and the lengths of other columns make it cheap. DuckDB tests the other rows
+again, so that less than what a query asks for may be found, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.queries.flags import flag_condition
+from duckdb_adapter.queries.likes import HAS_PATTERNS, pattern_conditions
+from duckdb_adapter.queries.named_columns import NamedColumns
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.times import are_nanoseconds, time_test
+from duckdb_adapter.queries.trees import terms_of
+
+
+def unasked_conditions(query: TableQuery) -> list[pc.Expression]:
+    """Return conditions that are true for all rows that a query uses of a table."""
+    read = query.read if query.columns and _may_have_some(query) else None
+    where = None if read is None else read.select.get("where_clause")
+    if read is None or where is None or read.select.get("sample"):
+        return []
+    is_alone = read.source is read.select["from_table"]
+    names = None if is_alone else query.table_names(read.source)
+    columns = NamedColumns(query.columns, names)
+    return [each for term in terms_of(where) for each in _conditions(term, columns, query)]
+
+
+def _may_have_some(query: TableQuery) -> bool:
+    """Whether it is worth while to parse a statement."""
+    if HAS_PATTERNS.search(query.text) is not None:
+        return True
+    names = [field.name.lower() for field in query.schema if _is_unasked(field.type)]
+    text = query.text.lower() if names else ""
+    return "where" in text and any(name in text for name in names)
+
+
+def _is_unasked(kind: pa.DataType) -> bool:
+    return pa.types.is_boolean(kind) or are_nanoseconds(kind)
+
+
+def _conditions(
+    term: Mapping[str, Any], columns: NamedColumns, query: TableQuery
+) -> Iterator[pc.Expression]:
+    """Yield what is true of all rows for which a condition is."""
+    if term["type"] == "CONJUNCTION_OR":
+        either = [list(_conditions(each, columns, query)) for each in term["children"]]
+        if all(either):
+            yield reduce(or_, [reduce(and_, conditions) for conditions in either])
+        return
+    if term["class"] == "CONJUNCTION":
+        for each in terms_of(term):
+            yield from _conditions(each, columns, query)
+        return
+    yield from pattern_conditions(term, columns)
+    flag = flag_condition(term, columns, query.schema)
+    if flag is not None:
+        yield flag
+    time = time_test(term, columns, query.schema)
+    if time is not None:
+        yield time.condition
